@@ -5,8 +5,11 @@ Every message is a sentence that says what happened, in which file or sample, an
 
 import contextlib
 import difflib
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class MedTasksError(Exception):
@@ -49,12 +52,25 @@ class LabelerError(MedTasksError):
     """A task needs a labeler of chest findings, and none is configured or it failed."""
 
 
+class UnusableFile(SourceError, OSError):
+    """A file that another one names, or holds, is of another kind, too large, or not where it may be."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault)
+        self.strerror = fault
+
+
 class WeightsMissing(MedTasksError):
     """Weights of a metric's model are not on this machine, or cannot be read."""
 
 
 class AdapterArgumentError(MedTasksError):
     """A model argument is unknown or has an impossible value."""
+
+
+def plain(text: str) -> str:
+    """Return a text in which control characters other than line ends and tabulators are question marks."""
+    return _CONTROL.sub("?", text)
 
 
 def one_line(error: BaseException) -> str:

@@ -39,10 +39,25 @@ def dataset_folder(name: str) -> Path:
 
 
 def dataset_holding(path: Path) -> str | None:
-    """Return the name of the prepared dataset that an absolute path belongs to; None if there is none."""
-    if not path.is_relative_to(datasets_folder()):
-        return None
-    return next(iter(path.relative_to(datasets_folder()).parts), None)
+    """Return the name of the prepared dataset in which a path really lies; None if there is none.
+
+    A link in a dataset, such as that to a volume, belongs to it wherever it leads.
+    """
+    root = os.path.realpath(datasets_folder())
+    folders = [(root, "")]
+    if os.path.isdir(root):
+        folders += [(os.path.realpath(entry), entry.name) for entry in os.scandir(root) if entry.is_symlink()]
+    for real in (os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)):
+        for folder, name in folders:
+            if Path(real).is_relative_to(folder):
+                return name or next(iter(Path(real).relative_to(folder).parts), None)
+    return None
+
+
+def file_state(path: Path) -> tuple[int, int, int, int]:
+    """Return the numbers by which a changed file is noticed; no call can set the third, the time of the last change."""
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
 
 
 def own_tasks_folder() -> Path:
@@ -77,13 +92,34 @@ def open_to_others(folder: Path) -> bool:
     return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Create a folder and those above it: the data folder for its owner alone, those below it no more open than it."""
+    root = home()
+    if folder.is_relative_to(root):
+        root.mkdir(0o700, parents=True, exist_ok=True)
+        mode &= root.stat().st_mode
+    for part in reversed((folder, *folder.parents)):
+        if not part.exists():
+            part.mkdir(mode, exist_ok=True)
+
+
+@contextlib.contextmanager
+def owner_only() -> Iterator[None]:
+    """Make files and folders that are created within the block readable by their owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
     """Append to a file that only its owner may read, completely or not at all; with ``durable`` wait for the disk.
 
     Missing folders are made for the owner alone. Raises OSError.
     """
     for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         size, left = os.fstat(file).st_size, lines
@@ -111,7 +147,7 @@ def written_whole(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     partial = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         yield partial

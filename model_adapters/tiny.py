@@ -26,7 +26,7 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, argument
-from .base.batching import Continuation, CountedReply, Encoded, GenerationSettings, Spans, before_stops
+from .base.batching import Continuation, Encoded, GenerationSettings, Spans, before_stops, counted_as
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -194,7 +194,7 @@ class MedTasksTiny(MedicalAdapter):
                 losses = [score.mean for score in scores]
                 text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the reply's length
                 text = before_stops(text, settings.until).strip()
-                replies[row] = _counted_as(reply, text)
+                replies[row] = counted_as(reply, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens left out; no blank precedes a sign that ends a phrase."""
@@ -205,12 +205,7 @@ class MedTasksTiny(MedicalAdapter):
 def in_made_up_words(prompt: Sequence[int], reply: str) -> str:
     """Put a reply into the words of a chat model, the same for one prompt, given by its ids, on every machine."""
     digest = hashlib.sha256(str(list(prompt)).encode()).digest()
-    return _counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
-
-
-def _counted_as(reply: str, text: str) -> CountedReply:
-    """Return a text with the token counts of the reply that it replaces."""
-    return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+    return counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
 
 
 def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:

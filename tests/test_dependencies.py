@@ -2,6 +2,7 @@
 
 import configparser
 import contextlib
+import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
@@ -94,3 +95,13 @@ def test_no_version_that_breaks_a_promise_is_accepted(name):
     for specifier in bounds:
         accepted = [Version(one.version) for one in specifier if one.operator in (">=", "==", "~=")]
         assert max(accepted, default=Version("0")) >= Version(least), f"{name}{specifier}: {reason}"
+
+
+def test_notice_names_every_repository_whose_prompts_are_shipped():
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    prompts = (ROOT / "medtasks" / "judges" / "prompts.toml").read_text(encoding="utf-8")
+    sources = set(re.findall(r"(https://github\.com/[\w-]+/[\w-]+) at (\w+)\.", prompts))
+    assert len(sources) == 5
+    assert [source for source, commit in sources if f"{source} at {commit}" not in notice] == []
+    assert all((ROOT / path).is_file() for path in re.findall(r"medtasks/[\w/]+\.\w+", notice))
+    assert SETUP.read_text(encoding="utf-8").split("license_files =")[1].split()[:2] == ["LICENSE", "NOTICE"]

@@ -209,7 +209,7 @@ def test_golden_weights_one_run_of_the_four_tasks_is_scored_compared_and_reporte
     for part, folder in (("rate-ner", "ner"), ("biolord", "encoder")):
         shutil.copytree(golden / "reports" / "ratescore" / folder, weights / part)
     for path, content in {
-        "coco-val/coco-val.p": (golden / "reports" / "cider" / "standin.p").read_bytes(),
+        "coco-val/coco-val.json": (golden / "reports" / "cider" / "standin.json").read_bytes(),
         "rush-rules/rush_rules.tsv": SMALL_RULES.encode(),
     }.items():
         (weights / path).parent.mkdir()

@@ -5,7 +5,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -23,6 +23,24 @@ MANIFESTS = {
     "radfm": "medtasks.model_adapters.radfm.RadFM",
     "vlm_server": "medtasks.model_adapters.vlm_server.VlmServer",
 }
+
+
+def test_no_secret_is_in_results_nor_printed_next_to_them():
+    secret = "base_url=http://me:PLANTED@host/v1,api_key=PLANTED"
+    arguments = SimpleNamespace(model_args=secret, gen_kwargs=None)
+    config = {"model_args": secret, "extra_body": {"api_key": "PLANTED"}, "seed": 1}
+    of_task = {"dataset_kwargs": {"token": "PLANTED", "load_from_disk": True}, "score_key": "score"}
+
+    def evaluate(tasks, cli_args):
+        return {"config": config, "configs": {"task": of_task}}
+
+    results = plugin._checked_and_redacted(evaluate, tasks=[], cli_args=arguments)
+    hidden = "base_url=http://***@host/v1,api_key=***"
+    assert results["config"] == {"model_args": hidden, "extra_body": {"api_key": "***"}, "seed": 1}
+    hidden_kwargs = {"token": "***", "load_from_disk": True}
+    assert results["configs"]["task"] == {"dataset_kwargs": hidden_kwargs, "score_key": "score"}
+    assert vars(arguments) == {"model_args": hidden, "gen_kwargs": None}
+
 
 LIGHT = """
 import importlib.metadata, json, os, sys

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import ComparedTask, compare_all, compare_runs
+from medtasks.audit.judge_labels import read_labels
 from medtasks.audit.reply_parsing import parse_reply
 from medtasks.audit.report.collecting import run_notes
 from medtasks.audit.report.contents import RuleScores, Score
@@ -207,6 +208,7 @@ def compare(
     *,
     task: str | None = None,
     metrics: str | Sequence[str] = (),
+    labels: Sequence[str | Path] = (),
     include_path: Folders = (),
 ) -> pd.DataFrame:
     """Compare two runs on the questions that both answered, with paired tests, as ``medtasks compare`` does.
@@ -217,6 +219,7 @@ def compare(
         task: Compare this task only; by default all tasks that the runs have in common.
         metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
             ones.
+        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts.
         include_path: Folders with task files of your own; by default those of the runs or scores.
 
     Returns:
@@ -224,13 +227,16 @@ def compare(
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
+    if len(labels) not in (0, 2):
+        raise RepliesError(f"{len(labels)} files of labels for two runs; give one for each, or none")
     with _including(include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())):
         if isinstance(first, Scores) and isinstance(second, Scores):
-            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics)}
+            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics, labels)}
         elif isinstance(first, Scores) or isinstance(second, Scores):
             raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
         else:
-            runs = {"first": _source(first), "second": _source(second)}
+            files: list[Path | None] = [*map(Path, labels)] or [None, None]
+            runs = {"first": _source(first, files[0]), "second": _source(second, files[1])}
             tasks, causes = compare_all(runs, metrics, task=task)
             for name, cause in causes.items():
                 warn_once(f"Not compared: {name}: {cause}")
@@ -238,6 +244,9 @@ def compare(
                 for run, origins in compared.origins.items():
                     if str(origins):
                         warn_once(f"{name}, {run}: {origins}.")
+    for name, compared in tasks.items():
+        for warning in compared.warnings:
+            warn_once(f"{name}: {warning}.")
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
         for name, compared in tasks.items()
@@ -247,11 +256,13 @@ def compare(
     return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
 
 
-def _source(run: Run | str | Path) -> Source:
-    return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
+def _source(run: Run | str | Path, labels: Path | None) -> Source:
+    return Source(run.folder, run.model, labels) if isinstance(run, Run) else Source(Path(run), labels=labels)
 
 
-def _compare_scores(first: Scores, second: Scores, task: str, metrics: Sequence[str]) -> ComparedTask:
+def _compare_scores(
+    first: Scores, second: Scores, task: str, metrics: Sequence[str], files: Sequence[str | Path]
+) -> ComparedTask:
     """Compare the replies of two scores, which have to be of one task and the same data."""
     names = dict.fromkeys((first.task, second.task, task))
     if len(names) > 1:
@@ -259,7 +270,8 @@ def _compare_scores(first: Scores, second: Scores, task: str, metrics: Sequence[
     if first.data["fingerprint"] != second.data["fingerprint"]:
         raise RepliesError(f"the data of '{task}' changed between the two calls of score; score both again")
     replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
-    return compare_runs(first._reading.task, first._reading.documents, replies, metrics)
+    labels = dict(zip(replies, map(read_labels, map(Path, files)), strict=False))
+    return compare_runs(first._reading.task, first._reading.documents, replies, metrics, labels=labels)
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:

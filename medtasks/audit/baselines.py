@@ -123,7 +123,8 @@ def _best_against(
         if any(means.values()):
             best = max(means, key=lambda position: sign * means[position])
             paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
-            return (best, metric.name, compare_paired(*paired)) if paired[0] else None
+            result = compare_paired(*paired) if paired[0] else None
+            return (best, metric.name, result) if result and result.is_testable else None
     return None
 
 

@@ -6,16 +6,30 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 import itertools
 import json
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
-from medtasks.audit.scoring import Documents, Replies
+from medtasks.audit.judge_labels import Label, checked_scores, read_labels
+from medtasks.audit.paired_scores import compare_together
+from medtasks.audit.run_values import (
+    Agreement,
+    Overlap,
+    RunValues,
+    Scores,
+    Values,
+    agreement,
+    by_repeat,
+    chosen_metrics,
+    mean_values,
+)
+from medtasks.audit.scoring import AUROC, Documents, Replies
 from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.family import Reply
+from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
@@ -32,6 +46,12 @@ _Key = TypeVar("_Key")
 Names = Sequence[str]
 BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
 """Values of two runs by rule and metric."""
+Labels = Mapping[str, Mapping[str, Label]]
+"""People's labels by run and document id."""
+_TAKEN_AS_TRUE = (
+    "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
+    "difference; label replies of each ('medtasks judge sample') and give --labels"
+)
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
@@ -63,7 +83,8 @@ class ComparedTask:
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
-    warnings: Sequence[str] = ()  # about how the runs were asked, one sentence each; none without a margin
+    # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
+    warnings: Sequence[str] = ()
     repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
     origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)  # origins of replies by name of the run
 
@@ -75,19 +96,21 @@ def compare_runs(
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
+    labels: Labels | None = None,
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
-    A run is its replies, or those of each of its repeats; failed ones are only counted. A metric that is not the mean
-    of the values of single samples, such as macro F1, is not compared. By default the task's main ``metrics`` are
-    compared; with a ``margin`` also tested for equivalence. RepliesError: two runs answered no sample in common, or
+    A run is its replies, or those of each of its repeats; failed ones are only counted. A score of all
+    samples together is compared if it follows from summed counts. By default the task's main ``metrics`` are
+    compared; with a ``margin`` also tested for equivalence. Verdicts of a judge are corrected by people's ``labels``
+    of all runs, if there are any, by name of the run. RepliesError: two runs answered no sample in common, or
     were read by different rules.
     """
-    chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
+    chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
     whole = ComparedTask([], {}, {}, {}, {}, repeats={name: len(of_run) for name, of_run in repeats.items()})
     for names in itertools.combinations(repeats, 2):
-        pair = _compare_pair(task, documents, {name: repeats[name] for name in names}, chosen, rules, margin)
+        pair = _compare_pair(task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels)
         whole = replace(
             whole,
             comparisons=[*whole.comparisons, *pair.comparisons],
@@ -95,6 +118,7 @@ def compare_runs(
             agreements={**whole.agreements, **pair.agreements},
             rules=pair.rules,
             skipped={**whole.skipped, **pair.skipped},
+            warnings=pair.warnings,
         )
     return corrected_together({"": whole})[""]
 
@@ -106,6 +130,7 @@ def _compare_pair(
     metrics: Mapping[str, AnyMetric],
     rules: Names,
     margin: float | None,
+    labels: Labels | None,
 ) -> ComparedTask:
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
@@ -115,29 +140,83 @@ def _compare_pair(
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    in_both = ([{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid)
+    in_both = [[{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid]
     before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both)
-    if before.rules != after.rules:
-        raise RepliesError(
-            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
-            f"read; compare runs of one kind"
-        )
-    if unknown := [rule for rule in rules if rule not in before.rules]:
-        raise unknown_name("rule", unknown[0], before.rules)
+    _check_rules((first, second), before, after, rules)
     versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
-    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
+    values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
     skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+    of_labels = _corrected_values(task, documents, dict(zip(runs, in_both, strict=True)), labels)
+    values |= {key: pair for key, pair in of_labels.items() if key in values}
     for key, (first_values, second_values) in values.items():
         if key not in skipped and not first_values.keys() & second_values.keys():
             skipped[key] = f"has no sample with a value in both {first} and {second}"
-    values = {key: pair for key, pair in values.items() if key not in skipped}
-    tests = _tests((first, second), values, metrics, margin)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+    results = _compare_together(values, skipped, metrics, scores)
+    values = {key: pair for key, pair in values.items() if key not in skipped}
+    for (rule, name), pair in values.items():
+        if name.startswith(AUROC):
+            results[rule, name] = _compare_areas(name, pair, documents)
+    tests = _tests((first, second), values, results, metrics, margin)
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
     agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
     overlap = Overlap.of(answered[0], answered[1], len(documents))
-    return ComparedTask(tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped)
+    warnings = _judge_warnings(scores.values(), [metric for _, metric in of_labels if metric in metrics])
+    return ComparedTask(
+        tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped, warnings=warnings
+    )
+
+
+def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, rules: Names) -> None:
+    """Raise RepliesError if other rules read the second run, or none has a name of ``rules``."""
+    if first.rules != second.rules:
+        raise RepliesError(
+            f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    if unknown := [rule for rule in rules if rule not in first.rules]:
+        raise unknown_name("rule", unknown[0], first.rules)
+
+
+def _compare_together(
+    values: dict[tuple[str, str], tuple[Values, Values]],
+    skipped: dict[tuple[str, str], str],
+    metrics: Mapping[str, AnyMetric],
+    scores: Mapping[str, tuple[Scores, Scores]],
+) -> dict[tuple[str, str], PairedResult]:
+    """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
+    results: dict[tuple[str, str], PairedResult] = {}
+    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
+        try:
+            results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
+            del skipped[rule, name]
+        except NotComparable as why:
+            skipped[rule, name] = str(why)
+    return results
+
+
+def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: Sequence[str]) -> list[str]:
+    """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
+    if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
+        return []
+    if not corrected_metrics:
+        return [_TAKEN_AS_TRUE]
+    return [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
+
+
+def _corrected_values(
+    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: Labels | None
+) -> BothValues:
+    """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
+    if not labels:
+        return {}
+    if any(len(repeats) > 1 for repeats in runs.values()):
+        raise RepliesError("labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1")
+    first, second = (checked_scores(task, documents, of_run[0], labels[name]) for name, of_run in runs.items())
+    return {
+        (rule, score.metric): (score.values, second[rule].values) for rule, score in first.items() if rule in second
+    }
 
 
 def _valid(replies: Replies) -> dict[str, Reply]:
@@ -147,15 +226,16 @@ def _valid(replies: Replies) -> dict[str, Reply]:
 def _tests(
     runs: tuple[str, str],
     values: BothValues,
+    results: Mapping[tuple[str, str], PairedResult],
     metrics: Mapping[str, AnyMetric],
     margin: float | None,
 ) -> list[Comparison]:
-    """Test every metric under every rule."""
+    """Test every metric under every rule, but for those with ``results``."""
     main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
     tests = []
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
-        result = compare_paired(*paired)
+        result = results.get((rule, metric)) or compare_paired(*paired)
         test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
         share = metrics[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)
@@ -176,6 +256,16 @@ def paired_values(first: Values, second: Values) -> PairedValues:
     shared = sorted(first.keys() & second.keys())
     first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
     return first_values, second_values, [first[sample][0] for sample in shared]
+
+
+def _compare_areas(name: str, runs: tuple[Values, Values], documents: Documents) -> PairedResult:
+    """Compare the AUROC of the class in a name such as ``auroc (Edema)``."""
+    groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
+    for sample in map(Sample, documents):
+        if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
+            is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
+            groups[is_positive].add(runs[0][sample.doc_id][0])
+    return compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
 
 
 def compare_task(
@@ -205,10 +295,11 @@ def compare_task(
         _check_data(task.name, path, data["fingerprint"])
     settings = image_settings(task)
     replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
-    compared = compare_runs(task, documents, replies, metrics, rules, margin)
-    warnings: Sequence[str] = ()
+    labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
+    compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
+    warnings = list(compared.warnings)
     if margin is not None:
-        warnings = prompt_warnings(task, documents, [*firsts.values()])
+        warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.samples import Document, Sample
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, plain
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Reply
+from medtasks.home import written_whole
 from medtasks.metrics.metric import Score
 from medtasks.tasks.task_file import TaskFile
 
@@ -125,13 +126,21 @@ def write_replies(
             title += "_own"
         headings.append(title)
     try:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            for row in (headings, *rows):  # an apostrophe makes a formula a text again
-                is_formula = [isinstance(cell, str) and cell.startswith(_FORMULA) for cell in row]
-                cells = [f"'{cell}" if formula else cell for cell, formula in zip(row, is_formula, strict=True)]
-                csv.writer(stream).writerow(cells)
+        with (
+            written_whole(path) as partial,
+            partial.open("w", encoding="utf-8", errors="replace", newline="") as stream,
+        ):
+            for row in (headings, *rows):
+                csv.writer(stream).writerow(map(_harmless_cell, row))
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _harmless_cell(cell: Any) -> Any:
+    """Return a cell without control characters, in which an apostrophe makes a formula a text again."""
+    if not isinstance(cell, str):
+        return cell
+    return f"'{plain(cell)}" if cell.startswith(_FORMULA) else plain(cell)
 
 
 def own_columns(document: Document) -> dict[str, str]:

@@ -19,7 +19,7 @@ import yaml
 
 from medtasks.audit.report.collecting import Section, section
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.wording import counted, number, scored
+from medtasks.audit.report.wording import clusters_in_words, counted, number, scored
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import written_whole
@@ -50,7 +50,8 @@ class Export:
         scores = []
         for rule, score in [(rule, rule.estimates.get(name)) for rule in report.rules for name in main]:
             if score is not None and not math.isnan(score.value):
-                clusters = f" in {counted(score.clusters, 'cluster')}" if score.clusters else ""
+                words = clusters_in_words(score) if score.components else counted(score.clusters or 0, "cluster")
+                clusters = f" in {words}" if score.clusters else ""
                 invalid = rule.estimates.get("invalid_rate")
                 unusable = f"{rule.counts.lost} lost, {number(invalid.value) if invalid else 'uncounted'} invalid"
                 size = f"{counted(rule.counts.scored, 'sample')}{clusters}, {unusable}"

@@ -8,7 +8,7 @@ verdict itself is not in the sheet, as it would sway people.
 import math
 import random
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medtasks.audit.error_classes import image_names, write_replies
@@ -44,6 +44,8 @@ class CheckedScore:
     metric: str
     judged: float
     judge: JudgedShare  # ``corrected`` is the metric, corrected
+    # Cluster and corrected value by document id, whose mean that is; empty where it is not defined.
+    values: Mapping[str, tuple[Hashable, float]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,14 @@ def checked_scores(
         right, weights = [label.right for label in row_labels], [label.weight for label in row_labels]
         judge = judged_share(verdict_values, right, weights, was_judged, clusters)
         judged = math.fsum(verdict_values) / len(verdict_values)
+        corrected = [1 - value if verdicts.inverted else value for value in judge.replies]
+        judge = replace(judge, replies=())
         if verdicts.inverted:
             share = judge.corrected
             wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
             judge, judged = replace(judge, corrected=wrong), 1 - judged
-        checked[row] = CheckedScore(verdicts.metric, judged, judge)
+        values = dict(zip(verdicts.right, zip(clusters, corrected, strict=False), strict=False))
+        checked[row] = CheckedScore(verdicts.metric, judged, judge, values)
     return checked
 
 

@@ -13,6 +13,7 @@ from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import (
+    NON_INFERIORITY,
     WORKING_CORRELATION,
     design_effect,
     detectable_difference,
@@ -54,7 +55,7 @@ class Plan:
     """Answers of a plan; None if not requested, or if it takes too many samples."""
 
     assumptions: Assumptions
-    level: float  # of each test, two-sided
+    level: float  # of each test, two-sided; half of it for non-inferiority, which is one-sided (CONSORT, ICH E9)
     power: float
     difference: float | None
     needed: int | None  # samples that show the difference
@@ -118,8 +119,9 @@ def assumptions(
 def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
     """Return the number of samples that show a difference, or non-inferiority, and the power of the prepared data.
 
-    ``tests`` share the level of 5 % (a lower bound of Holm's power). For non-inferiority the true ``difference`` is 0
-    where none is given. RepliesError: a number is out of range.
+    ``tests`` share the level of 5 %, two-sided (a lower bound of Holm's power); non-inferiority is tested one-sided at
+    half of it, as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is
+    given. RepliesError: a number is out of range.
     """
     if not 0 <= assumed.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
         raise RepliesError("--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1")
@@ -140,9 +142,10 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
         reached = mcnemar_power(prepared, difference, discordance, level)
     if margin is not None:
+        one_sided = NON_INFERIORITY / tests
         if true > -margin:
-            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, level))
-        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, level)
+            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
+        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, one_sided)
     sign = -1 if assumed.score == 1 else 1
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),

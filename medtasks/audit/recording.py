@@ -30,7 +30,7 @@ from medtasks.data.dataset_manifest import Manifest, file_sha256
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
-from medtasks.home import dataset_folder, home
+from medtasks.home import dataset_folder, file_state, home
 from medtasks.net.disk_cache import SqliteCache
 from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
@@ -173,7 +173,8 @@ class RunRecording:
                 tasks[name] = record.model_copy(update=changes)
             if self.manifest.shard:
                 tasks[name] = tasks[name].model_copy(update={"rows": outcome.asked.get(name)})
-        self._change(tasks=tasks, processes=tuple(outcome.processes))
+        notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
+        self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
@@ -301,7 +302,7 @@ def _output(command: list[str]) -> str | None:
 
 
 def model_facts(options: HarnessOptions) -> ModelFacts:
-    """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path, size and time."""
+    """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path and state."""
     name, arguments = options.text("model") or "hf", options.text("model_args")
     by_name = options.pairs("model_args")
     random_weights = name == "medtasks_tiny" and by_name.get("weights") == "random"
@@ -360,9 +361,7 @@ def files_sha256(path: Path) -> str:
     store = SqliteCache(home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True)
     keys = {}
     for file in files:
-        real = file.resolve()
-        facts = real.stat()
-        keys[file] = json.dumps([str(real), facts.st_size, facts.st_mtime_ns]).encode()
+        keys[file] = json.dumps([str(file.resolve()), *file_state(file)]).encode()
     digests = dict(store.get(keys.values()))
     new = [file for file, key in keys.items() if key not in digests]
     with ThreadPoolExecutor(4) as pool:

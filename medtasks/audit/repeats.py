@@ -20,19 +20,18 @@ from pathlib import Path
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.task_reading import TaskReading, read_task, recorded_values
-from medtasks.audit.run_values import values_by_question
+from medtasks.audit.report.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
 from medtasks.audit.scoring import rule_scores
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
-from medtasks.metrics.metric import Declaration, Metric, clustered, mean, undeclared
+from medtasks.metrics.metric import Declaration, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, read_repeats, read_run
 from medtasks.stats.intervals import interval
-from medtasks.stats.standard_error import mean_error, mean_standard_error
+from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 
@@ -157,38 +156,20 @@ def _score(
     spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
     share = metric.is_share(*ordered)
     whole = RepeatedScore(metric.name, tuple(ordered), average, spread, voted, share)
-    if not (defined and isinstance(metric, Metric) and metric.has_error and readings):
+    estimate, questions = estimate_by_question(readings if defined else (), row, metric)
+    if not questions:
         return whole
-
-    # Values of each question in the repeats in which it has one.
-    repeats = []
-    for reading in readings:
-        if row not in reading.computed:
-            return whole
-        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
-        scores = [score for _, score in answered]
-        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
-        of_repeat = reading.task.family.sample_values(metric, scores, samples)
-        estimate = metric.estimate(scores).value
-        if not of_repeat or not math.isclose(mean([value for _, value in of_repeat.values()]), estimate, abs_tol=1e-12):
-            return whole
-        repeats.append(of_repeat)
-    questions = values_by_question(repeats)
-
-    # The error of the mean over questions, and the variance between and within them.
-    means = [mean(answers) for _, answers in questions.values()]
-    mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
-    low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
+    low, high = interval(average, estimate.error, estimate.degrees, share, estimate.effective)
+    means = [mean(answers) for answers in questions]
     variances = [
         math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
-        for center, (_, answers) in zip(means, questions.values(), strict=True)
+        for center, answers in zip(means, questions, strict=True)
         if len(answers) > 1
     ]
     within = mean(variances)
-    replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
+    replies = mean([1 / len(answers) for answers in questions]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
-    return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
+    return replace(whole, error=estimate.error, low=low, high=high, between=between, within=within)
 
 
 def _majority_scores(

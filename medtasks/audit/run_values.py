@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.audit.scoring import AUROC, Documents, Replies, class_metrics, rows_of
+from medtasks.audit.task_calibration import area_by_sample
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
@@ -28,6 +29,7 @@ from medtasks.tasks.task_file import TaskFile
 
 _Value = TypeVar("_Value")
 REPEAT = ", repeat "
+OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have none
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
 Scores = Mapping[str, Score]
@@ -47,13 +49,23 @@ class RunValues:
     scores: Mapping[str, Scores]  # by name of the row and sample id, which tells the repeat, too
 
 
-def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
-    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies."""
+def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
+    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies.
+
+    Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``;
+    :data:`OF_CLASSES` names them all.
+    """
     metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
+    if names:
+        metrics += class_metrics(task, documents)
     comparable = [metric.name for metric in metrics]
     wished: set[str] = set()
     for name in names:
-        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
+        if name == OF_CLASSES:
+            wished.update(metric.name for metric in class_metrics(task, documents))
+            continue
+        of_classes = [key for key in comparable if key.startswith(f"{name} (")]
+        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else of_classes
         if not parts and name not in comparable:
             if any(metric.name == name for metric in task.metrics):
                 listed = ", ".join(comparable)
@@ -85,6 +97,9 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     skipped: dict[tuple[str, str], str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key, texts = (name, metric.name), compares_texts(metric)
+        if metric.name.startswith(AUROC):
+            values[key] = area_by_sample(task, documents, replies, metric.name.removeprefix(AUROC)[:-1])
+            continue
         try:
             values[key] = task.family.sample_values(metric, scores, samples)
         except NotComparable as why:
@@ -98,7 +113,7 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
         elif (
             not values[key] and not task.family.paired
         ):  # of pairs none may be complete, reported of both runs together
-            of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
+            of_all = isinstance(metric, CorpusMetric) and not texts
             stops = any(score.get("stops") for score in scores)
             lack = NO_MEAN if of_all else "has no value per sample"
             skipped[key] = "has no number, because the published code stops" if stops else lack

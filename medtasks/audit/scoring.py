@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
@@ -14,16 +15,19 @@ from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.counts import COUNTS, judged
-from medtasks.families.family import Reply, Row, labelled
+from medtasks.families.counts import COUNTS, judged, unstopped
+from medtasks.families.family import Column, Reply, Row, TaskFamily, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
+    Estimate,
+    Metric,
     PanelResult,
     Role,
+    Scale,
     Score,
     Scores,
     clustered,
@@ -40,6 +44,7 @@ Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
 RowScores = Mapping[str, tuple[str, list[Score]]]
 """Name and version of the rule, and scores of shape (samples,), by name of a row."""
+AUROC = "auroc ("  # beginning of the name of a class's
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
 
@@ -165,17 +170,7 @@ def rule_scores(
     stopped = any(score.get("stops") for score in scores)
     why = next(score_warnings(task, columns, scores), "") if stopped else ""
     undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
-    # Intervals of main metrics that rest on few effective clusters: degrees of freedom plus one.
-    # Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
-    compared = [metric for metric in metrics if metric.is_compared]
-    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    sizes = {name: (estimates[name].degrees, estimates[name].clusters or math.inf) for name in main}
-    clusters = {name: min(degrees + 1, most) for name, (degrees, most) in sizes.items() if degrees is not None}
-    few = {name: number for name, number in clusters.items() if without_noise(number) < FEW_CLUSTERS}
-    sentences: tuple[str, ...] = ()
-    if few:
-        worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
-        sentences = (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
+    sentences = tuple(_few_clusters(metrics, estimates))
     remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
     whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
     if not task.family.paired:
@@ -209,6 +204,32 @@ def rule_scores(
     return replace(whole, groups=groups.groups, column_tests=groups.tests, pairs=outcomes, categories=counts)
 
 
+def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield a sentence on the main metrics without an interval, or with one that rests on few effective clusters.
+
+    These are degrees of freedom plus one. Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and
+    Statistics 99.
+    """
+    compared = [metric for metric in metrics if metric.is_compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    few: dict[str, list[str]] = {}
+    for name in main:
+        estimate = estimates[name]
+        if not estimate.clusters or estimate.degrees is None:
+            continue
+        worth = min(without_noise(estimate.degrees + 1), estimate.clusters)
+        sentence = f"Only about {worth:.2g} independent {estimate.unit}s: intervals are rough"
+        if estimate.clusters == 1:
+            sentence = f"Only 1 {estimate.unit}: there is no interval"
+        elif math.isnan(worth):
+            sentence = f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
+        elif worth >= FEW_CLUSTERS:
+            continue
+        few.setdefault(sentence, []).append(name)
+    for sentence, names in few.items():
+        yield f"{sentence} ({', '.join(names)})."
+
+
 def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tuple[ClassNumbers, ...]:
     """Return the clinical numbers of each class; there are none where the published code stops.
 
@@ -217,8 +238,7 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
     if any(score.get("stops") for score in scores):
         return ()
     decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
-    options = {tuple(document.get("options") or ()) for document in columns}
-    names = {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
+    names = class_names(columns)
     read = {id(score) for score in judged([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
     for place, (score, decisions) in enumerate(decided):
@@ -226,6 +246,34 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
         for name, (present, called) in decisions.items():
             by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
     return tuple(class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items())
+
+
+def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
+    """Return sensitivity and specificity of each class, and its AUROC from likelihoods, by which runs are compared."""
+    names, family = class_names(documents), task.family
+    areas = names.values() if task.compares_likelihoods else ()
+    metrics: list[AnyMetric] = [CorpusMetric(f"{AUROC}{name})", scale=Scale.RAW) for name in areas]
+    if type(family).decisions is TaskFamily.decisions:
+        return metrics
+    if not {Column.LABEL, Column.LABELS} & {*family.columns.values()}:
+        names = {"Yes": "Yes"}
+    for option, name in names.items():
+        for metric, present in (("sensitivity", True), ("specificity", False)):
+            of = partial(_is_called_right, family, option, present)
+            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged), of=of))
+    return metrics
+
+
+def _is_called_right(family: TaskFamily, option: str, present: bool, score: Score) -> float | None:
+    """Return whether a sample that has the class, or one that has not, is called so; None for others."""
+    has_class, called = family.decisions(score).get(option, (None, None))
+    return float(called is present) if has_class is present else None
+
+
+def class_names(documents: Documents) -> dict[str, str]:
+    """Return the texts of options by letter if all documents have the same ones."""
+    options = {tuple(document.get("options") or ()) for document in documents}
+    return {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:

@@ -2,8 +2,9 @@
 
 Intervals of the groups of a column are simultaneous (Bonferroni), and each group is tested against all other samples,
 corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. That is one
-test per column and main metric, and these are corrected together (Holm). Groups of less than :data:`LEAST_EFFECTIVE`
-samples are shown with their own 95 % interval and are not compared, nor is a group whose others are so few.
+test per column and main metric, and these are corrected together (Holm). Groups worth less than
+:data:`LEAST_EFFECTIVE` samples are shown with their own 95 % interval and are not compared, nor is a group whose others
+are so few. That is decided by the design, the numbers and clusters of samples, never by the replies.
 
 A column of many numbers, such as age, is grouped by quarters of the samples.
 """
@@ -11,7 +12,7 @@ A column of many numbers, such as age, is grouped by quarters of the samples.
 import bisect
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,17 +23,19 @@ from medtasks.data.selecting import values
 from medtasks.errors import RepliesError, listed, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
-from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
+from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, clustered
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
+from medtasks.stats.equivalence import WORKING_CORRELATION
 from medtasks.stats.intervals import (
     LEVEL,
     EstimatedValue,
     difference_of_shares,
-    independent_difference,
+    difference_of_values,
     interval,
     without_noise,
 )
-from medtasks.stats.paired import exceeding, holm
+from medtasks.stats.paired import ALPHA, exceeding, holm
+from medtasks.stats.standard_error import covariance
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -59,10 +62,26 @@ class _Part:
     metric: Declaration
     estimate: Estimate
     weight: float  # samples with a value
+    deviations: Mapping[frozenset[Hashable], float]  # from the mean, over the weight, by patient, image or dyad
+    pairs: int = 0  # of which each is one unit; 0 if samples are the units
 
     @property
     def size(self) -> float:
+        """Number of independent samples with the same standard error."""
         return without_noise(self.weight if self.estimate.effective is None else self.estimate.effective)
+
+    @property
+    def planned_size(self) -> float:
+        """Number of independent samples, if those of a cluster have the working correlation.
+
+        Samples per cluster are counted from the degrees of freedom, as clusters are of unequal size.
+        """
+        degrees = self.estimate.degrees
+        if degrees is None or math.isnan(degrees):
+            return 0.0
+        units = self.pairs or self.weight
+        together = max(1.0, units / (degrees + 1))
+        return without_noise(units / (1 + WORKING_CORRELATION * (together - 1)))
 
 
 def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
@@ -168,9 +187,13 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         return Subgroups()
 
     def parts(members: Sequence[Score]) -> list[_Part]:
-        return [_Part(metric, metric.estimate(members), len(metric.values(members))) for metric in metrics]
+        return [
+            _Part(metric, metric.estimate(members), len(metric.values(members)), metric.deviations(members))
+            for metric in metrics
+        ]
 
-    answered = [(document, score) for document, score in zip(documents, scores, strict=True) if not is_failed(score)]
+    joined = clustered(scores)  # patients of different groups that share an image, too
+    answered = [(document, score) for document, score in zip(documents, joined, strict=True) if not is_failed(score)]
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
@@ -227,13 +250,23 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
     )
     by_pair = answers_by_pair(here)
     right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
-    return [_Part(solved, solved.estimate(()), sum(images_of.values())), _Part(right, right.estimate(()), len(here))]
+    return [
+        _Part(
+            solved,
+            solved.estimate(()),
+            sum(images_of.values()),
+            solved.deviations(()),
+            sum(map(bool, images_of.values())),
+        ),
+        _Part(right, right.estimate(()), len(here), right.deviations(()), len(by_pair)),
+    ]
 
 
 def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
     """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all."""
     compared = [
-        any(part.weight for part in parts) and all(part.size >= LEAST_EFFECTIVE for part in parts if part.weight)
+        any(part.weight for part in parts)
+        and all(part.planned_size >= LEAST_EFFECTIVE for part in parts if part.weight)
         for *_, parts in groups
     ]
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
@@ -281,46 +314,62 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
     Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
     """
     weight, degrees = total.weight - part.weight, part.estimate.degrees
-    size = without_noise(total.size * weight / total.weight) if total.weight else 0.0
-    if not part.weight or size < LEAST_EFFECTIVE:
+    if not part.weight or without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE:
         return EstimatedValue(math.nan), math.nan
+    size = total.size * weight / total.weight
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
     if is_share := part.metric.is_share(part.estimate.value, total.estimate.value):
         value = min(max(value, 0.0), 1.0)
-        others = Estimate(value, math.sqrt(value * (1 - value) / size), degrees=total.estimate.degrees, effective=size)
+        others = Estimate(value, math.sqrt(value * (1 - value) / size), degrees=degrees, effective=size)
     else:
-        others = Estimate(
-            value, total.estimate.error * math.sqrt(total.weight / weight), degrees=total.estimate.degrees
-        )
-    scores = (with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others))
-    ends = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
-    gap = independent_difference(*ends)
+        others = Estimate(value, total.estimate.error * math.sqrt(total.weight / weight), degrees=degrees)
+    correlation = _correlation(part, total)
+    scores = [with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others)]
+    group, rest = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
+    gap = difference_of_values(group, rest, correlation)
     if is_share:
-        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees)
+        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees, correlation)
     error = gap.error if gap.error > 0 else math.nan
     return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
+
+
+def _correlation(part: _Part, total: _Part) -> float:
+    """Return the correlation of the means of a group and of all other samples, which may share patients or images."""
+    share = part.weight / total.weight
+    others = {
+        unit: (deviation - share * part.deviations.get(unit, 0.0)) / (1 - share)
+        for unit, deviation in total.deviations.items()
+    }
+    variances = covariance(part.deviations, part.deviations), covariance(others, others)
+    if not min(variances) > 0:
+        return 0.0
+    correlation = covariance(part.deviations, others) / math.sqrt(variances[0] * variances[1])
+    return min(max(correlation, -1.0), 1.0)
 
 
 def _column_tests(
     by_column: Mapping[str, tuple[Group, ...]], totals: Sequence[_Part]
 ) -> dict[str, tuple[ColumnTest, ...]]:
-    """Return one test per column and main metric, corrected for all of them."""
+    """Return one test per column and main metric, corrected for all of them.
+
+    Only a test that rejects after this correction names a group: the one with the smallest p-value.
+    """
     overall = [with_interval(total.metric, total.estimate) for total in totals]
     tests: dict[tuple[str, int], ColumnTest] = {}
     for column, groups in by_column.items():
         for position, score in enumerate(overall):
-            p_values = [group.p_holm[position] for group in groups if not math.isnan(group.p_holm[position])]
-            if not p_values:
+            tested = [group for group in groups if not math.isnan(group.p_holm[position])]
+            if not tested:
                 continue
+            # Of two groups, which have one test, the worse one comes first.
             sign = -1 if score.higher_is_better is False else 1
-            of_group = {group.name: sign * group.scores[position].value for group in groups if group.compared}
-            worst = min(of_group, key=of_group.__getitem__)
-            tests[column, position] = ColumnTest(score, worst, min(p_values))
-    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-    return {
-        column: tuple(replace(test, p_holm=corrected[key]) for key, test in tests.items() if key[0] == column)
-        for column in by_column
-    }
+            first = min(tested, key=lambda group: (group.p_holm[position], sign * group.gaps[position].value))
+            tests[column, position] = ColumnTest(score, first.name, first.p_holm[position])
+    corrected = holm([test.p for test in tests.values()])
+    by_name: dict[str, list[ColumnTest]] = {column: [] for column in by_column}
+    for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
+        by_name[column].append(replace(test, different=test.different if p < ALPHA else "", p_holm=p))
+    return {column: tuple(of_column) for column, of_column in by_name.items()}
 
 
 def with_interval(
@@ -340,4 +389,7 @@ def with_interval(
         *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
         by_construction=by_construction,
         clusters=estimate.clusters,
+        unit=estimate.unit,
+        components=estimate.components,
+        most_shared=estimate.most_shared,
     )

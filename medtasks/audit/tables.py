@@ -13,6 +13,9 @@ from typing import Literal
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from medtasks.errors import plain
+
+INTERVALS = "Brackets hold 95 % intervals."  # a note that only tables with brackets keep
 NOT_DEFINED = "n/a"  # text of a number that is not defined
 _ROWS = 40  # of a table in LaTeX; more do not fit on a page
 _LATEX_HEAD = (
@@ -41,7 +44,6 @@ _SPECIAL = {
 _ACCENTS = dict(
     zip("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0323\u0327", "`'^~=u.\"rHvdc", strict=True)
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
 
@@ -70,6 +72,10 @@ class Table:
     notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
+    def __post_init__(self) -> None:
+        if not any("[" in cell.text for row in self.rows for cell in row):
+            object.__setattr__(self, "notes", tuple(note for note in self.notes if note != INTERVALS))
+
     @property
     def marked(self) -> bool:
         """Whether cells refer to notes by their numbers."""
@@ -90,8 +96,8 @@ def number_table(
     caption: str, headings: Sequence[str | Cell], rows: Iterable[Sequence[str | Cell]], split: int = 0
 ) -> Table:
     """Return a table with a column of names and columns of numbers."""
-    rows_of_cells = [cells(*row) for row in rows]
-    return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), rows_of_cells, split=split)
+    rows_of_cells, columns = [cells(*row) for row in rows], "l" + "r" * (len(headings) - 1)
+    return Table("", caption, columns, cells(*headings), rows_of_cells, notes=(INTERVALS,), split=split)
 
 
 def terminal(table: Table) -> RichTable:
@@ -104,11 +110,6 @@ def terminal(table: Table) -> RichTable:
     for position, row in enumerate(table.rows, 1):
         rich_table.add_row(*(Text(plain(cell.text)) for cell in row), end_section=position == table.split)
     return rich_table
-
-
-def plain(text: str) -> str:
-    """Return a text in which control characters other than line ends and tabulators are question marks."""
-    return _CONTROL.sub("?", text)
 
 
 def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str:

@@ -7,12 +7,12 @@ share one calibration.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
-from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration, roc_area
+from medtasks.stats.calibration import Calibration, ClassArea, Measure, area_values, calibration, roc_area
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
 
@@ -35,7 +35,7 @@ def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> 
     """
     if (likelihoods := _likelihoods(task, documents, replies)) is None:
         return {}
-    _, probabilities, targets, clusters = likelihoods
+    _, _, probabilities, targets, clusters = likelihoods
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
     left_out = sum(document["doc_id"] in replies for document in documents) - len(targets)
     measures = calibration(probabilities, targets, clusters, _LETTERS if letters else _TEXTS, left_out, letters)
@@ -44,33 +44,51 @@ def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> 
 
 def _likelihoods(
     task: TaskFile, documents: Documents, replies: Replies
-) -> tuple[list[tuple[str, ...]], list[list[float]], list[int], list[str]] | None:
-    """Return options, probabilities, targets and clusters, shape (samples,), where readable; None if all are texts."""
+) -> tuple[list[str], list[tuple[str, ...]], list[list[float]], list[int], list[str]] | None:
+    """Return ids, options, probabilities, targets and clusters of readable samples; None if all are texts."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
     if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
         return None
-    options, probabilities, targets, clusters = [], [], [], []
+    ids, options, probabilities, targets, clusters = [], [], [], [], []
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
         losses, target = replies[sample.doc_id].losses or (), sample.target
         if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
             weights = [math.exp(min(losses) - loss) for loss in losses]
             total = math.fsum(weights)
+            ids.append(sample.doc_id)
             options.append(tuple(sample.options))
             probabilities.append([weight / total for weight in weights])
             targets.append(target)
             clusters.append(cluster)
-    return options, probabilities, targets, clusters
+    return ids, options, probabilities, targets, clusters
 
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options."""
-    options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [])
+    _, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
     if len(set(options)) != 1 or len(set(targets)) < 2:
         return ()
     areas = []
     for number, name in enumerate(options[0]):
         positive = [float(target == number) for target in targets]
-        # Equal probabilities may differ after 12 digits, by the order of a sum.
-        area = roc_area([round(shares[number], 12) for shares in probabilities], positive, clusters)
+        area = roc_area(_shares(probabilities, number), positive, clusters)
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
+
+
+def area_by_sample(
+    task: TaskFile, documents: Documents, replies: Replies, of_class: str
+) -> dict[str, tuple[Hashable, float]]:
+    """Return the cluster and value of each sample; their mean is the AUROC of a class of all questions."""
+    ids, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
+    if not options:
+        return {}
+    number = options[0].index(of_class)
+    positive = [float(target == number) for target in targets]
+    values = area_values(_shares(probabilities, number), positive, clusters)
+    return dict(zip(ids, zip(clusters, values, strict=False), strict=False))
+
+
+def _shares(probabilities: Sequence[Sequence[float]], number: int) -> list[float]:
+    """Return the probabilities of a class; equal ones may differ after 12 digits, by the order of a sum."""
+    return [round(of_sample[number], 12) for of_sample in probabilities]

@@ -114,8 +114,8 @@ def _non_inferiority(
 ) -> tuple[NonInferiority, Comparison | None]:
     """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
 
-    Every main metric under every rule has to show it, each by a one-sided test at 5 %. That is no test too many: all of
-    them have to reject.
+    Every main metric under every rule has to show it, each by a one-sided test at 2.5 %. That is no test too many: all
+    of them have to reject.
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
@@ -133,7 +133,8 @@ def _losses(test: Comparison) -> tuple[float, float]:
     A change is a loss in both directions if neither is better.
     """
     assert test.equivalence is not None
-    loss, most, least = -test.result.difference, -test.equivalence.low, -test.equivalence.high
+    loss = -test.result.difference
+    most, least = (-end for end in test.equivalence.ends)
     if test.higher_is_better is None:
         loss, most = abs(loss), max(most, -least)
     elif not test.higher_is_better:

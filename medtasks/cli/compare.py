@@ -1,6 +1,7 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -20,9 +21,11 @@ from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equ
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.metrics.metric import unit_of
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
-from medtasks.stats.equivalence import MARGIN
+from medtasks.runs.run_manifest import PrimaryOutcome
+from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
 
@@ -33,6 +36,7 @@ _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
 }
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
+_LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,
@@ -60,6 +64,7 @@ class ComparedRuns:
     verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
     verdict: Verdict | None  # on all tasks
     tests: int  # that are corrected together
+    primary: PrimaryOutcome | None  # that all runs state; of no task if they differ
 
 
 def compare(
@@ -71,6 +76,13 @@ def compare(
         float | None,
         Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
     ] = None,
+    non_inferiority: Annotated[
+        float | None,
+        Option(metavar="MARGIN", help="Test whether the second run is worse than the first by less than the margin."),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None, Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts.")
+    ] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -80,11 +92,16 @@ def compare(
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.
+    --non-inferiority takes a margin, too, and gives the verdict of --require not-worse.
     """
+    if equivalence is not None and non_inferiority is not None:
+        raise MedTasksError("give one margin, with --equivalence or --non-inferiority; both verdicts take the same")
     look_into(context, include_path, [Path(name) for name in names])
-    margin = MARGIN if equivalence is None and require is not None else equivalence
-    comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    _write_and_print(comparisons, _as_dict(comparisons, is_parity=False), json_file, require)
+    margin = equivalence if non_inferiority is None else non_inferiority
+    margin = MARGIN if margin is None and require is not None else margin
+    comparisons = _compared(names, metric or (), rule or (), model or (), margin, labels or ())
+    content = _as_dict(comparisons, is_parity=False)
+    _write_and_print(comparisons, content, json_file, require, is_one_sided=non_inferiority is not None)
 
 
 def parity(
@@ -108,11 +125,18 @@ def parity(
 
 
 def _compared(
-    names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
+    names: Sequence[str],
+    metrics: Sequence[str],
+    rules: Sequence[str],
+    models: Sequence[str],
+    margin: float | None,
+    labels: Sequence[Path] = (),
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
-    if margin is not None and not 0 < margin < 1:
-        raise MedTasksError(f"the margin {margin:g} is no fraction between 0 and 1; 0.01 is one percentage point")
+    if margin is not None and not _LEAST_MARGIN <= margin < 1:
+        raise MedTasksError(
+            f"the margin {margin:g} is no fraction between {_LEAST_MARGIN:g} and 1; 0.01 is one percentage point"
+        )
     task = names[0] if names[0] in task_files() or variant_of(names[0]) else None
     if task is None and not Path(names[0]).exists():
         raise RepliesError(
@@ -122,23 +146,45 @@ def _compared(
     paths = [Path(name) for name in names[task is not None :]]
     if margin is not None and len(paths) != 2:
         raise RepliesError(f"expected two runs, but got {len(paths)}")
-    if not 2 <= len(paths) <= len(ascii_uppercase):
-        raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
-    if len(models) > 1 and len(models) != len(paths):
-        raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
-    model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
-    runs = dict(zip(ascii_uppercase, paths, strict=False))
-    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), model_of_run, strict=True)}
+    if labels and (len(labels) != len(paths) or task is None):
+        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
+    sources = _sources(paths, models, labels)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
+    runs = {label: source.path for label, source in sources.items()}
+    numbers = (margin, verdicts, verdict, tests)
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values()))
+
+
+def _sources(paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path]) -> dict[str, Source]:
+    """Return the runs by letter; ``models`` are none, one for all, or one each, and ``labels`` none or one each."""
+    if not 2 <= len(paths) <= len(ascii_uppercase):
+        raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
+    if len(models) > 1 and len(models) != len(paths):
+        raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
+    model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
+    files: Sequence[Path | None] = labels or [None] * len(paths)
+    return dict(zip(ascii_uppercase, map(Source, paths, model_of_run, files), strict=False))
+
+
+def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
+    """Return the primary outcome that all runs state; one of no task if they differ."""
+    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources]
+    if any(primary != primaries[0] for primary in primaries):
+        return PrimaryOutcome(task="", metric="")
+    return primaries[0]
 
 
 def _write_and_print(
-    comparisons: ComparedRuns, content: Mapping[str, Any], json_file: Path | None, required: Required | None
+    comparisons: ComparedRuns,
+    content: Mapping[str, Any],
+    json_file: Path | None,
+    required: Required | None,
+    *,
+    is_one_sided: bool = False,
 ) -> None:
     """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
@@ -162,6 +208,10 @@ def _write_and_print(
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
+    if is_one_sided or required == "not-worse":
+        unmet = ", and ".join(_regressions(comparisons))
+        outcome = f"not shown: {unmet}" if unmet else "shown: in every main score B loses less than the margin to A"
+        say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
         _check_required(comparisons, required)
@@ -180,7 +230,7 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
         out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
         out.print(
-            f"p, Holm: corrected for all {number} tests of this call.\n"
+            f"p, Holm: corrected for all {number} tests of this call, unlike p and the intervals.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
             f"{number}, that of Holm's first step, given how often these runs differ."
         )
@@ -190,8 +240,6 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
     if required == "not-worse":
         unmet = list(_regressions(comparisons))
-        if not unmet:
-            say(f"Not worse: in every main score B loses less than the margin to A (one-sided tests at {ALPHA:.0%}).")
     else:
         unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
     if comparisons.not_compared:
@@ -213,32 +261,48 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
             yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
             continue
         difference = wording.signed(test.result.difference, test.share)
-        interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
-        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
+        interval = difference_interval(*test.equivalence.ends, test.share)
+        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
 
 
-def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
-    """Summarise each pair of runs in one sentence: the main metric under the first rule."""
-    main = next((test.metric for test in task.comparisons if test.main), "")
+def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
+    """Summarise each pair of runs in one sentence: the primary, else the main metric under the first rule."""
+    metrics = [test.metric for test in task.comparisons if test.main] or [""]
+    main, lead = metrics[0], ""
+    if primary := comparisons.primary:
+        if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
+            main = primary.metric
+        lead = primary.lead(name, main)
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
-    titles = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    return [f"{lead}On {name} {_sentence(test, comparisons)}." for test in firsts.values()]
+
+
+def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
+    """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
+    result = test.result
+    titles = {label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()}
     names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
-    sentences = []
-    for test in firsts.values():
-        result = test.result
-        on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
-        first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
+    samples = wording.counted(result.samples, "pair" if test.metric == "set_accuracy" else "sample")
+    first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
+    scores = (
+        f"({samples}), {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
+        f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
+    )
+    if not math.isnan(result.low):
+        name = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
+        scores += f", {name} {difference_interval(result.low, result.high, test.share)}"
+    lacking = result.lacking(comparisons.tests, unit_of(test.values[2]))
+    if not result.is_testable:
+        return f"{scores}; {lacking}"
+    if math.isnan(result.low):
+        scores += ", no interval as all differences are equal"
+    verdict = lacking or "not shown to differ"
+    if test.holm < ALPHA:
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
-        sentences.append(
-            f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
-            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
-            f"{difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
-            f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
-        )
-    return sentences
+    return f"{scores}, p = {p_value(result.p)} (Holm {p_value(test.holm)}): {verdict}"
 
 
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
@@ -246,9 +310,8 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
-            if sentence:
-                say(sentence)
+        for sentence in filter(None, (verdict.explanation, verdict.lacking)):
+            say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
             for runs, overlap in task.overlaps.items():
                 if overlap.only_first or overlap.only_second:
@@ -256,24 +319,36 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
-    for sentence in _sentences(name, task, comparisons.models):
+    for warning in task.warnings:
+        say(f"Note: {warning}.")
+    for sentence in _sentences(name, task, comparisons):
         say(sentence)
+    _print_origins(task)
+    for runs, overlap in task.overlaps.items():
+        out.print(f"\n{_compared_samples(runs, overlap)}")
+        say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
+        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
+    _print_rules(task)
+    return [test for test in task.comparisons if not test.same_as]
+
+
+def _print_origins(task: ComparedTask) -> None:
+    """Print copied replies and repeats of the runs."""
     for label, origins in task.origins.items():
         if str(origins):
             say(f"{label}: {origins}.")
     repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
     if repeated:
         say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
-    for runs, overlap in task.overlaps.items():
-        out.print(f"\n{_compared_samples(runs, overlap)}")
-        say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
-        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
+
+
+def _print_rules(task: ComparedTask) -> None:
+    """Print the rules of a task, and metrics that are not compared."""
     say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
     rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
     left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
     for (rule_names, why), metrics in left_out.items():
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
-    return [test for test in task.comparisons if not test.same_as]
 
 
 def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
@@ -288,8 +363,8 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
 def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
-    names = ["samples (independent units)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
-    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
+    names = ["samples (clusters or pairs)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
+    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence", "95 % interval, non-inferiority"]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):
         of_metric = [test for test in distinct if test.metric == metric]
@@ -317,6 +392,7 @@ def _cells(test: Comparison) -> list[str]:
     ]
     if (tested := test.equivalence) is not None:
         cells += [difference_interval(tested.low, tested.high, share), p_value(tested.p)]
+        cells.append(difference_interval(*tested.ends, share))
     return cells
 
 
@@ -360,6 +436,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
         facts = {
             "data": as_json(task.data),
             "rules": dict(task.rules),
+            "warnings": list(task.warnings),
             "repeats": dict(task.repeats),
             "not_compared": [
                 {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
@@ -375,7 +452,6 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             agreed = as_json(verdict.agreement)
             tasks[name] = {
                 **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
-                "warnings": list(task.warnings),
                 **facts,
                 "documents": agreed["overlap"],
                 "failed": agreed["failed"],
@@ -389,7 +465,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
                 tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
         if not is_parity:
-            tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
+            tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
             tasks[name]["documents"] = []
             for (first, second), overlap in task.overlaps.items():
                 tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})

@@ -86,12 +86,17 @@ def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data li
     with contextlib.suppress(OSError, MedTasksError):
         images = described_images(Manifest.read(dataset_folder(name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
+    moving = ""
+    if info.revision == "main":
+        moving = ", so that numbers may move with its newest commit, which the manifest records"
+    elif not (info.sha256 or info.md5 or len(info.revision) == 40):
+        moving = ", without a digest of its files, so that numbers may move with them"
     facts = {
         "prepared": _state(name),
         "access": info.access,
         "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,
-        "source": f"{info.source} at {info.revision}",
+        "source": f"{info.source} at {info.revision}{moving}",
         "--source": layout,  # contents of that folder
         "images": images,
     }

@@ -10,10 +10,10 @@ from typer import Option
 from typer.main import get_command
 
 from medtasks import __version__
-from medtasks.audit.tables import plain
 from medtasks.cli import compare, curate, data, metrics, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, plain
+from medtasks.runs.redaction import redact_log
 
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -74,6 +74,7 @@ def main() -> None:
     """Run the command; an error the user can fix is one sentence and exit code 1, Ctrl-C is exit code 130."""
     command = get_command(app)
     _plain_types(command)
+    redact_log()
     try:
         command(prog_name="medtasks")
     except MedTasksError as error:

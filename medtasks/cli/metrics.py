@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
-from medtasks.audit.doctor.metric_models import WORDNET, weights_trouble
+from medtasks.audit.doctor.metric_models import weights_trouble
 from medtasks.audit.recording import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import names_by, number
@@ -25,7 +25,7 @@ from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_path
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
@@ -61,15 +61,17 @@ def metrics(
         metric = metric or list(ORACLES)
     if not metric:
         rows = [("metric", "better", "ready", "description")]
-        lacking: dict[str, None] = {}
+        lacking: dict[str, str] = {}
         for info in REPORT_METRICS.values():
-            missing = [name for name in (*info.weights, *([WORDNET] if info.wordnet else ())) if weights_trouble(name)]
-            lacking.update(dict.fromkeys(missing))
+            missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
+            lacking |= missing
             keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
             is_missing = missing or (info.asks_judge and not is_configured())
             better, is_ready = _BETTER[info.higher_is_better], "no" if is_missing else "yes"
             rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
         say_columns(rows)
+        if no_tokenizer := lacking.pop(TOKENIZER, ""):
+            say(f"{no_tokenizer}.")
         if lacking:
             say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
         return
@@ -206,8 +208,11 @@ def list_weights() -> None:
     """List all weights, whether they are on this machine, and under which licence."""
     rows = [(info.name, f"{info.size:,.0f}", info.description, info.licence) for info in WEIGHTS.values()]
     rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
+    rows.append((TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later"))
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
+    moving = [info.name for info in WEIGHTS.values() if info.hub]
+    say(f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}.")
 
 
 @weights_app.command("fetch")

@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from medtasks.audit.tables import Table, plain, terminal
+from medtasks.audit.tables import Table, terminal
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, plain
+from medtasks.home import written_whole
 
 _CONSEQUENCES = {
     SAMPLE: "synthetic images; these scores say nothing about a model.",
@@ -46,11 +47,12 @@ def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def write_text(path: Path | None, text: str) -> None:
-    """Write a file, if a path is given. Raises MedTasksError if it cannot be written."""
+    """Write a file completely or not at all, if a path is given. Raises MedTasksError if it cannot be written."""
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        with written_whole(path) as partial:
+            partial.write_bytes(text.encode("utf-8", "replace"))  # half a surrogate pair has no code
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 

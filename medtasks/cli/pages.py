@@ -27,7 +27,7 @@ from medtasks.cli.options import (
 )
 from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.runs.result_files import repeat_folders
 from medtasks.tasks.task_files import included_option, task_files
 
@@ -111,7 +111,7 @@ def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *fi
         say(f"checklist: {path}")
     if markdown:
         sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
-        write_text(markdown, tables.markdown(content.title, sections))
+        write_text(markdown, plain(tables.markdown(content.title, sections)))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:

@@ -14,10 +14,12 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.recording import RunRecording, first_manifest
+from medtasks.audit.run_values import chosen_metrics
 from medtasks.cli.options import IncludePath, MaxFailed, look_into
 from medtasks.cli.output import out, say, show
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
-from medtasks.errors import MedTasksError, near_match
+from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
 from medtasks.net.journal import RUN_VARIABLE
 from medtasks.running.harness_run import (
@@ -27,6 +29,7 @@ from medtasks.running.harness_run import (
     run_tasks,
     seeded,
     stopping_by_signal,
+    wanted_tasks,
 )
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
@@ -35,17 +38,19 @@ from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import (
     Notice,
+    PrimaryOutcome,
     RecipeFacts,
     RunManifest,
     Severity,
     TaskOutcome,
+    check_primary,
     continued_run,
     manifest_files,
     warn,
 )
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
-from medtasks.tasks.task_files import included_option, including
+from medtasks.tasks.task_files import included_option, including, task_file
 
 Launcher = Annotated[str, Option(help="Command that starts processes, such as 'accelerate launch --num_processes 4'.")]
 Part = Annotated[
@@ -76,6 +81,14 @@ Repeats = Annotated[
     int,
     Option(REPEATS, min=1, help="Repeat the run N times with new seeds; reports mean, spread, majority vote."),
 ]
+Primary = Annotated[
+    str,
+    Option(
+        metavar="TASK:METRIC",
+        help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
+    ),
+]
+_PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -91,6 +104,8 @@ def run(
     recipe: RecipeName = "",
     backend: BackendName = "",
     repeats: Repeats = 1,
+    primary: Primary = "",
+    margin: Annotated[float | None, Option(help="Margin of non-inferiority in the primary outcome.")] = None,
 ) -> None:
     """Run tasks with lmms-eval; its options are passed on.
 
@@ -130,13 +145,38 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
+    stated = _primary_outcome(primary, margin, names)
     notices, variables = _checked_run(ready, options, arguments, part, output, repeats, journal)
-    call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed)
+    call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated)
     with stopping_by_signal():
         if repeats > 1:
             _repeat(call, output, arguments, variables, repeats)
         else:
             call.run(output, arguments, variables)
+
+
+def _primary_outcome(text: str, margin: float | None, names: Sequence[str]) -> PrimaryOutcome | None:
+    """Read ``--primary``. Raises MedTasksError for a task that is not asked, or a metric that compares no runs."""
+    planned: dict[str, float] = {}
+    if Path(text).is_file():
+        try:
+            plan = parse_json(Path(text).read_text(encoding="utf-8"))
+            planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
+            margin = plan["margin"] if margin is None else margin
+            text = f"{plan['task']}:{plan['assumptions']['metric']}"
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise MedTasksError(
+                f"{text} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
+            ) from error
+    if margin is not None and not (text and 0 < margin < 1):
+        raise MedTasksError("--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
+    if not text:
+        return None
+    task, _, metric = text.partition(":")
+    if task not in (asked := wanted_tasks(names)):
+        raise unknown_name("task of --tasks", task, asked)
+    chosen_metrics(task_file(task), [metric])
+    return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
 
 
 def _settings(context: typer.Context) -> list[str]:
@@ -163,6 +203,7 @@ class _Call:
     start: Sequence[str]
     limit: FailureLimit
     only_failed: bool
+    primary: PrimaryOutcome | None
 
     def run(self, output: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
         """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
@@ -170,6 +211,8 @@ class _Call:
             manifest = first_manifest(
                 self.command, arguments, self.names, self.selection, self.notices, self.part, self.recipe
             )
+            manifest = manifest.model_copy(update={"primary": self.primary})
+            check_primary(output, manifest)
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +16,10 @@ from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.audit.reply_parsing import EXAMPLE, parse_reply
-from medtasks.audit.report.contents import RuleScores, TaskReport, as_json
+from medtasks.audit.report.contents import RuleScores, Score, TaskReport, as_json
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import estimate, names_by, number, with_error
+from medtasks.audit.report.wording import cluster_notes, estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.subgroups import grouped_by
 from medtasks.audit.tables import Table, number_table
@@ -110,7 +110,10 @@ def score(
         say(f"Replies: {file}")
     if origins := str(read_origins(*files)):
         say(f"{origins}.")
-    title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
+    answered = sum(not reply.failed for reply in recorded.values())
+    title = f"{task}: {answered} of {len(documents)} questions answered"
+    if answered < len(recorded):
+        title = f"{task}: {len(recorded)} asked, {answered} answered"
     further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
@@ -159,6 +162,32 @@ def _print_scores(
         raise MedTasksError("\n".join(problems))
 
 
+def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+    """Yield the counts by category, a table per rule."""
+    for name, rule in rules.items():
+        columns = ("category", "images", "set", "individual", "confusion", "invalid")
+        categories = [
+            (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
+            for category, counts in rule.categories.items()
+        ]
+        yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+
+
+def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
+    """Yield the accuracy by groups, a table per column, but for those in ``by``, which have tables of their own."""
+    for column, groups in next(iter(rules.values())).groups.items():
+        if column in by or not groups:
+            continue
+        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in rules.values()]
+        rows = []
+        for group in groups:
+            scores = [by_group[group.name] for by_group in by_rule]
+            rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
+        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
+        table = number_table(caption, (column, "questions", *rules), rows)
+        yield replace(table, notes=(*table.notes, *cluster_notes(by_rule[0])))
+
+
 def _tables(
     title: str,
     rules: Mapping[str, RuleScores],
@@ -172,32 +201,17 @@ def _tables(
     for name in next(iter(rules.values())).estimates:
         if not paired or name in PAIR_METRICS:
             scores = [rule.estimates[name] for rule in rules.values()]
-            rows.append((name, *(with_error(score.value, score.error, score.share) for score in scores)))
+            rows.append((name, *map(_error_cell, scores)))
     for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
         rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
     yield number_table(title, ("score ± standard error", *rules), rows)
     if paired:
-        for name, rule in rules.items():
-            columns = ("category", "images", "set", "individual", "confusion", "invalid")
-            categories = [
-                (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
-                for category, counts in rule.categories.items()
-            ]
-            yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+        yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
-    for column, groups in next(iter(scored.values())).groups.items() if scored else ():
-        if column in by or not groups:  # in the further tables, or without values
-            continue
-        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
-        rows = []
-        for group in groups:
-            scores = [by_group[group.name] for by_group in by_rule]
-            errors = (with_error(score.value, score.error, score.share) for score in scores)
-            rows.append((group.name, str(group.questions), *errors))
-        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        yield number_table(caption, (column, "questions", *scored), rows)
+    if scored:
+        yield from _accuracy_tables(scored, by)
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
     names = dict.fromkeys(kind for counts in kinds for kind in counts)
     if names:
@@ -214,6 +228,10 @@ def _tables(
             values = [getattr(check.judge, name) for check in checked.values()]
             rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
         yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
+
+
+def _error_cell(score: Score) -> str:
+    return with_error(score.value, score.error, score.share, score.low, score.high)
 
 
 @judge_app.command()

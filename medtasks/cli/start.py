@@ -21,13 +21,13 @@ from medtasks import __version__
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.planning import assumptions
 from medtasks.audit.planning import plan as planned
+from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number
-from medtasks.audit.tables import plain
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE
 from medtasks.running.recipes import Backend, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
@@ -191,11 +191,7 @@ def plan(
     chosen = scored_task(task)
     assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
     result = planned(assumed, difference, margin, power, tests)
-    numbers = {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in asdict(result).items()
-    }
-    write_json(json_file, {"schema_version": 1, "task": task, **numbers})
+    write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
     discordance = assumed.discordance_of(result.difference or 0.0)
     of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
     needed, needed_for_margin = (
@@ -206,7 +202,8 @@ def plan(
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
     say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    say(f"Level: {result.level:.3g}, two-sided{of_tests}; power: {number(result.power)}.")
+    one_sided = "" if result.margin is None else f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
+    say(f"Level: {result.level:.3g}, two-sided{one_sided}{of_tests}; power: {number(result.power)}.")
     if result.difference is not None and result.reached is not None:
         say(
             f"To show a difference of {number(result.difference)}: {needed}. "

@@ -41,6 +41,7 @@ from medtasks.curate.study import (
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
@@ -133,7 +134,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
         return f"it has no report{others}"
     file = folder.resolve() / row.text("image")
     try:
-        data = file.read_bytes()
+        data = read_file(file)
     except (OSError, ValueError):  # also of a text that cannot be a file's name
         return "its image file cannot be opened"
     try:

@@ -14,7 +14,6 @@ owner says otherwise.
 
 import enum
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,9 +23,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medtasks.data.catalogue import Access
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
+from medtasks.data.privacy import access_of
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.home import written_whole
+from medtasks.home import dataset_holding, written_whole
 from medtasks.net.journal import digest_of
 
 STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
@@ -71,7 +72,7 @@ class StudyImage(Record):
     def read(self) -> bytes:
         """Return the bytes of the file; UnreadableImage, which names no file, if it is missing or has changed."""
         try:
-            data = Path(self.file).read_bytes()
+            data = read_file(Path(self.file))
         except OSError as error:
             raise UnreadableImage(f"its file cannot be read ({error.strerror or type(error).__name__})") from None
         if hashlib.sha256(data).hexdigest() != self.sha256:
@@ -121,9 +122,20 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
     return study
 
 
-def read_images(folder: Path) -> dict[str, StudyImage]:
-    """Return the images of a study by id, in their order."""
-    return {image.image_id: image for image in read_lines(folder / IMAGES, StudyImage)}
+def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImage]:
+    """Return the images of a study by id, in their order; MedTasksError if fewer may see one of them than the study."""
+    levels = list(Access)
+    access = (study or read_study(folder)).access
+    images: dict[str, StudyImage] = {}
+    for number, image in enumerate(read_lines(folder / IMAGES, StudyImage), 1):
+        dataset = dataset_holding(Path(image.file))
+        if dataset and levels.index(access_of(dataset)) > levels.index(access):
+            raise MedTasksError(
+                f"line {number} of {folder / IMAGES} is an image of '{dataset}', which is {access_of(dataset)}, so "
+                f"that the study cannot be {access}; make it again in another folder, with --access"
+            )
+        images[image.image_id] = image
+    return images
 
 
 def read_pairs(folder: Path) -> list[ImagePair]:
@@ -181,15 +193,15 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
         if name in places:
             raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
         places[name] = row.place
-        try:
-            json.dumps(row.values, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise row.error("it holds half a surrogate pair, which is no text") from None
         yield row
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """Write the description of a study; the last of its files, because it marks the folder as complete."""
+    """Write the description of a study; the last of its files, because it marks the folder as complete.
+
+    Errors are those of :func:`read_images`.
+    """
+    read_images(folder, study)
     write_private(folder / STUDY, study.model_dump_json(indent=2) + "\n")
 
 

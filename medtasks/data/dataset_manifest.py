@@ -119,7 +119,9 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 def described_images(data: Mapping[str, Any]) -> str:
     """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown."""
-    counts = data.get("image_conversions") or {}
+    counts = data.get("image_conversions")
+    if not isinstance(counts, Mapping):
+        return ""
     done = ", ".join(f"{name} ({count})" for name, count in counts.items())
     return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
 

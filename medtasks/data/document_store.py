@@ -6,7 +6,6 @@ import errno
 import functools
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.home import dataset_folder, home, written_whole
+from medtasks.home import dataset_folder, home, make_folder, owner_only, written_whole
 
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 Documents = Collection[Mapping[str, Any]]
@@ -39,14 +38,14 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(final.parent)
         with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False), contextlib.ExitStack() as undo:
             old = final.with_name(f".old-{final.name}")
             if old.exists() and not final.exists():  # publishing stopped between its two renames
                 old.rename(final)
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:
-                undo.callback(os.umask, os.umask(0o077))
+                undo.enter_context(owner_only())
                 work.chmod(0o700)
             yield work
     except filelock.Timeout as error:
@@ -192,6 +191,7 @@ def is_file_name(text: str) -> bool:
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME
 
 
+@owner_only()
 def with_image_files(
     table: Any, name: str, sources: Sequence[str], places: Sequence[str], root: str | None = None
 ) -> Any:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.named_files import MOST_MEMORY, check_size, read_file, read_stream
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, listed, several
 
@@ -38,7 +39,7 @@ _OTHER_FILES = {
     b"<": "a web page; download the file itself, or save the table as .xlsx or CSV",
     b"version https://git-lfs": "only the pointer to a file; fetch it with 'git lfs pull'",
 }
-_PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+_PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _ZIP = b"PK\x03\x04"  # also a workbook
 _UNPACKING = (EOFError, RuntimeError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -46,6 +47,9 @@ _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
+_COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
+"""Memory of a row, and of a value, in bytes, by what is in front of it."""
+_LETTER_COST = 6
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
 Cells = Sequence[str | None]
@@ -81,7 +85,7 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
         SourceError: The file cannot be read, or rows are no rows of a table: up to ten of them are named.
     """
     try:
-        return _table_in(str(path), path.read_bytes(), kind, options)
+        return _table_in(str(path), read_file(path), kind, options)
     except _UNPACKING as error:
         raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
     except OSError as error:
@@ -91,7 +95,7 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
     for mark, unpack in _PACKED.items():
         if data.startswith(mark):
-            data = unpack(data)
+            data = read_stream(unpack(io.BytesIO(data)))
     if data.startswith(_ZIP):
         return _zipped(location, data, kind, options)
     for mark, description in _OTHER_FILES.items():
@@ -100,6 +104,8 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
     if not data.strip(_BLANK):
         raise SourceError(f"{location} is empty")
     text, notes = _decoded(location, data, options.get("encoding", ""))
+    cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
+    check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":
@@ -114,6 +120,7 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
 def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_size(sum(member.file_size for member in archive.infolist()))
         names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
         if "xl/workbook.xml" in names:
             return _workbook(location, data, options.get("sheet_name", ""))

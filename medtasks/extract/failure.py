@@ -2,11 +2,15 @@
 
 lmms-eval has texts of its own for failures. The unmistakable ones are recognised here, also in files recorded without
 this package; others, such as an empty text for an exception, are marked by :mod:`medtasks.lmms.model_failures`.
+
+A model may write a mark itself. Its own text is escaped by :func:`escaped_reply` before a mark is added, so that a
+forged one is read as text.
 """
 
 import json
 import re
 
+ENVELOPE = '{"rule": '  # the beginning of a reply in its envelope, see medtasks.runs.reply_envelope
 _FAILED = "[[medtasks:adapter_failed]]"
 _CUT = "[[medtasks:cut]] "
 _COPIED = "[[medtasks:copied]]"
@@ -17,11 +21,41 @@ _HARNESS_FAILURES = re.compile(
     r"|\[GENERATION_FAILED\]"  # models that make images or video
     r'|Error: can only concatenate str \(not "\w+"\) to str'  # async_openai, for a reply whose content is no text
 )
+_FORGED = re.compile(
+    rf"\[\[medtasks:|{re.escape(ENVELOPE)}|\[(?:LMMS_EVAL|SAFETY_BLOCKED|GENERATION_FAILED)|{_HARNESS_FAILURES.pattern}"
+    # The half in front of reasoning, which the harness cuts out.
+    r"|(?:\[(?:\[[medtask]{0,8}|[LSG][A-Z_]{0,20})?|\{(?:\"[rule]{0,4}\"?:?)?)(?=</?[\w|]{1,40}>|\[THINK\])"
+)
+_INVISIBLE = "\u2060"  # is no blank, so nothing strips it
 
 
 def failed_reply(cause: str) -> str:
     """Return the reply to hand to the harness for a sample the adapter could not run."""
     return f"{_FAILED} {' '.join(cause.split())}"
+
+
+def escaped_reply(text: str, *, may_be_failure: bool = False) -> str:
+    """Return a model's own text so that no part of it is read as a mark or an envelope.
+
+    A mark is broken by an invisible character, an envelope by a blank, which changes no JSON. Nearly all texts of
+    models stay as they are.
+
+    Args:
+        text: Text of the model, without any mark of ours.
+        may_be_failure: Keep a failure's text of the harness, for a model that cannot tell it from a reply.
+
+    Example:
+        >>> failure_cause(escaped_reply("[[medtasks:adapter_failed]] I pass")) is None
+        True
+    """
+    if may_be_failure and _HARNESS_FAILURES.match(text.strip()):
+        return text
+    return _FORGED.sub(_broken_mark, text)
+
+
+def _broken_mark(mark: re.Match[str]) -> str:
+    first, rest = mark[0][0], mark[0][1:]
+    return f"{first} {rest}" if first == "{" else f"{first}{_INVISIBLE}{rest}"
 
 
 NO_TEXT = failed_reply("the model gave no text")

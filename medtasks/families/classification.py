@@ -1,6 +1,6 @@
 """One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients.
 
-Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.bootstrap`).
+Intervals are those of the posterior, which hold for classes with few samples (:mod:`medtasks.stats.bootstrap`).
 """
 
 from collections import Counter
@@ -30,7 +30,8 @@ from medtasks.metrics.metric import (
     Scores,
     Selection,
 )
-from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.bootstrap import Floats, posterior_ends, values_with_errors
+from medtasks.stats.exchange import SummedCounts
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
@@ -58,30 +59,45 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     }
 
 
+def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
+    _, targets, values, classes = zip(*rows, strict=True)
+    return SummedCounts(class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics)
+
+
+def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
+    targets = [list(target) for _, target, _ in rows]
+    values = [None if value is None else list(value) for *_, value in rows]
+    return SummedCounts(class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics)
+
+
+def _estimates(counts: SummedCounts, clusters: Sequence[str], unseen: tuple[Floats, Sequence[float]]) -> PanelResult:
+    estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
+    for name, (low, high) in posterior_ends(counts.cells, clusters, counts.scores, *unseen).items():
+        value = estimates[name].value
+        estimates[name] = replace(estimates[name], ends=(min(low, value), max(high, value)))
+    return PanelResult(estimates)
+
+
 def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    cells = class_scores.count_classes(targets, values, max(classes))
-    estimates = estimates_of(values_with_errors(cells, clusters, class_scores.multiclass_metrics))
-    value = estimates["balanced_accuracy"].value
-    right = [float(target == read) for target, read in zip(targets, values, strict=True)]
-    error, low, high = mean_recall_posterior(right, targets, clusters)
-    return PanelResult(
-        {**estimates, "balanced_accuracy": Estimate(value, error, ends=(min(low, value), max(high, value)))}
-    )
+    unseen = class_scores.unseen_classes(targets, values, max(classes))
+    return _estimates(_class_counts("", rows), clusters, unseen)
 
 
 def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
     if not rows:
         return PanelResult()
-    targets = [list(target) for _, target, _ in rows]
-    values = [None if value is None else list(value) for *_, value in rows]
-    cells, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
-    return PanelResult(estimates_of(values_with_errors(cells, clusters, class_scores.multilabel_metrics)))
+    counts = _label_counts("", rows)
+    return _estimates(counts, [cluster for cluster, *_ in rows], class_scores.unseen_labels(counts.cells))
 
 
-_CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
+_CLASSES = Panel(
+    lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]),
+    _class_panel,
+    counts=_class_counts,
+)
 _LABELS = Panel(
     lambda score: (
         score["cluster_id"],
@@ -89,6 +105,7 @@ _LABELS = Panel(
         None if score["value"] is None else bytes(score["value"]),
     ),
     _label_panel,
+    counts=_label_counts,
 )
 
 FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
@@ -109,7 +126,7 @@ def _class_remark(scores: Scores, *, warns: bool) -> str:
         return ""
     return (
         f"Fewer than {FEW_IMAGES} images of {', '.join(rare)}: means over classes, such as macro F1, depend on single "
-        f"images, and their standard errors are too small, but for that of balanced accuracy."
+        f"images, and their standard errors are too small; their intervals hold for the classes that occur."
     )
 
 

@@ -59,8 +59,7 @@ _REPORT_KEYS = (
 
 
 def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
-    of_corpus = {key for key in keys if key.startswith("chexbert_") and key.endswith("_f1")}
-    return (*text_metrics(keys, without_error=of_corpus), INVALID_RATE, *SAMPLE_COUNTS)
+    return (*text_metrics(keys), INVALID_RATE, *SAMPLE_COUNTS)
 
 
 class Reports(TaskFamily):

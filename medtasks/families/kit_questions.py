@@ -98,7 +98,7 @@ class _OpenAccuracy(Metric[Score]):
             return estimate
         error = estimate.error / len(valued)
         effective = None if error else estimate.effective
-        return Estimate(estimate.value / len(valued), error, estimate.clusters, estimate.degrees, effective)
+        return replace(estimate, value=estimate.value / len(valued), error=error, effective=effective)
 
 
 _RIGHT = _field("right")

@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,23 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
-from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Role, Scale, Score, Scores, mean
+from medtasks.metrics.metric import (
+    STDERR,
+    CorpusMetric,
+    Estimate,
+    Panel,
+    PanelResult,
+    Role,
+    Scale,
+    Score,
+    Scores,
+    mean,
+)
 from medtasks.metrics.model_settings import DEVICE_VARIABLE, ModelSettings
+from medtasks.metrics.ngram_metrics import WITHOUT_WORDS
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
+from medtasks.stats.bootstrap import values_with_errors
+from medtasks.stats.exchange import SummedCounts
 from medtasks.stats.standard_error import clustered_error
 
 # cluster, target, reply, and the file of the saved reply: another run tries failed metrics again
@@ -26,27 +40,22 @@ class NotComparable(Exception):
     """A metric has no value per sample, or is not the mean of these; the message follows its name."""
 
 
-def text_metrics(
-    keys: Iterable[str], reply: str = "reply", *, without_error: Collection[str] = ()
-) -> tuple[CorpusMetric, ...]:
+def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetric, ...]:
     """Return metrics by key, computed together; ``reply`` is the field of scores with the reply."""
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
-    panel = Panel(text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text))
-    judged = [key for key in keys if metric_info(key).asks_judge]
-
-    def named_judge(scores: Scores) -> str:
-        settings = panel.of(answered(scores)).settings.get(metric_info(judged[0]).name, {})
-        return f"Judge of {metric_info(judged[0]).name}: {settings['judge']}." if "judge" in settings else ""
-
+    panel = Panel(
+        text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text), text_counts
+    )
+    firsts = {metric_info(key).name: key for key in reversed(keys)}
     return tuple(
         CorpusMetric(
             key,
             info.higher_is_better,
             answered,
-            has_error=key not in without_error and info.scale is not Scale.COUNT,
+            has_error=info.scale is not Scale.COUNT,
             role=Role.ASIDE if info.scale is Scale.COUNT else Role.PART,
-            remark=named_judge if key in judged[:1] else None,
+            remark=partial(_remark, panel, info.name) if firsts[info.name] == key else None,
             panel=panel,
             text_field=reply,
             scale=info.scale,
@@ -54,6 +63,14 @@ def text_metrics(
         )
         for key, info in ((key, metric_info(key)) for key in keys)
     )
+
+
+def _remark(panel: Panel[TextRow], name: str, scores: Scores) -> str:
+    """Name the judge of a metric, or the number of texts in which it finds no words."""
+    settings = panel.of(answered(scores)).settings.get(name, {})
+    if "judge" in settings:
+        return f"Judge of {name}: {settings['judge']}."
+    return f"{name}: {settings[WITHOUT_WORDS]}." if WITHOUT_WORDS in settings else ""
 
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
@@ -72,12 +89,15 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
         try:
             scores = _scores(name, rows)
             settings[name] = dict(scores.settings)
+            of_counts: Mapping[str, float] = {}
+            if scores.counts is not None:
+                of_counts = values_with_errors(scores.counts.cells, [row[0] for row in rows], scores.counts.scores)
             for key in keys:
                 samples, total = scores.samples.get(key) or (math.nan,) * len(rows), scores.totals[key]
                 valued = [(value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)]
                 values = [value for value, _ in valued]
                 if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
-                    by_key[key] = Estimate(total)
+                    by_key[key] = Estimate(total, of_counts.get(f"{key}{STDERR}", math.nan))
                     continue
                 of_means = clustered_error(values, [cluster for _, cluster in valued])
                 is_whole = len(values) == len(rows)  # else its clusters are fewer than those of all samples
@@ -113,6 +133,12 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
     if only_of_means and valued and not is_mean:
         raise NotComparable(NO_MEAN)
     return valued
+
+
+def text_counts(key: str, rows: Sequence[TextRow]) -> SummedCounts | None:
+    """Return the counts of rows, at least one, if the total of a metric follows from their sums."""
+    counts = _scores(metric_info(key).name, rows).counts
+    return counts if counts is not None and key in counts.scores(counts.cells[0]) else None
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:

@@ -14,6 +14,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from medtasks.extract.reading.reply_text import with_plain_characters
+from medtasks.home import make_folder
 from medtasks.judges.judge_client import default_cache_folder
 
 _SECRET_FILE = "fence_secret"
@@ -35,10 +37,20 @@ _TO_A_JUDGE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
+_INVISIBLE = re.compile(r"[\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_SPACED_LETTERS = re.compile(r"(?<!\w)(?:\w[ ._-]){3,}\w(?!\w)")
+_BREAK_IN_SENTENCE = re.compile(r"(?<![.!?:\s])\s*\n\s*")
+
 
 def addresses_judge(reply: str) -> bool:
-    """Return whether a reply seems to address a judge; a reason to look at it, no proof."""
-    return _TO_A_JUDGE.search(reply) is not None
+    """Return whether a reply seems to address a judge.
+
+    It is a hint to look at the reply, and neither a proof nor a protection. Invisible, full-width or spaced letters and
+    line breaks hide nothing, but other words and other languages do.
+    """
+    plain = _INVISIBLE.sub("", with_plain_characters(reply))
+    joined = _SPACED_LETTERS.sub(lambda letters: re.sub(r"[\W_]", "", letters[0]), plain)
+    return any(_TO_A_JUDGE.search(text) for text in (reply, joined, _BREAK_IN_SENTENCE.sub(" ", joined)))
 
 
 def shown_to_judge(reply: str, *, fenced: bool) -> tuple[str, str]:
@@ -55,7 +67,7 @@ def _secret(folder: Path) -> bytes:
     """Return the secret of a data folder, made at first use; one of this process alone if it cannot be stored."""
     path, made = folder / _SECRET_FILE, secrets.token_bytes(32)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{_SECRET_FILE}.") as partial:
             partial.write(made)
             partial.flush()

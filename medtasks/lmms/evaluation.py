@@ -9,22 +9,22 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from functools import partial
-from pathlib import Path
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
-from medtasks.home import dataset_holding
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
-from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, without_scoring
+from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, faults_of_saving, without_scoring
 from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
-from medtasks.runs.result_files import SERVED_MODEL
+from medtasks.runs.result_files import NOTICES, SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
+from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import few_shot_problems, main_metrics_first
 
 HarnessTasks = Mapping[str, Any]  # by name
@@ -88,6 +88,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         _record_images(results, ours if shard is None else {})
     for part in _gathered(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
         origins |= part
+    _record_notices(results)
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
         watched = ours if call.arguments.get("response_cache") is not None else {}
@@ -131,8 +132,7 @@ def _datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
     """Return the names of prepared datasets that tasks ask, by which their text may be private."""
     datasets: set[str] = set()
     for name, task in tasks.items():
-        if dataset := _dataset_in_path(task):
-            datasets.add(dataset)
+        datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
             continue
         documents: Any = getattr(task, "eval_docs_no_media", ())
@@ -156,6 +156,13 @@ def _gathered(part: Any) -> list[Any]:
     parts: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(parts, part)
     return parts
+
+
+def _record_notices(results: Any) -> None:
+    """Record in the results what went wrong besides, in any process."""
+    notices = [*chain(*_gathered(faults_of_saving()))]
+    if notices and results is not None:
+        results[NOTICES] = notices
 
 
 def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]) -> None:
@@ -182,11 +189,6 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _tasks(task)
         elif getattr(task, "config", None) is not None:
             yield str(name), task
-
-
-def _dataset_in_path(task: Any) -> str | None:
-    path = getattr(task.config, "dataset_path", None)
-    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 @contextlib.contextmanager
@@ -322,7 +324,7 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        has_clusters = _is_ours(task) or _dataset_in_path(task) is not None  # those of others are unknown
+        has_clusters = _is_ours(task) or bool(datasets_of_files(vars(task.config)))  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:

@@ -6,12 +6,19 @@ lmms-eval itself prints the error of an evaluation and ends with 0.
 import contextlib
 import os
 import sys
+import time
 import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.redaction import redacted, without_home
+from medtasks.lmms import replaced
+from medtasks.runs.redaction import redacted, redacted_streams, without_home
 
+_STEP = 0.1  # seconds
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 """Environment variable with the path of a new file for the error that ends the harness."""
 
@@ -21,11 +28,11 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
 
     An error that the user can fix shows no traceback, unless ``debug`` is set.
     """
-    sentence = " ".join(str(error).split())[:500]
+    sentence = " ".join(redacted(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):
         traceback.print_exc()
         sentence = f"{type(error).__name__}: {sentence}"
-    sentence = without_home(redacted(sentence))
+    sentence = without_home(sentence)
     say(sentence, in_all=True)
     with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
         file.write(sentence)
@@ -39,24 +46,54 @@ def say(sentence: str, *, in_all: bool = False) -> None:
             print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
 
+def unclaimed_stamp(stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any) -> str:
+    """Return the time for the names of a run's files, when no other run into the folder has the same second.
+
+    It is claimed by an empty file, which is deleted when ``claims`` is closed, at the end of the run.
+    """
+    while True:
+        stamp = stamp_now(**options)
+        if os.environ.get("RANK", "0") != "0":  # it writes nothing
+            return stamp
+        claim = output / f".{stamp}"
+        try:
+            claim.touch(exist_ok=False)
+        except FileExistsError:
+            time.sleep(_STEP)
+            continue
+        except OSError:
+            return stamp  # is reported where the results cannot be written
+        claims.callback(claim.unlink, missing_ok=True)
+        return stamp
+
+
 def main() -> None:
-    """Evaluate as the command line says; Ctrl-C shows no traceback."""
+    """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
     show = sys.excepthook
-    sys.excepthook = lambda kind, error, trace: (
-        None if issubclass(kind, KeyboardInterrupt) else show(kind, error, trace)
-    )
+
+    def show_redacted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            with redacted_streams():
+                show(kind, error, trace)
+
+    sys.excepthook = show_redacted
     from lmms_eval import __main__ as harness  # takes seconds, in which Ctrl-C may come
 
     evaluate = harness.cli_evaluate_single
 
     def evaluate_or_end(args: Any) -> Any:
+        output = Path(args.output_path or ".")
         try:
-            return evaluate(args)
+            with contextlib.ExitStack() as claims:
+                stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, output, claims)
+                with replaced(harness.utils, "get_datetime_str", stamp):
+                    return evaluate(args)
         except Exception as error:  # noqa: BLE001 - the harness would only print it
             end_after(error, debug=args.verbosity == "DEBUG")
 
     harness.cli_evaluate_single = evaluate_or_end
-    harness.cli_evaluate()
+    with redacted_streams():
+        harness.cli_evaluate()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from medtasks.extract.failure import (
     NO_TEXT,
     copied_reply,
     cut_reply,
+    escaped_reply,
     failed_reply,
     failure_cause,
     reasoned_reply,
@@ -30,6 +31,7 @@ from medtasks.extract.failure import (
 from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replaced
 from medtasks.lmms.earlier_replies import KeptReply
+from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.runs.reply_origins import COPIED, SampleOrigins, combined_origin
 from medtasks.tasks.task_files import variant_of
@@ -56,6 +58,7 @@ class _Watch:
     """Replies of a model to the requests of a harness run."""
 
     module: str  # of the harness, that gives the replies
+    marks_replies: bool  # whether the model's own text is escaped already, see medtasks.extract.failure
     tasks: Collection[str]
     earlier: Mapping[tuple[str, int, int], KeptReply]
     origins: SampleOrigins
@@ -100,6 +103,8 @@ class _Watch:
             return unmarked
 
         self.note_origin(request, "")
+        if not self.marks_replies:
+            reply = _with_text(reply, functools.partial(_escaped, may_be_failure=True))
         reply = _with_text(reply, without_copies)
         if request.task_name not in self.tasks:
             return _with_text(reply, _without_marks)
@@ -120,11 +125,13 @@ def watched(
 
     The origins of replies are added to ``origins``.
     """
-    watch = _Watch(replies_module(lm), tasks, earlier, origins)
+    completions = chat_completions(lm)
+    marks_replies = completions is not None or getattr(lm, "marks_replies", False)
+    watch = _Watch(replies_module(lm), marks_replies, tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
             stack.enter_context(replaced(lm, method, functools.partial(watch.answers, method, getattr(lm, method))))
-        if (completions := chat_completions(lm)) is not None:
+        if completions is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
 
@@ -155,6 +162,10 @@ def chat_completions(lm: Any) -> Any:
 # ---- replies ----
 
 
+def _escaped(text: Any, *, may_be_failure: bool = False) -> Any:
+    return escaped_reply(text, may_be_failure=may_be_failure) if isinstance(text, str) else text
+
+
 def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
     if not isinstance(text, str):
         return text
@@ -169,11 +180,11 @@ def _marked(text: Any, module: str, *, is_full: bool) -> Any:
     if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
         text = cut_reply(text)
     if (cause := failure_cause(text)) is not None:
-        return failed_reply(cause)
+        return failed_reply(redacted(cause))
     if module in EMPTY_AFTER_ERRORS and not text.strip():
         return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
-    return failed_reply(text) if pattern and pattern.match(text.strip()) else text
+    return failed_reply(redacted(text)) if pattern and pattern.match(text.strip()) else text
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
@@ -201,13 +212,13 @@ def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
         message, content = choice.message, choice.message.content
         is_cut = choice.finish_reason == "length"
         if uses_tools:
-            message.content = "" if content is None else content
+            message.content = "" if content is None else _escaped(content)
         elif cause:
             message.content = failed_reply(cause)
         elif is_cut or (isinstance(content, str) and content):
             texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
             reasoning = next((text for text in texts if isinstance(text, str) and text), None)
-            reply = content if isinstance(content, str) else ""
+            reply = escaped_reply(content) if isinstance(content, str) else ""
             reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
             message.content = cut_reply(reply) if is_cut else reply
         if getattr(completion, IS_COPY, False) and isinstance(message.content, str) and not uses_tools:

@@ -19,6 +19,7 @@ from typing import Any
 from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
+_WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
 _MODELS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
@@ -95,9 +96,11 @@ def extend_task_search(module: ModuleType) -> None:
 def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
     from medtasks.home import own_tasks_folders
+    from medtasks.runs.redaction import redact_log
     from medtasks.tasks.task_index import tasks_folder
 
     _guard_evaluation()
+    redact_log()
     call = inspect.signature(build).bind(*args, **kwargs)
     call.apply_defaults()
     with_defaults, chosen = call.arguments["include_defaults"], call.arguments["include_path"]
@@ -156,6 +159,7 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
+    from medtasks.tasks.question_files import private_copies
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
 
     config = vars(task.config)
@@ -168,11 +172,15 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        return download(task, *args, **kwargs)
+        with private_copies(config):
+            return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
     file = task_files().get(variant[0] if variant else name)
     tables = own_tables(task_config(file.name) if file else config)
-    with replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset):
+    with (
+        private_copies(config),
+        replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset),
+    ):
         made = download(task, *args, **kwargs)
     if file:
         _set_image_roots(task, file.path.parent)
@@ -218,13 +226,14 @@ def _guard_evaluation() -> None:
         from medtasks.lmms.evaluation import guard_evaluation
 
         guard_evaluation(module)
-        wrap_once(module, "simple_evaluate", _after_check_of_judges)
+        wrap_once(module, "simple_evaluate", _checked_and_redacted)
 
 
-def _after_check_of_judges(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Look for the judges of our tasks before the harness loads the model, which may take minutes.
 
-    Raises JudgeNotConfigured, or JudgeRefused where a judge may not see the data.
+    The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
+    or JudgeRefused where a judge may not see the data.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     tasks: list[Any] = []
@@ -236,4 +245,19 @@ def _after_check_of_judges(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> 
             tasks += members_of(name)
     for task in tasks:
         check_judge(task)
-    return evaluate(*args, **kwargs)
+    results = evaluate(*args, **kwargs)
+    if isinstance(results, dict):
+        _redact(results, call.arguments.get("cli_args"))
+    return results
+
+
+def _redact(results: dict[str, Any], arguments: Any) -> None:
+    """Redact the configuration in the harness's results, and the arguments of its command line."""
+    from medtasks.runs.redaction import redacted_values
+
+    results["config"] = redacted_values(results.get("config"))
+    for config in results.get("configs", {}).values():
+        config |= {name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()}
+    for name in ("model_args", "gen_kwargs"):
+        if hasattr(arguments, name):
+            setattr(arguments, name, redacted_values(getattr(arguments, name)))

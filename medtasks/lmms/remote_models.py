@@ -8,6 +8,7 @@ servers, so only medtasks' output is shown while a model is asked.
 import contextlib
 import functools
 import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from medtasks.data.privacy import access_of, is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
 from medtasks.lmms import replaced
 from medtasks.net import servers
+from medtasks.runs.redaction import redact_log, redact_record
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -39,7 +41,10 @@ LOCAL_MODELS = frozenset(
         "phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_vl qwen_vl sglang vllm vllm_generate"
     ).split()
 )
-"""Files of lmms-eval's models that answer in their own process; tests search their source for anything that sends."""
+"""Files of lmms-eval's models that answer in their own process; tests search their source for anything that sends.
+
+Those that allow a checkpoint's code, see :func:`allows_checkpoint_code`, need the user's word all the same.
+"""
 LM_EVAL_LOCAL = frozenset(
     f"lm_eval.models.{name}" for name in ("huggingface", "hf_vlms", "vllm_causallms", "vllm_vlms")
 )
@@ -48,6 +53,9 @@ CLIENT_MODELS = frozenset({"openai", "async_openai"})
 """Files of lmms-eval's models that send questions only with the openai client in their attribute ``client``."""
 
 _OURS = "medtasks."
+# In the source of a model's module: it allows a checkpoint's code by default or always; and modules that it builds on.
+_ALLOWS_CODE = re.compile(r"(?<![`\w])trust_remote_code[\"']?(?:: [\w\[\]| ]+)? ?[=:] ?True\b")
+_BUILDS_ON = re.compile(r"^from (lmms_eval\.models\.(?:chat|simple)\.\w+) import", re.MULTILINE)
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
 _FOLLOWING = (  # classes whose ``send`` follows redirects unless an argument forbids it; newer openai uses httpx2
@@ -63,6 +71,7 @@ class Destination:
     url: str  # ``http(s)://host[:port]/path``; empty for an unknown or malformed address
     source: str = ""  # the argument or variable that named it; empty if none did
     obeys_proxies: bool = True  # whether the model's client uses a proxy from the environment
+    runs_code: bool = False  # whether code that comes with a checkpoint may send them anywhere
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
@@ -93,7 +102,10 @@ def check_model(
     for destination in goes_to:
         if cause := refusal(destination, environment):
             if not destination.url and not destination.source:
-                cause += f"; or, if your data use agreement allows it wherever it sends, set {TRUSTED}={_CLASS}{name}"
+                if_allowed = "your data use agreement allows it wherever it sends"
+                if destination.runs_code:
+                    if_allowed = "you trust that code with these data"
+                cause += f"; or, if {if_allowed}, set {TRUSTED}={_CLASS}{name}"
             raise ModelRefused(
                 f"text of credentialed data ({', '.join(datasets)}) is not sent with model '{name}' {cause}"
             )
@@ -116,8 +128,10 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     """Return reason and fix for a refused destination, to follow "is not sent"; empty for a permitted one."""
     if not destination.url and not destination.source:
-        fix = "choose a model that is known to answer on this machine"
-        return f"because it is unknown where it sends questions; {fix}"
+        reason = "it is unknown where it sends questions"
+        if destination.runs_code:
+            reason = "it may run code that comes with its checkpoint"
+        return f"because {reason}; choose a model that is known to answer on this machine"
     fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
     if not destination.url:
         return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
@@ -159,7 +173,7 @@ def planned_destinations(
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
         address = addresses[source] if source else "https://api.openai.com/v1"  # the client's default
         return _named(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
-    return [] if file_of(module) in LOCAL_MODELS else [Destination("")]
+    return _of_local(module) if file_of(module) in LOCAL_MODELS else [Destination("")]
 
 
 def live_destinations(lm: Any) -> list[Destination]:
@@ -168,12 +182,24 @@ def live_destinations(lm: Any) -> list[Destination]:
     if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
         return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
     if file_of(module) in LOCAL_MODELS or module in LM_EVAL_LOCAL:
-        return []
+        return _of_local(module)
     address = client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
     if not address or getattr(lm, "mcp_client", None) is not None:  # whose tools may send replies anywhere
         return [Destination("")]
     http = getattr(lm.client, "_client", None)  # an httpx client
     return _named(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
+
+
+def _of_local(module: str) -> list[Destination]:
+    return [Destination("", runs_code=True)] if allows_checkpoint_code(module) else []
+
+
+@functools.cache
+def allows_checkpoint_code(module: str) -> bool:
+    """Return whether a model's source lets transformers run a checkpoint's code by default or always."""
+    spec = importlib.util.find_spec(module)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    return bool(_ALLOWS_CODE.search(source)) or any(map(allows_checkpoint_code, _BUILDS_ON.findall(source)))
 
 
 def client_address(client: object) -> str:
@@ -263,6 +289,7 @@ def _silence() -> Iterator[None]:
     """Show only progress bars and our own log within the block."""
 
     def redact(record: "Record") -> None:
+        redact_record(record)
         if not (record["name"] or "").startswith(_OURS):
             record["message"], record["exception"], record["extra"] = "message withheld", None, {}
 
@@ -281,4 +308,4 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-        logger.configure(patcher=lambda record: None)
+        redact_log()

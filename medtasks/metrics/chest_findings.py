@@ -22,6 +22,7 @@ from medtasks.metrics.class_scores import ratio
 from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.stats.bootstrap import Floats, Integers
+from medtasks.stats.exchange import SummedCounts
 
 # In the order of CheXbert's outputs.
 CONDITIONS = (
@@ -58,25 +59,41 @@ def label_scores(
     present = [Finding.POSITIVE, Finding.UNCERTAIN] if uncertain == "positive" else [Finding.POSITIVE]
     samples: dict[str, Sequence[float]] = {}
     totals: dict[str, float] = {}
+    cells: list[Integers] = []
     for size, columns in (("14", list(range(len(CONDITIONS)))), ("5", _FIVE)):
         gold, predicted = (
             np.isin(np.reshape(side, (-1, len(CONDITIONS)))[:, columns], present).astype(np.int64)
             for side in (references, hypotheses)
         )
-        both, either, positives = gold & predicted, gold + predicted, gold.sum(axis=0)
-        f1 = ratio(2 * both.sum(axis=0), either.sum(axis=0))
+        both, either = gold & predicted, gold + predicted
+        cells.append(np.concatenate([both, either, gold], axis=1))
+        of_all = _averaged_f1(f"{prefix}_{size}", cells[-1].sum(axis=0))
+        totals |= {key: float(value) if len(gold) else math.nan for key, value in of_all.items()}
         of_reports = ratio(2 * both.sum(axis=1), either.sum(axis=1)).tolist()
-        averages = {  # over all decisions, over labels, over labels weighted by their reports, and over reports
-            "micro": float(ratio(2 * both.sum(), either.sum())),
-            "macro": mean(f1.tolist()),
-            "weighted": math.fsum((f1 * positives).tolist()) / max(int(positives.sum()), 1),
-            "samples": mean(of_reports),
-        }
-        totals |= {f"{prefix}_{size}_{name}_f1": value if len(gold) else math.nan for name, value in averages.items()}
-        samples[f"{prefix}_{size}_samples_f1"] = of_reports
+        samples[f"{prefix}_{size}_samples_f1"], totals[f"{prefix}_{size}_samples_f1"] = of_reports, mean(of_reports)
     exact = (gold == predicted).all(axis=1).astype(float).tolist()  # of the five
     samples[f"{prefix}_5_accuracy"], totals[f"{prefix}_5_accuracy"] = exact, mean(exact)
-    return ReportScores(samples, totals, {"uncertain": uncertain})
+
+    def scores(sums: Integers) -> dict[str, Floats]:
+        of_14, of_five = np.split(sums, [3 * len(CONDITIONS)], axis=-1)
+        return _averaged_f1(f"{prefix}_14", of_14) | _averaged_f1(f"{prefix}_5", of_five)
+
+    counts = SummedCounts(np.concatenate(cells, axis=1), scores)
+    return ReportScores(samples, totals, {"uncertain": uncertain}, counts)
+
+
+def _averaged_f1(prefix: str, cells: Integers) -> dict[str, Floats]:
+    """Return F1 over all decisions, over labels, and over labels weighted by their reports, shape (...).
+
+    ``cells`` are sums over reports of agreements, of both sides and of targets by label, shape (..., 3 * labels).
+    """
+    both, either, positives = np.split(cells, 3, axis=-1)
+    f1 = ratio(2 * both, either)
+    return {
+        f"{prefix}_micro_f1": ratio(2 * both.sum(axis=-1), either.sum(axis=-1)),
+        f"{prefix}_macro_f1": f1.mean(axis=-1),
+        f"{prefix}_weighted_f1": ratio((f1 * positives).sum(axis=-1), positives.sum(axis=-1)),
+    }
 
 
 LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")

@@ -14,44 +14,45 @@ Both are 10 times the mean, over n-grams of 1 to 4 words, of the cosine of two v
 each, so that a line end other than a line feed inside a caption shifts all later captions by one pair.
 """
 
+import importlib.util
 import math
-import pickle
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from medtasks.data.dataset_manifest import git_blob
-from medtasks.errors import WeightsMissing
+from medtasks.data.safe_parsing import parse_json
+from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.home import file_state
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
-from medtasks.metrics.ptb_tokens import BEFORE_NUMBER, line_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 COCO = "coco-val"  # among the weights
 _ORDERS = 4
 _LONGEST_FILE = 1 << 29  # bytes
+_JAR = "stanford-corenlp-3.4.1.jar"
+_TOKENIZE = ("edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase")
+# ``PUNCTUATIONS`` of pycocoevalcap; brackets in lower case, as the tokenizer gives them, are kept.
+_PUNCTUATION = frozenset(
+    ("''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";")
+)
 _LINE_END = re.compile(r"[\r\x0b\x0c\u2028\u2029]")  # a line feed becomes a blank before
-# A last word whose full stop depends on the next word.
-_ENDING = re.compile(rf"(?<![A-Za-z])(?:[A-Za-z]|{BEFORE_NUMBER})\.\s*$", re.IGNORECASE)
-_ALLOWED = {
-    *(("builtins", name) for name in ("float", "int")),
-    *(("__builtin__", name) for name in ("float", "int")),
-    ("collections", "defaultdict"),
-    ("numpy", "dtype"),
-    *((module, "scalar") for module in ("numpy.core.multiarray", "numpy._core.multiarray")),
-}
+_BETWEEN = "_"  # a line that keeps the tokenizer from looking at the next caption
 
 
 class DocumentFrequencies(NamedTuple):
-    """Number of documents with each n-gram."""
+    """Number of documents with each n-gram, which is its words joined by blanks."""
 
     log_documents: float
-    counts: Mapping[tuple[str, ...], float]
-    blob: str  # git's SHA-1 of the file
+    counts: Mapping[str, float]
+    blob: str  # git's SHA-1 of the table
+    made_from: str  # git's SHA-1 of the published file of the same counts
 
 
 def cider_values(
@@ -90,7 +91,7 @@ def cider_values(
             documents_with = np.bincount(documents, minlength=size).astype(float)
         else:
             columns = ((names[word] for word in words[starts[examples] + shift].tolist()) for shift in range(order))
-            counts_of = (frequencies.counts.get(ngram, 0.0) for ngram in zip(*columns, strict=True))
+            counts_of = (frequencies.counts.get(" ".join(ngram), 0.0) for ngram in zip(*columns, strict=True))
             documents_with = np.fromiter(counts_of, dtype=float, count=len(grams)) if len(grams) else np.zeros(1)
         weights = counts * (log_documents - np.log(np.maximum(1.0, documents_with)))[gram]
         norms = np.sqrt(np.bincount(texts_with, weights**2, minlength=len(texts)))
@@ -109,55 +110,79 @@ def cider_values(
     return [float(value) for value in sums / np.bincount(owner, minlength=first)]
 
 
+def tokenizer_command() -> list[str]:
+    """Return the command that runs the published tokenizer.
+
+    Raises:
+        WeightsMissing: The package that brings it, or Java, is not installed.
+    """
+    package = importlib.util.find_spec("pycocoevalcap")
+    folders = package.submodule_search_locations if package else None
+    jar = next((path for folder in folders or () if (path := Path(folder, "tokenizer", _JAR)).is_file()), None)
+    if jar is None:
+        fix = "install it with: pip install 'medtasks[cider]'"
+        raise WeightsMissing(f"CIDEr needs its published tokenizer, of the package pycocoevalcap; {fix}")
+    java = shutil.which("java")
+    if java is None:
+        fix = "install one, on Debian with: apt-get install default-jre-headless"
+        raise WeightsMissing(f"CIDEr's published tokenizer needs a Java runtime; {fix}")
+    return [java, "-Dfile.encoding=UTF-8", "-cp", str(jar), *_TOKENIZE]
+
+
 def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[list[str]]:
-    """Return the words of captions; ``as_published`` with the shift that line ends inside a caption cause."""
+    """Return the words of captions, by one run of the published tokenizer; no text is written to a file.
+
+    ``as_published`` the captions are lines of one text, so that a line end inside a caption shifts the later ones, and
+    a full stop at the end of a caption may depend on the next one.
+    """
     captions = [text.replace("\n", " ") for text in texts]
-    if not as_published:
-        return [" ".join(line_tokens(_LINE_END.sub(" ", caption), "")).split() for caption in captions]
-    lines = [line for caption in captions for line in _LINE_END.split(caption)][: len(captions) + 1]
-    pairs = zip_longest(lines, lines[1:], fillvalue="")
-    words = [line_tokens(line, after[:16] if _ENDING.search(line) else "") for line, after in pairs]
-    return [" ".join(tokens).split() for tokens in words[: len(captions)]]  # no-break spaces part words
+    if not captions:
+        return []
+    if as_published:
+        lines = _tokenized("\n".join(captions))[: len(captions)]
+    else:
+        lines = _tokenized("".join(f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions))[:-1:2]
+    if len(lines) != len(captions):
+        raise MedTasksError(f"CIDEr's tokenizer made {len(lines)} lines of {len(captions)} captions; report this")
+    # Blanks inside a token part words.
+    return [" ".join(token for token in line.split(" ") if token not in _PUNCTUATION).split() for line in lines]
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of the format")
-        return super().find_class(module, name)
-
-
-@lru_cache(maxsize=2)
-def _read(path: Path, _size: int, _modified: int) -> DocumentFrequencies:
-    try:
-        with path.open("rb") as file:
-            table = _Unpickler(file, encoding="iso-8859-1").load()
-        counts, log_documents = table["df"], float(table["ref_len"])
-        if not (math.isfinite(log_documents) and log_documents > 0 and isinstance(counts, dict) and counts):
-            raise ValueError("'ref_len' is no logarithm of a number of documents, or 'df' is empty")
-        numbers = np.fromiter(counts.values(), dtype=float, count=len(counts))
-        if not (
-            np.isfinite(numbers).all()
-            and (numbers >= 0).all()
-            and log_documents >= math.log(max(numbers.max(), 1)) - 1e-9
-        ):
-            raise ValueError("some of its counts are negative, infinite or larger than the number of documents")
-        if not all(isinstance(ngram, tuple) and ngram and isinstance(ngram[0], str) for ngram in counts):
-            raise ValueError("its n-grams are not tuples of words")
-    except Exception as error:  # a damaged pickle raises errors of any kind
-        raise WeightsMissing(
-            f"{path} cannot be read as document frequencies ({error or type(error).__name__}); fetch it again with "
-            f"'medtasks weights fetch {COCO}', or give the file with --weights {COCO}=FILE"
-        ) from error
-    return DocumentFrequencies(log_documents, dict(counts), git_blob(path))
+def _tokenized(text: str) -> list[str]:
+    # Half a surrogate pair becomes bytes that no text has, which the tokenizer drops.
+    content = text.encode("utf-8", "surrogatepass")
+    done = subprocess.run(tokenizer_command(), input=content, capture_output=True, check=False)
+    if done.returncode:  # its words may repeat a caption
+        raise MedTasksError(f"CIDEr's tokenizer ended with code {done.returncode}; check Java with: java -version")
+    return done.stdout.decode().split("\n")
 
 
 def read_frequencies(path: Path) -> DocumentFrequencies:
-    """Read a pickle ``{"ref_len", "df"}`` without running what it names, or raise WeightsMissing."""
-    state = path.stat()
-    if state.st_size > _LONGEST_FILE:
-        raise WeightsMissing(f"{path} has {state.st_size:,} bytes, too many for document frequencies; check the file")
-    return _read(path, state.st_size, state.st_mtime_ns)
+    """Read the table that ``medtasks weights fetch coco-val`` makes, or raise WeightsMissing for another file."""
+    state = file_state(path)
+    if state[0] > _LONGEST_FILE:
+        raise WeightsMissing(f"{path} has {state[0]:,} bytes, too many for document frequencies; check the file")
+    return _read(path, state)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
+    try:
+        table = parse_json(path.read_bytes())
+        log_documents, counts = float(table["ref_len"]), dict(table["df"])
+        numbers = np.array(list(counts.values()), dtype=float)
+        if not 0 < log_documents < math.inf:
+            raise ValueError("'ref_len' is no logarithm of a number of documents")
+        if not (len(numbers) and np.isfinite(numbers).all() and numbers.min() >= 0):
+            raise ValueError("its counts are none, negative or infinite")
+        if log_documents < math.log(max(1, numbers.max())) - 1e-9:
+            raise ValueError("some of its counts are larger than the number of documents")
+        return DocumentFrequencies(log_documents, counts, git_blob(path), str(table.get("made_from")))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise WeightsMissing(
+            f"{path} is no table of document frequencies ({error}); 'medtasks weights fetch {COCO}' makes one of the "
+            "published pickle, and no other pickle is read, because it can run code"
+        ) from error
 
 
 def _score(name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -166,7 +191,9 @@ def _score(name: str, settings: ModelSettings, references: Sequence[str], hypoth
     if is_coco and references:
         frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
     sides = [[text.lower() for text in side] if is_coco else side for side in (hypotheses, references)]
-    careful, published = ([caption_words(side, as_published=shifted) for side in sides] for shifted in (False, True))
+    published = [caption_words(side, as_published=True) for side in sides]
+    words = caption_words([*sides[0], *sides[1]])
+    careful = [words[: len(hypotheses)], words[len(hypotheses) :]]
     compute = partial(cider_values, owners=range(len(references)), frequencies=frequencies, clipped=not is_coco)
     samples = {name: compute(*careful)}
     samples[f"{name}_reference"] = samples[name] if published == careful else compute(*published)
@@ -174,8 +201,8 @@ def _score(name: str, settings: ModelSettings, references: Sequence[str], hypoth
         source = f"the {len(references)} references scored; every value changes when pairs are added"
     else:
         expected = WEIGHTS[COCO].git_blob
-        as_said = "the published one" if frequencies.blob == expected else f"not the published one, {expected}"
-        source = f"file with git blob {frequencies.blob}, {as_said}"
+        as_said = "made from" if frequencies.made_from == expected else "not made from"
+        source = f"table with git blob {frequencies.blob}, {as_said} the published file, {expected}"
     facts = {
         "words": "Stanford PTBTokenizer 3.4.1, lower case, punctuation dropped",
         "document frequencies": source,

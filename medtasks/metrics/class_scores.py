@@ -72,6 +72,46 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     return _cells(right == 1, guess == 1, answered[:, np.newaxis])
 
 
+def unseen_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> tuple[Floats, list[float]]:
+    """Return cells and weights of samples that were not seen, for the posterior of the metrics.
+
+    As in Jeffreys' prior of the recall of each class in use, half a sample of it is right and half a sample wrong,
+    spread over the other classes.
+    """
+    in_use = sorted({*gold, *(value for value in predicted if value is not None)})
+    targets: list[int] = []
+    values: list[int | None] = []
+    weights: list[float] = []
+    for target in in_use:
+        others: list[int | None] = [value for value in in_use if value != target]
+        others = others or [None]  # an invalid reply
+        targets += [target] * (1 + len(others))
+        values += [target, *others]
+        weights += [0.5] + [0.5 / len(others)] * len(others)
+    return count_classes(targets, values, classes).astype(np.float64), weights
+
+
+def unseen_labels(cells: Integers) -> tuple[Floats, list[float]]:
+    """Return cells and weights of samples that were not seen, for the posterior of the metrics.
+
+    For each label in use, half a sample is a TP, FP, FN and TN of it, and has the mean cells of the other labels.
+    ``cells`` are those of the samples that were seen.
+    """
+    total = cells.sum(axis=0)
+    labels = len(total) // 4
+    rows = []
+    for label in range(labels):
+        of_label = range(label, 4 * labels, labels)
+        if not total[of_label[:3]].any():
+            continue
+        for cell in of_label:
+            row = total / total[-1]
+            row[of_label] = 0.0
+            row[cell] = 1.0
+            rows.append(row)
+    return np.asarray(rows, dtype=np.float64).reshape(-1, len(total)), [0.5] * len(rows)
+
+
 def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> Floats:
     """Return ``part / whole``, ``undefined`` where ``whole`` is 0; the shapes broadcast."""
     return np.where(whole > 0, part / np.maximum(whole, 1), undefined)

@@ -3,7 +3,9 @@
 An invalid reply calls nothing: it counts as wrong in sensitivity and specificity, as in accuracy, and is in no
 predictive value. A failed one is in the cross table only. A likelihood ratio compares how often images with and without
 the class are called; its interval is that of its logarithm, whose error is linearised (Simel, Samsa and Matchar, 1991,
-Journal of Clinical Epidemiology 44, for independent samples) and clustered by patient or image as all others.
+Journal of Clinical Epidemiology 44, for independent samples) and clustered by patient or image as all others. Where the
+logarithm has no error, as at a sensitivity or specificity of 100 %, the interval is Koopman's for a ratio of shares, as
+Marill et al. (2017), Statistical Methods in Medical Research 26, advise.
 """
 
 import math
@@ -12,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
+from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, ratio_of_shares, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 ABSENT = "no answered sample has the class"
@@ -22,6 +24,7 @@ ALWAYS = "no sample is called negative"
 NO_FALSE_POSITIVE = "no sample without the class is called positive, so that the ratio has no upper bound"
 NO_TRUE_NEGATIVE = "no sample without the class is called negative, so that the ratio has no upper bound"
 
+_NO_SPREAD = 1e-9
 _ADJUSTED = {"ppv": "positive", "npv": "negative"}  # predictive values, and the ratios from which they follow
 
 
@@ -52,7 +55,7 @@ class ClassNumbers:
     present: Calls  # of samples that have the class
     absent: Calls
     numbers: Mapping[str, EstimatedValue]  # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
-    undefined: Mapping[str, str]  # why a number is not defined, by its name
+    undefined: Mapping[str, str]  # why a number is not defined, or infinite, by its name
     prevalence: float | None = None  # for which ppv_adjusted and npv_adjusted hold, if they are there
 
 
@@ -92,7 +95,7 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
         "lr_negative": NO_TRUE_NEGATIVE if is_ratio else one_sided,
     }
     numbers = {**shares, "lr_positive": positive, "lr_negative": negative}
-    undefined = {metric: why for metric, why in reasons.items() if math.isnan(numbers[metric].value)}
+    undefined = {metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)}
     return ClassNumbers(name, present, absent, numbers, undefined)
 
 
@@ -103,11 +106,11 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
     """
     sizes = Counter(decision.present for decision in decisions)
     calls = Counter(decision.present for decision in decisions if decision.called is called)
-    if not sizes[True] or not calls[False]:
+    if not (sizes[True] and sizes[False] and calls):
         return EstimatedValue(math.nan)
+    if not (calls[True] and calls[False]):
+        return _ratio_without_error(decisions, called, degrees)
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
-    if not value:
-        return EstimatedValue(value)  # its logarithm has no error
     # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
     influence = {
         (present, is_call): sign * len(decisions) * (is_call / calls[present] - 1 / sizes[present])
@@ -120,21 +123,38 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
         by_cluster[cluster][1] += number
     means = [total / number for total, number in by_cluster.values()]
     error = clustered_error(means, list(by_cluster), [number for _, number in by_cluster.values()]).error
+    if not error > _NO_SPREAD:
+        return _ratio_without_error(decisions, called, degrees)
     half = t_quantile((1 + LEVEL) / 2, degrees) * error
-    half = half if half > 0 else math.nan
     return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
+
+
+def _ratio_without_error(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
+    """Return a likelihood ratio whose logarithm has no error, as a share is 0, or both are 1."""
+    shares, sizes = [], []
+    for present in (True, False):
+        part = [decision for decision in decisions if decision.present == present]
+        values = [float(decision.called is called) for decision in part]
+        shares.append(math.fsum(values) / len(values))
+        sizes.append(clustered_error(values, [decision.cluster for decision in part]).effective)
+    are_independent = len({decision.cluster for decision in decisions}) == len(decisions)
+    ends = ratio_of_shares((shares[0], shares[1]), (sizes[0], sizes[1]), None if are_independent else degrees)
+    return EstimatedValue(shares[0] / shares[1] if shares[1] else math.inf, math.nan, *ends)
 
 
 def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
     """Add the predictive values for another prevalence, between 0 and 1.
 
     They follow from the likelihood ratios: the logit of a predictive value is that of the prevalence plus the
-    logarithm of a ratio, so that the interval of the ratio (delta method on the logit) is theirs as well.
+    logarithm of a ratio, so that the interval of the ratio is theirs as well.
     """
     odds = prevalence / (1 - prevalence)
 
+    def predictive(ratio: float) -> float:
+        return 1.0 if ratio == math.inf else odds * ratio / (1 + odds * ratio)
+
     def adjusted(ratio: EstimatedValue) -> EstimatedValue:
-        value, low, high = (odds * part / (1 + odds * part) for part in (ratio.value, ratio.low, ratio.high))
+        value, low, high = map(predictive, (ratio.value, ratio.low, ratio.high))
         error = value * (1 - value) * ratio.error / ratio.value if ratio.value else math.nan
         return EstimatedValue(value, error, low, high)
 
@@ -142,6 +162,8 @@ def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
     # After a negative call it is the probability that the class is there all the same.
     npv = EstimatedValue(1 - after.value, after.error, 1 - after.high, 1 - after.low)
     numbers = {**of_class.numbers, "ppv_adjusted": ppv, "npv_adjusted": npv}
-    reasons = {f"{name}_adjusted": of_class.undefined.get(f"lr_{call}") for name, call in _ADJUSTED.items()}
-    undefined = {**of_class.undefined, **{name: why for name, why in reasons.items() if why}}
+    undefined = dict(of_class.undefined)
+    for name, call in _ADJUSTED.items():
+        if math.isnan(numbers[f"{name}_adjusted"].value):
+            undefined[f"{name}_adjusted"] = of_class.undefined[f"lr_{call}"]
     return replace(of_class, numbers=numbers, undefined=undefined, prevalence=prevalence)

@@ -25,7 +25,7 @@ from medtasks.errors import MedTasksError
 from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType, open_archive
-from medtasks.metrics.neural.text_encoders import longest_text, quiet
+from medtasks.metrics.neural.text_encoders import LOCAL, longest_text, quiet
 from medtasks.metrics.report_metrics import ReportScores, metric_info
 
 TOLERANCE = 1e-4  # for float32 and another order of sums
@@ -134,8 +134,8 @@ def package_bertscore(
     from transformers import AutoConfig, AutoTokenizer
 
     # RoBERTa's tokenizer begins texts with a space, as before transformers 5.
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), tokenizer)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, **LOCAL)
+    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, **LOCAL), tokenizer)
     encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
     tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
     tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]

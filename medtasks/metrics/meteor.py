@@ -27,8 +27,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from medtasks.errors import WeightsMissing
-from medtasks.home import home
+from medtasks.data.named_files import read_stream
+from medtasks.errors import SourceError, WeightsMissing
+from medtasks.home import home, make_folder
 from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
@@ -37,6 +38,8 @@ _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power 
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 _FETCH = "medtasks weights fetch wordnet"
+_NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28"
+_ZIP, _ZIP_BLOB = f"{_NLTK_DATA}/packages/corpora/wordnet.zip", "3c68cd207844f071a5206f7fbed23e5c607ec02f"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 _REQUIRED = tuple(name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH)
 _OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the others of NLTK's
@@ -107,10 +110,10 @@ def database_files(source: Path) -> dict[str, bytes]:
     data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
     """
     try:
-        members = {name: file.read() for name, file in packed_files(source, _FILE)}
+        members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
         zipped = [] if members or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
         if zipped:
-            members = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
+            members = {name: read_stream(file) for name, file in packed_files(zipped[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
     folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
@@ -161,27 +164,25 @@ def load_wordnet() -> Any:
 def prepare_wordnet(source: Path | None = None) -> Path:
     """Put WordNet into :func:`wordnet_folder`, replacing its content, and return that folder.
 
-    It comes from a folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0). NLTK accepts
-    the folder, because only its owner may write to it.
+    It comes from a folder or archive, see :func:`database_files`; by default from NLTK's data (WordNet 3.0). NLTK
+    accepts the folder, because only its owner may write to it.
     """
     folder = wordnet_folder()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
             if source is None:
-                nltk = from_report_extra("nltk", "METEOR")
-                searched = list(nltk.data.path)
+                from medtasks.data.prepare.downloads import Published, download
+
                 try:
-                    nltk.download("wordnet", scratch, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
-                except (OSError, ValueError) as error:
+                    source = download(Published(_ZIP, git_blob=_ZIP_BLOB), Path(scratch) / "wordnet.zip")
+                except SourceError as error:
                     raise WeightsMissing(
-                        f"WordNet could not be downloaded ({error}); on a machine without network run '{_FETCH} "
-                        "--source FILE' with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
+                        f"WordNet could not be downloaded ({error.__cause__ or error}); on a machine without network "
+                        f"run '{_FETCH} --source FILE' with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
                     ) from error
-                finally:
-                    nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
             fresh = Path(scratch) / "fresh"
-            files = database_files(source or Path(scratch))
+            files = database_files(source)
             fresh.mkdir()
             for name, content in files.items():
                 (fresh / name).write_bytes(content)

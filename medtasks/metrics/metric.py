@@ -6,15 +6,16 @@ value of all scores together. Nothing here depends on the order of the scores.
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
+from medtasks.stats.exchange import SummedCounts
+from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -40,6 +41,13 @@ class Scale(Enum):
     RAW = auto()  # anything else
 
 
+_UNITS = {
+    "patient": "patient",
+    "image": "image",
+    "doc": "sample",
+    "unit": "question",
+    "pair": "pair",
+}  # by prefix of a cluster's id
 STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
@@ -53,6 +61,9 @@ class Estimate:
     degrees: float | None = None  # of freedom, for the interval; None if unknown
     effective: float | None = None  # number of independent answers, for the interval; None if unknown
     ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
+    unit: str = "cluster"  # noun for a cluster
+    components: int | None = None  # groups of dyads that share members, directly or through others; None without dyads
+    most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,8 @@ class Metric(Declaration, Generic[U]):
         """Return the units that have a value, with it."""
         return [(unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None]
 
-    def estimate(self, scores: Scores) -> Estimate:
-        """Return value and standard error."""
+    def _valued(self, scores: Scores) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
+        """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
         units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         valued = [
@@ -124,17 +135,51 @@ class Metric(Declaration, Generic[U]):
             for unit, weight in zip(units, weights, strict=True)
             if (value := self.of(unit)) is not None and weight
         ]
+        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
         values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
-        total = math.fsum(by)
-        value = math.fsum(value * weight for value, weight, _ in valued) / total if total else math.nan
+        return values, by, list(zip(*clusters, strict=True))
+
+    def estimate(self, scores: Scores) -> Estimate:
+        """Return value and standard error."""
+        values, weights, clusters = self._valued(scores)
+        total = math.fsum(weights)
+        value = math.nan
+        if total:
+            value = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
         if not self.has_error:
             return Estimate(value)
-        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
-        if len(clusters) > 1:
-            error = dyadic_error(values, list(zip(*clusters, strict=True)), by)
+        unit, components, most_shared = unit_of(first for first, *_ in clusters), None, 0
+        if len(self.clusters) > 1:
+            dyads = [(first, second) for first, second in clusters]
+            error = dyadic_error(values, dyads, weights)
+            unit, components = "pair", len({*connected_components(dyads)})
+            uses = Counter(member for dyad in dyads for member in {*dyad})
+            most_shared = max(uses.values(), default=0)
         else:
-            error = clustered_error(values, clusters[0], by)
-        return Estimate(value, error.error, error.clusters, error.degrees, error.effective)
+            error = clustered_error(values, [cluster for (cluster,) in clusters], weights)
+        numbers = (error.error, error.clusters, error.degrees, error.effective)
+        return Estimate(value, *numbers, unit=unit, components=components, most_shared=most_shared)
+
+    def deviations(self, scores: Scores) -> dict[frozenset[Hashable], float]:
+        """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
+        values, weights, clusters = self._valued(scores)
+        center = self.estimate(scores).value
+        total = math.fsum(weights)
+        by_unit: dict[frozenset[Hashable], list[float]] = defaultdict(list)
+        for value, weight, members in zip(values, weights, clusters, strict=True):
+            by_unit[frozenset(members)].append(weight * (value - center) / total)
+        return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
+
+
+def unit_of(clusters: Iterable[Hashable]) -> str:
+    """Return the noun for clusters with these ids, such as ``patient``.
+
+    Example:
+        >>> unit_of(["patient-0a1b", "patient-77c0"])
+        'patient'
+    """
+    prefixes = {"pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0] for cluster in clusters}
+    return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
@@ -164,6 +209,8 @@ class Panel(Generic[R]):
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
     order: Callable[[R], Any] = repr  # sort key of the rows, which may change the last digits of results
+    # Counts of rows, from whose sums the metric of a name follows; None for a metric that does not.
+    counts: Callable[[str, Sequence[R]], SummedCounts | None] = lambda name, rows: None
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
@@ -192,6 +239,10 @@ class CorpusMetric(Declaration):
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
     text_field: str | None = field(default=None, kw_only=True)  # name of the text that it compares with the target's
 
+    def counts(self, scores: Scores) -> SummedCounts | None:
+        """Return the counts of selected scores, from whose sums the value follows, if it does."""
+        return None if self.panel is None else self.panel.counts(self.name, list(map(self.panel.row, scores)))
+
     def values(self, scores: Scores) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
         return [
@@ -212,10 +263,11 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
-            return replace(estimate, effective=effective)
+            return replace(estimate, effective=effective, unit=unit_of(clusters))
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if estimate.error > 0 else float(sizes.clusters)
-        return Estimate(estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        numbers = (estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        return Estimate(*numbers, unit=unit_of(clusters))
 
 
 AnyMetric = Metric[Any] | CorpusMetric

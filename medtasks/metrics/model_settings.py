@@ -6,19 +6,21 @@ Weights are in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch N
 """
 
 import hashlib
+import json
 import os
+import pickle
 import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, SourceError, WeightsMissing, unknown_name
-from medtasks.home import home, packaged_facts
+from medtasks.home import home, make_folder, packaged_facts, written_whole
 from medtasks.net.disk_cache import SqliteCache
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
 Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")
 
+# What metrics need besides the entries of WEIGHTS: NLTK's database, and the tokenizer of the extra "cider" with Java.
+WORDNET, TOKENIZER = "wordnet", "ptb-tokenizer"
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(
-    r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.gz)(?<!\.safetensors)"
+    r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.json)(?<!\.gz)(?<!\.safetensors)"
 )  # owner/name, and no file
 
 
@@ -124,20 +128,35 @@ def fetch(name: str) -> Path:
         return weights_path(name)
     from medtasks.data.prepare.downloads import Published, download
 
-    target = weights_folder(name) / info.files[0]
+    target = weights_folder(name) / PurePosixPath(info.url).name
     try:
         download(Published(info.url, git_blob=info.git_blob), target)
+        if target.name not in info.files:
+            _write_counts(target, str(info.git_blob), weights_folder(name) / info.files[0])
     except (SourceError, OSError) as error:
         raise WeightsMissing(
             f"{info.url} could not be downloaded ({error.__cause__ or error}); on a machine without network put it "
-            f"into {target.parent}"
+            f"into {target.parent} and run 'medtasks weights fetch {name}' again"
         ) from error
     return weights_path(name)
+
+
+def _write_counts(published: Path, git_blob: str, table: Path) -> None:
+    """Write the counts of a published pickle as JSON. A pickle can run code: no other file is ever unpickled."""
+    content = published.read_bytes()
+    digest = hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False)
+    if digest.hexdigest() != git_blob:
+        raise WeightsMissing(f"{published} is not the published file; remove it and fetch it again")
+    stored = pickle.loads(content, encoding="iso-8859-1")
+    counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
+    with written_whole(table) as path:
+        path.write_text(json.dumps({"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts}))
 
 
 def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
+    make_folder(folder)
     try:
         snapshot_download(repository, allow_patterns=list(info.files), local_dir=folder)
     except Exception as error:  # the Hub's client raises kinds of several libraries

@@ -32,15 +32,21 @@ from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.stats.bootstrap import Floats, Integers
+from medtasks.stats.exchange import SummedCounts
 
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
 CLOSED = ("yes", "no")  # targets of closed questions, in lower case with single blanks and no punctuation
 OPEN_RECALL = 0.75  # least share of the target's tokens in a right reply to an open question
+WITHOUT_WORDS = "texts without words"
+_ROUGE_WORD = re.compile("[a-z0-9]")
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
 
 
@@ -219,9 +225,20 @@ def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequenc
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
     # force only suppresses a warning about a corpus where most lines end in " .".
     scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
-    total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
-    signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
-    return ReportScores({}, {"corpus_bleu": total}, signature)
+    if not references:
+        return ReportScores({}, {"corpus_bleu": math.nan})
+    total = scorer.corpus_score(hypotheses, [references]).score / 100
+    # The package's own sufficient statistics: numbers of n-grams, and lengths.
+    statistics = np.array(scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
+
+    def score(row: Integers) -> float:
+        return float(scorer._compute_score_from_stats(row.tolist()).score / 100)
+
+    def scores(cells: Integers) -> dict[str, Floats]:
+        return {"corpus_bleu": np.apply_along_axis(score, -1, cells)}
+
+    signature = {"sacrebleu": str(scorer.get_signature())}
+    return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
 def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -267,6 +284,9 @@ def rouge(
         for ending, kind in _ROUGE_TYPES.items()
     }
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    texts = [text for text in (*references, *hypotheses) if text.strip()]
+    if without := sum(not _ROUGE_WORD.search(text.lower()) for text in texts):
+        settings[WITHOUT_WORDS] = f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
     return mean_scores(samples, settings)
 
 

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from medtasks.errors import unknown_name
 from medtasks.metrics.metric import Scale, mean
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import TOKENIZER, WORDNET, ModelSettings
+from medtasks.stats.exchange import SummedCounts
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ReportScores:
     samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
+    counts: SummedCounts | None = None  # of totals that are no means
 
 
 class ReportMetric(Protocol):
@@ -44,8 +46,7 @@ class MetricInfo:
     description: str
     keys: tuple[str, ...]  # of its scores
     module: str  # in the room, with a function of this name: (ModelSettings, references, hypotheses)
-    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS
-    wordnet: bool = False  # whether it needs WordNet
+    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS; WORDNET, TOKENIZER
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
     room: str = "metrics"  # "judges" for a metric that asks the judge of the environment
@@ -100,11 +101,11 @@ _ENTRIES = (
         _KIT,
     ),
     MetricInfo(
-        "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, wordnet=True
+        "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, (WORDNET,)
     ),
     MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
-    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", wordnet=True),
+    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", (WORDNET,)),
     MetricInfo(
         "meteor_without_synonyms",
         "METEOR in NLTK's formula, exact words and stems only",
@@ -112,7 +113,7 @@ _ENTRIES = (
         "meteor",
     ),
     *(
-        MetricInfo(name, description, (name, f"{name}_reference"), "cider", weights, scale=Scale.RAW)
+        MetricInfo(name, description, (name, f"{name}_reference"), "cider", (TOKENIZER, *weights), scale=Scale.RAW)
         for name, description, weights in (
             ("cider_coco", "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit", ("coco-val",)),
             ("cider_d", "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call", ()),

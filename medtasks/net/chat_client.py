@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from loguru import logger
 
-from medtasks.net.servers import RemoteTrouble, Server, trouble_of
+from medtasks.net.servers import AnswerTooLong, RemoteTrouble, Server, trouble_of
 
 T = TypeVar("T")
 CHAT = "chat/completions"
@@ -119,8 +119,10 @@ class ChatClient:
 
         try:
             return await self.clients[0].get(self._address(path), cast_to=object)
-        except OpenAIError as error:
+        except (OpenAIError, AnswerTooLong) as error:
             raise trouble_of(error, self.named(path)) from None
+        except RecursionError:
+            raise ValueError("JSON is nested too deeply") from None
 
     async def post(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
         """Return the result of ``take`` on the answer, during which the request still counts as under way.
@@ -162,8 +164,8 @@ class ChatClient:
             answer = await client.post(self._address(path), cast_to=object, body=body)
             if not isinstance(answer, dict) or answer.get("error"):
                 raise ValueError("no completion")
-        # ValueError: also malformed JSON, which escapes the SDK unwrapped.
-        except (OpenAIError, ValueError) as error:
+        # Malformed JSON, or one that is nested too deeply, escapes the SDK unwrapped.
+        except (OpenAIError, ValueError, RecursionError) as error:
             if isinstance(error, APIStatusError) and error.status_code in (429, 503):
                 self._limit.overloaded(begun)
             raise self._trouble(error, self.named(path), path) from None

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from medtasks.errors import warn_once
+from medtasks.home import make_folder
 
 
 class SqliteCache:
@@ -47,7 +48,7 @@ class SqliteCache:
         if self.path is None or not values:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:

@@ -15,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+LARGEST_ANSWER = 64 * 2**20  # bytes after decoding; that of many log-probabilities has a few million
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
@@ -93,7 +94,8 @@ class Server:
         a proxy cannot read requests to an https server.
         """
         trusts_proxy = not is_loopback(host(self.base_url)) and self.base_url.startswith("https:")
-        return {"trust_env": trusts_proxy, "follow_redirects": False}
+        hooks = {"response": [read_whole_answer]}
+        return {"trust_env": trusts_proxy, "follow_redirects": False, "event_hooks": hooks}
 
 
 @dataclass(eq=False)
@@ -107,6 +109,20 @@ class RemoteTrouble(Exception):
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
     status: int | None = None  # of HTTP; None without an answer
     reached: bool = True  # whether there was a connection
+
+
+class AnswerTooLong(ValueError):
+    """An answer has more bytes than any real one."""
+
+
+async def read_whole_answer(response: Any) -> None:
+    """Read the body of an answer of the SDK's HTTP library, decoded as it comes. Raises AnswerTooLong."""
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > LARGEST_ANSWER:
+            raise AnswerTooLong
+    response._content = bytes(content)  # where the library puts it, too
 
 
 def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:
@@ -125,6 +141,9 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
         return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
         return RemoteTrouble(f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
+    if any(isinstance(each, AnswerTooLong) for each in (error, error.__cause__)):  # some versions wrap it
+        cause = f"{where} answered with more than {LARGEST_ANSWER // 2**20} MiB; {server.fix_address}"
+        return RemoteTrouble(cause, retry=False, outage=True)
     if isinstance(error, openai.APIConnectionError):
         reached = transport in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
         what = "closed the connection without a complete answer" if reached else "could not be reached"

@@ -23,13 +23,14 @@ from typing import Any
 import psutil
 
 from medtasks.errors import MedTasksError, listed
+from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
 from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.replies import read_lines
-from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send
+from medtasks.runs.result_files import NOTICES, read_results, results_files
+from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send, warn
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
@@ -48,6 +49,7 @@ class Outcome:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
     reasons: dict[str, str] = field(default_factory=dict)  # why results or samples are missing, by task
     asked: dict[str, int] = field(default_factory=dict)  # number of rows that were asked, by task
+    notices: list[Notice] = field(default_factory=list)  # what went wrong besides
     processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, including a running one
 
 
@@ -220,6 +222,7 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
                 outcome.reasons[task] = _unwritten(samples, f"holds {whole} of {expected} samples")
             outcome.asked[task] = count["effective"]
         outcome.results.append(path)
+        outcome.notices += map(warn, results.content.get(NOTICES, ()))
         tasks = results.content["results"]
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks
@@ -235,13 +238,12 @@ def _unwritten(path: Path, state: str) -> str:
     )
 
 
-def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
-    """Return time and size of each results file, to recognise new ones."""
-    states = {}
+def _results_files(output: Path) -> dict[Path, tuple[int, ...]]:
+    """Return the state of each results file, to recognise new ones."""
+    states: dict[Path, tuple[int, ...]] = {}
     for path in results_files(output):
         with contextlib.suppress(OSError):
-            facts = path.stat()
-            states[path] = (facts.st_mtime_ns, facts.st_size)
+            states[path] = file_state(path)
     return states
 
 

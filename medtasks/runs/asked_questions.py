@@ -19,6 +19,7 @@ from medtasks.data.privacy import digest
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.families.family_registry import families
+from medtasks.home import file_state
 from medtasks.prompts.images import image_path
 from medtasks.tasks.task_file import names_in_templates
 
@@ -181,15 +182,14 @@ def _digest_of(value: Any) -> str:
 
 
 def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = "") -> str:
-    """Return the beginning of a file's SHA-256, after its size and time where it had to be read.
+    """Return the beginning of a file's SHA-256, after its state where it had to be read.
 
-    A file of the ``recorded`` size and time is not read again.
+    A file of the ``recorded`` state is not read again.
     """
     if image.sha256 != image.file:  # a column of the data
         return image.sha256[:_IMAGE_DIGITS]
     path = image_path(image.file, document, settings)
-    facts = path.stat()
-    state = f"{facts.st_size}:{facts.st_mtime_ns}:"
+    state = "".join(f"{number}:" for number in file_state(path))
     return recorded if recorded.startswith(state) else f"{state}{_file_digest(path, state)}"
 
 

@@ -27,6 +27,7 @@ from medtasks.data.samples import Document
 from medtasks.errors import warn_once
 from medtasks.home import append_whole, home
 from medtasks.runs.asked_questions import ASKED, fingerprint
+from medtasks.runs.redaction import without_home
 from medtasks.runs.reply_envelope import FAILED, in_words, opened, parse_loglikelihood
 from medtasks.tasks.task_files import included_option
 
@@ -136,6 +137,7 @@ class _SavedRun:
     read: set[tuple[str, str | None]] = field(default_factory=set)  # document ids with the rule that read the reply
     replies: dict[str, str] = field(default_factory=dict)
     pending: bytes = b""  # lines that could not be written yet
+    fault: str = ""  # why not, one sentence
 
 
 _runs: dict[tuple[Path, int], _SavedRun] = {}
@@ -169,12 +171,19 @@ def save_reply(doc: Document, result: Any) -> str | None:
             try:
                 append_whole(run.path, run.pending)
                 run.pending = b""
+                run.fault = ""
             except OSError as error:
-                warn_once(
+                run.fault = (
                     f"replies cannot be saved in {folder} ({error.strerror or type(error).__name__}); the run goes on, "
                     f"but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another folder."
                 )
+                warn_once(run.fault)
         return f"{folder.name}/{run.path.name}"
+
+
+def faults_of_saving() -> list[str]:
+    """List why replies of this process are not saved, one sentence each."""
+    return [without_home(run.fault) for run in _runs.values() if run.fault]
 
 
 def score_command(saved: Iterable[str | None]) -> str:

@@ -1,14 +1,24 @@
-"""Redaction of secrets and of the data folder in records of a run."""
+"""Redaction of secrets and of the data folder in records of a run, and of secrets in all it prints."""
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from medtasks.errors import plain
 from medtasks.home import HOME_VARIABLE, home
+
+if TYPE_CHECKING:
+    from loguru import Record
 
 HIDDEN = "***"
 # The last word of a name decides: "hf_token" is one, "max_new_tokens" and "tokenizer" are none.
-_SECRET = r"(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|auth|authorization|cookie)"
+_SECRET = (
+    r"(?:(?:key|token|pwd|auth|authorization|cookie)(?:[_-]?\d{1,3})?"
+    r"|(?:secret|password|passwd|passphrase|credential)[\w-]{0,40}+)"
+)
 _SECRET_NAME = re.compile(_SECRET + "$", re.IGNORECASE)
 # What a message tells the user to write in place of a secret.
 _PLACEHOLDER = r"(?-i:<[a-z ]{1,40}>|none)(?![^\s,;&])"
@@ -21,6 +31,7 @@ _SHAPES = re.compile(
     r"\b(?:sk-(?=[\w-]{0,200}\d)[\w-]{16,}|hf_\w{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}"
     r"|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,}|glpat-[\w-]{12,}|nvapi-[\w-]{12,}|eyJ[\w-]{8,4000}+\.[\w-]+\.[\w-]*)"
     r"|(?i:(?<=bearer )\S+)"
+    r"|(?<![\w-])[\w-]{2,80}\*{3,}[\w-]{2,}"  # masked by a server, which shows the ends
 )
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
 
@@ -36,6 +47,54 @@ def redacted(text: str) -> str:
     for value in sorted((value for value in variables if len(value) >= 6), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
+
+
+def redacted_values(value: Any) -> Any:
+    """Redact the texts in a value as JSON has them; those under the name of a secret as a whole."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, list | tuple):
+        return [redacted_values(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    public = {}
+    for name, item in value.items():
+        is_secret = is_secret_name(str(name)) and not isinstance(item, bool | None)
+        public[name] = HIDDEN if is_secret else redacted_values(item)
+    return public
+
+
+def redact_record(record: "Record") -> None:
+    """Redact one line of the log, without control characters that a terminal would act on."""
+    record["message"] = plain(redacted(record["message"]))
+
+
+def redact_log() -> None:
+    """Redact all that this process logs through loguru."""
+    from loguru import logger
+
+    logger.configure(patcher=redact_record)
+
+
+class _RedactedStream:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        written: int = self._stream.write(redacted(text))
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def redacted_streams() -> Iterator[None]:
+    """Redact all that Python code prints within the block."""
+    out: Any = _RedactedStream(sys.stdout)
+    err: Any = _RedactedStream(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield
 
 
 def without_home(text: str) -> str:

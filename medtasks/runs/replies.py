@@ -12,13 +12,14 @@ from typing import Any
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError, WithheldReply, listed, warn_once
+from medtasks.extract.failure import ENVELOPE
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
-from medtasks.runs.reply_envelope import ENVELOPE, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'

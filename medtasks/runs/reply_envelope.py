@@ -3,7 +3,8 @@
 A filter of the harness sees replies without their documents, and scoring does not know which filter it follows. So a
 filter only puts each reply into an envelope with the rule that reads it; scoring opens it where the document is at
 hand. It is JSON text because the harness strips white space from generated replies, and it holds no ``<`` because the
-harness cuts out ``<think>`` blocks.
+harness cuts out ``<think>`` blocks. No reply begins like an envelope: those of models are escaped
+(:mod:`medtasks.extract.failure`).
 
 lmms-eval 0.7.3 passes log-likelihoods through a helper for generated text, which turns ``(1.5, False)`` into the
 string ``'(1.5, False)'`` (``'[1.5, False]'`` from the response cache). A fixed harness hands over the pair.
@@ -18,13 +19,13 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
+from medtasks.extract.failure import ENVELOPE
 from medtasks.families.family import Reply, Row
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
 _WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
 _PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*", re.IGNORECASE)
 FAILED = (math.nan, False)
-ENVELOPE = '{"rule": '  # its beginning
 
 
 def enveloped(reply: Any, row: Row, **noted: Any) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from medtasks.data.named_files import MOST_TEXT, named_file, read_named
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
@@ -21,8 +22,10 @@ from medtasks.tasks.task_index import mapping_in
 
 RESULTS, SAMPLES = "_results.json", "_samples_"  # in names of files
 SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
+NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
+_MOST_CELLS = 20_000  # metrics times filters of a task, of which tables are made; ours have fewer than 2,000
 
 Note = Callable[[str], None]
 """Receives one sentence for each damaged file or line that is skipped."""
@@ -86,18 +89,41 @@ class ResultsFile:
             partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
+def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
+    """Return whether there is a samples file; a note names a link out of its folder, and what is no regular file."""
+    try:
+        named_file(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        note(f"{path} cannot be read and is left out: {error.strerror or error}.")
+        return False
+    return True
+
+
 def read_results(path: Path, note: Note) -> ResultsFile | None:
     """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
-        content: Any = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        written = json.dumps(parse_json(read_named(path, most=MOST_TEXT).decode()), ensure_ascii=False)
+        content: Any = json.loads(written.encode("utf-8", "replace"))  # without halves of surrogate pairs
+    except (OSError, ValueError, RecursionError) as error:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
         return None
-    if isinstance(content, dict) and isinstance(content.get("results"), dict):
-        return ResultsFile(path, content)
-    note(f"{path} is no results file of the harness and is left out.")
-    return None
+    if not (isinstance(content, dict) and isinstance(content.get("results"), dict)):
+        note(f"{path} is no results file of the harness and is left out.")
+        return None
+    for task in content["results"]:
+        pairs = [name.rpartition(",") for name in mapping_in(content["results"], task)]
+        metrics = {metric for metric, _, _ in pairs}
+        filters = {filter_name for _, _, filter_name in pairs}
+        if len(metrics) * len(filters) > _MOST_CELLS:
+            note(
+                f"{path} holds {len(metrics)} metrics under {len(filters)} filters for {task}, "
+                "more than any task has, and is left out."
+            )
+            return None
+    return ResultsFile(path, content)
 
 
 def samples_file(results: Path, task: str) -> Path:

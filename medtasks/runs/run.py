@@ -17,9 +17,9 @@ from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
-from medtasks.runs.run_manifest import RunManifest, read_manifests
+from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
@@ -73,9 +73,9 @@ class TaskRun:
             asked=asked_rows,
             is_part=asked_rows < total if asked_rows else is_cut,
             results=results.path,
-            samples=samples if samples.is_file() else None,
+            samples=samples if result_files.samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
-            members=tuple(results.of_task("group_subtasks", name) or ()),
+            members=tuple(names_in(results.of_task("group_subtasks", name))),
         )
 
     @property
@@ -88,8 +88,8 @@ class TaskRun:
         """Extractor by filter, as recorded; empty if none."""
         return {
             str(pipeline.get("name")): str(step["rule"])
-            for pipeline in self.config.get("filter_list") or ()
-            for step in pipeline.get("filter") or ()
+            for pipeline in mappings_in(self.config, "filter_list")
+            for step in mappings_in(pipeline, "filter")
             if "rule" in step
         }
 
@@ -116,6 +116,11 @@ class Run:
     results: tuple[ResultsFile, ...] = ()  # oldest first
     manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
+
+    @property
+    def primary(self) -> PrimaryOutcome | None:
+        """Primary outcome that the newest call states."""
+        return self.manifests[-1].stated_primary if self.manifests else None
 
     @property
     def made(self) -> str:
@@ -147,7 +152,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    samples = sorted(path for path in folder.rglob(f"*{result_files.SAMPLES}*.jsonl") if path.is_file())
+    listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
+    samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
     if not (results or manifests or samples):
         damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
         raise MedTasksError(
@@ -291,6 +297,7 @@ class Source:
 
     path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
     model: str | None = None  # the model to take from a folder with runs of several
+    labels: Path | None = None  # people's labels of its replies (``medtasks judge sample``)
 
     @cached_property
     def run(self) -> Run:

@@ -16,6 +16,7 @@ from typing import Literal
 import psutil
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from medtasks.data.named_files import MOST_TEXT, read_named
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
@@ -164,6 +165,24 @@ class RecipeFacts(_Record):
     published_as: Mapping[str, str] = {}  # the model's name in tables of published results; none for other weights
 
 
+class PrimaryOutcome(_Record):
+    """The outcome that a run is about, stated before it; all others are exploratory."""
+
+    task: str
+    metric: str
+    margin: float | None = None  # of non-inferiority
+    planned: Mapping[str, float] = {}  # answers of ``medtasks plan``, such as the number of samples needed
+
+    def lead(self, task: str, metric: str) -> str:
+        """Return the words before a result that say whether it is primary or exploratory."""
+        return "Primary outcome: " if (task, metric) == (self.task, self.metric) else "Exploratory outcome: "
+
+    def __str__(self) -> str:
+        facts = {"margin": self.margin, **self.planned}
+        texts = [f"{name.replace('_', ' ')} {value:.10g}" for name, value in facts.items() if value is not None]
+        return ", ".join([f"{self.metric} of {self.task}", *texts])
+
+
 class Gpu(_Record):
     """One GPU as in ``nvidia-smi``; memory in MiB, None if unknown."""
 
@@ -191,7 +210,7 @@ class Severity(StrEnum):
 
 
 class Notice(_Record):
-    """A problem found before a run, with its reason and fix. A refused run leaves no manifest."""
+    """A problem found before or in a run, with its reason and fix. A refused run leaves no manifest."""
 
     kind: Severity
     sentence: str
@@ -230,12 +249,19 @@ class RunManifest(_Record):
     commit: str | None = None  # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
     model: ModelFacts
     recipe: RecipeFacts | None = None  # None for a model that was given by name
+    primary: PrimaryOutcome | None = None
     hardware: Hardware
     settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
     shard: Shard | None = None  # part of the rows that was asked; None for all, and for merged shards
     merged: tuple[str, ...] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
 
     _path: Path | None = PrivateAttr(default=None)
+
+    @property
+    def stated_primary(self) -> PrimaryOutcome | None:
+        """The primary outcome; none if replies are copies of an earlier run, whose scores may have been seen."""
+        copied = any(record.copied_samples for record in self.tasks.values())
+        return None if copied else self.primary
 
     @property
     def path(self) -> Path | None:
@@ -272,7 +298,7 @@ class RunManifest(_Record):
     def read(cls, path: Path) -> "RunManifest":
         """Read a manifest. Raises MedTasksError if it is damaged or cannot be read."""
         try:
-            manifest = cls.model_validate_json(path.read_text(encoding="utf-8"))
+            manifest = cls.model_validate_json(read_named(path, most=MOST_TEXT).decode())
         except (OSError, ValueError) as error:  # pydantic's ValidationError is a ValueError
             raise MedTasksError(
                 f"the run manifest {path} is damaged or of another version of medtasks; its results can be read "
@@ -315,3 +341,13 @@ def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> l
                 raise
             note(f"{str(error).rstrip('.')}.")
     return sorted(manifests, key=lambda manifest: manifest.started)
+
+
+def check_primary(output: Path, current: RunManifest) -> None:
+    """Raise MedTasksError if an earlier run in a folder did not state the same primary outcome."""
+    for earlier in read_manifests(output, lambda _: None):
+        if earlier.primary != current.primary:
+            raise MedTasksError(
+                f"a primary outcome is stated before the first run of a folder, and that of {earlier.started} in "
+                f"{output} states {earlier.primary or 'none'}; give the same --primary, or another --output_path"
+            )

@@ -16,10 +16,10 @@ from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions, what_is_asked
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_origins import ORIGIN
-from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
+from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results, samples_in_place
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import mapping_in, mappings_in
 
 _ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
@@ -59,7 +59,7 @@ class ShardRun:
         """Settings, data, versions and model by name, which must be the same in all shards."""
         manifest, model = self.manifest, self.manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
-        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked)}
+        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked), "--primary": manifest.primary or ""}
         locations = ("include_path", "config", "output_path")  # options that name files, not what is asked
         facts |= {f"--{name}": value for name, value in options.items() if name not in locations}
         facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
@@ -185,11 +185,12 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
             for name in results.content["configs"]:
                 counts, samples = results.content["n-samples"][name], results.samples(name)
                 effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
-                filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
+                filters = [str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")]
                 filters = filters or ["none"]  # the harness's name without a filter
-                if effective and not samples.is_file():
+                is_there = samples_in_place(samples, damage.append)
+                if effective and not is_there:
                     raise _Unfinished(NO_SAMPLES.rstrip("."))
-                for line in read_lines(samples, note=damage.append) if samples.is_file() else ():
+                for line in read_lines(samples, note=damage.append) if is_there else ():
                     lines.setdefault(line.row, []).append(line)
                 replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
                 if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import EstimatedValue, interval
+from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 _Ends = tuple[float, float]
@@ -44,6 +44,7 @@ CURVE_POINTS = 200  # most points of a coverage curve; of more, those nearest to
 _ROUNDING = 12  # digits; further ones of equal probabilities may depend on the order of a sum
 _SUM_TOLERANCE = 1e-6
 _NO_SPREAD = 1e-12
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -300,28 +301,19 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
     ties count one half. It is NaN without positives or negatives, its error with fewer than two clusters of either.
 
     The error is that of DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, for clusters that of Obuchowski
-    (1997), Biometrics 53. The interval is Wilson's, with Satterthwaite's degrees of freedom for the two groups.
+    (1997), Biometrics 53. The interval is :func:`_area_ends`, with Satterthwaite's degrees of freedom for both groups.
     """
     order = sorted(range(len(scores)), key=lambda index: (scores[index], positive[index]))
     weights = np.array([positive[index] for index in order], dtype=np.float64)
     totals = math.fsum(weights), math.fsum(1 - weights)
     if not all(totals):
         return EstimatedValue(math.nan)
-    _, values = np.unique([scores[index] for index in order], return_inverse=True)
-
-    def weight_below(weights: Floats) -> Floats:
-        """Return for each sample the weight of all with a smaller value, and half of those with the same."""
-        of_value = np.bincount(values, weights)
-        return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
-
-    below, above = weight_below(1 - weights) / totals[1], 1 - weight_below(weights) / totals[0]
-    area = math.fsum(weights * below) / totals[0]
+    area, components = _area_components([scores[index] for index in order], weights)
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     members = np.array([numbers[clusters[index]] for index in order])
     groups = [int(np.unique(members[of_class > 0]).size) for of_class in (weights, 1 - weights)]
     if min(groups) < 2:
         return EstimatedValue(area)
-    components = weights * (below - area) / totals[0], (1 - weights) * (above - area) / totals[1]
     sums = [np.bincount(members, component) for component in components]
     variances = [size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)]
     shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
@@ -330,4 +322,66 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
         return EstimatedValue(area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups)))
     parts = (variance**2 / (size - 1) for variance, size in zip(variances, groups, strict=True))
     degrees = sum(variances) ** 2 / sum(parts)
-    return EstimatedValue(area, error, *interval(area, error, degrees, share=True))
+    return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
+
+
+def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: float) -> _Ends:
+    """Return the ends of the interval of an area under the ROC curve.
+
+    They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
+    Hanley and McNeil (1982), Radiology 143, is scaled to the observed one (Newcombe, 2006, Statistics in Medicine 25,
+    part 2, method 5), so that it grows away from 1. Near 1 the observed error rests on few samples in the wrong order
+    and is too small in most runs: if it is less than Hanley's and McNeil's, the variance is the mean of both.
+    """
+
+    def variance(true: float) -> float:
+        positives = (totals[0] - 1) * (true / (2 - true) - true**2)
+        negatives = (totals[1] - 1) * (2 * true**2 / (1 + true) - true**2)
+        return (true * (1 - true) + positives + negatives) / (totals[0] * totals[1])
+
+    scale = error**2 / variance(area)
+    largest = t_quantile(LEVEL / 2 + 0.5, degrees) ** 2 * max(scale, (1 + scale) / 2)
+
+    def end(outside: float) -> float:
+        inside = area
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            if (middle - area) ** 2 <= largest * variance(middle):
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    return end(0.0), end(1.0)
+
+
+def _area_components(scores: Sequence[float], positive: Floats) -> tuple[float, tuple[Floats, Floats]]:
+    """Return the area under the ROC curve, and by how much each sample moves it, as a positive and as a negative."""
+    _, values = np.unique(scores, return_inverse=True)
+
+    def weight_below(weights: Floats) -> Floats:
+        """Return for each sample the weight of all with a smaller value, and half of those with the same."""
+        of_value = np.bincount(values, weights)
+        return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
+
+    totals = math.fsum(positive), math.fsum(1 - positive)
+    below, above = weight_below(1 - positive) / totals[1], 1 - weight_below(positive) / totals[0]
+    area = math.fsum(positive * below) / totals[0]
+    return area, (positive * (below - area) / totals[0], (1 - positive) * (above - area) / totals[1])
+
+
+def area_values(scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
+    """Return values of single samples whose mean is the area under the ROC curve; arguments as of :func:`roc_area`.
+
+    They are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the mean
+    difference of two models is that of their areas, for clusters nearly that of Obuchowski (1997). Empty with fewer
+    than two clusters of positives or of negatives.
+    """
+    weights, number = np.array(positive, dtype=np.float64), len(set(clusters))
+    sizes = [len({cluster for cluster, share in zip(clusters, positive, strict=True) if share == of}) for of in (1, 0)]
+    if min(sizes) < 2:
+        return []
+    area, components = _area_components(scores, weights)
+    moves = [part * math.sqrt(n / (n - 1) * (number - 1) / number) for part, n in zip(components, sizes, strict=True)]
+    values: list[float] = (area + len(weights) * (moves[0] + moves[1])).tolist()
+    return values

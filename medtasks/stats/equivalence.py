@@ -34,6 +34,8 @@ from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
 from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error, separate_units, sharing
 
+NON_INFERIORITY = ALPHA / 2
+"""Level of the one-sided test for non-inferiority, whose interval is that of 95 % (CONSORT 2010 extension; ICH E9)."""
 MARGIN = 0.01
 """One percentage point, as published tables are rounded; well below the standard error on a few hundred questions."""
 SCORE_TEST = "score test (Tango)"
@@ -62,6 +64,7 @@ class Equivalence:
     high: float
     test: str  # SCORE_TEST for right and wrong, else STUDENT
     p: float  # the larger one of the two one-sided tests
+    ends: tuple[float, float]  # of the 95 % interval of the same test, for non-inferiority
     # samples of this kind that show equivalence with 80 % power if the models are equal; with as many already there, if
     # the difference is the observed one; None if no number would, since that is beyond the margin
     needed: int | None
@@ -116,12 +119,13 @@ def equivalence(
         return (low + high) / 2
 
     # The interval holds the true differences, from -reach to reach, that neither one-sided test rejects.
-    limit = t_quantile(1 - ALPHA, error.degrees)
-    is_defined = not (math.isnan(limit) or math.isnan(statistic(0.0)))
-    low, high = (end(limit), end(-limit)) if is_defined else (math.nan, math.nan)
+    limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
+    intervals = [(math.nan, math.nan)] * 2
+    if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
+        intervals = [(end(limit), end(-limit)) for limit in limits]
     p = max(exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees))
     samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
-    return Equivalence(margin, low, high, test, p, samples_needed)
+    return Equivalence(margin, *intervals[0], test, p, intervals[1], samples_needed)
 
 
 def tango_statistic(gained: float, lost: float, samples: float, true: float) -> float:

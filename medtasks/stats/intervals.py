@@ -22,6 +22,8 @@ LEVEL = 0.95
 FEW_CLUSTERS = 10
 """Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
+_LARGEST_LOGARITHM = 20.0  # of a ratio of shares
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,20 @@ def interval(
     return max(0.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
-def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None) -> float:
+def difference_of_shares(
+    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None, correlation: float = 0.0
+) -> float:
     """Return the two-sided p-value of the difference of two shares of different samples; NaN if undefined.
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
-    Statistics in Medicine 17), for effective sample sizes and with Student's t.
+    Statistics in Medicine 17), for effective sample sizes and with Student's t. Shares of samples that have patients or
+    images in common have a ``correlation``.
     """
     if not all(map(math.isfinite, (*shares, *sizes))) or min(sizes) <= 0 or (degrees is not None and not degrees > 0):
         return math.nan
     pooled = (shares[0] * sizes[0] + shares[1] * sizes[1]) / sum(sizes)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+    spread = 1 / sizes[0] + 1 / sizes[1] - 2 * correlation / math.sqrt(sizes[0] * sizes[1])
+    error = math.sqrt(max(0.0, pooled * (1 - pooled) * spread))
     if error <= _NO_SPREAD:
         return 1.0
     statistic = abs(shares[0] - shares[1]) / error
@@ -103,16 +109,71 @@ def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float]
     return float(2 * stdtr(degrees, -statistic))
 
 
-def independent_difference(first: EstimatedValue, second: EstimatedValue) -> EstimatedValue:
+def ratio_of_shares(
+    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None
+) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of the first of two shares of different samples over the second.
+
+    Koopman (1984), Biometrics 40: all ratios that the score test does not reject. Unlike that of the logarithm it is
+    defined if a share is 0 or 1. The lower end is 0 for a ratio of 0, the upper one infinite for a second share of 0.
+
+    Args:
+        shares: Not both are 0.
+        sizes: Effective sample sizes.
+        degrees: Degrees of freedom of Student's t; the quantile is the normal one if None.
+
+    Example:
+        >>> low, high = ratio_of_shares((36 / 40, 16 / 80), (40, 80), None)
+        >>> round(low, 2), round(high, 2)
+        (2.94, 7.15)
+    """
+    if not all(map(math.isfinite, sizes)):
+        return math.nan, math.nan
+    (first, second), (first_size, second_size) = shares, sizes
+    total = first_size + second_size
+
+    def statistic(logarithm: float) -> float:
+        """Return the score of a ratio, standardised at the likeliest shares that have it."""
+        ratio = math.exp(logarithm)
+        linear = ratio * (first_size + second * second_size) + first * first_size + second_size
+        called = first * first_size + second * second_size
+        of_second = (linear - math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))) / (2 * ratio * total)
+        likeliest = ratio * of_second, of_second
+        rest = [max(1 - share, _NO_SPREAD) for share in likeliest]
+        # Both parts have the same score; that of the larger share may be 0 / 0.
+        if ratio < 1:
+            score = first_size * (first - likeliest[0]) / rest[0]
+        else:
+            score = second_size * (likeliest[1] - second) / rest[1]
+        variance = rest[0] / (first_size * likeliest[0]) + rest[1] / (second_size * likeliest[1])
+        return score * math.sqrt(variance)
+
+    def end(target: float) -> float:
+        low, high = -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if statistic(middle) > target else (low, middle)
+        return math.exp(low)
+
+    quantile = t_quantile((1 + LEVEL) / 2, degrees)
+    return end(quantile) if first else 0.0, end(-quantile) if second else math.inf
+
+
+def difference_of_values(first: EstimatedValue, second: EstimatedValue, correlation: float = 0.0) -> EstimatedValue:
     """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
 
     Its ends are as far from the difference as those of both intervals together (Newcombe, 1998, Statistics in Medicine
-    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any).
+    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any, also with a ``correlation``
+    of the values, where samples of both share patients or images).
     """
+
+    def together(one: float, other: float) -> float:
+        return math.sqrt(max(0.0, one**2 + other**2 - 2 * correlation * one * other))
+
     value = first.value - second.value
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return EstimatedValue(value, math.hypot(first.error, second.error), value - below, value + above)
+    below = together(first.value - first.low, second.high - second.value)
+    above = together(first.high - first.value, second.value - second.low)
+    return EstimatedValue(value, together(first.error, second.error), value - below, value + above)
 
 
 def t_quantile(probability: float, degrees: float | None) -> float:

@@ -34,6 +34,7 @@ class JudgedShare:
     specificity: EstimatedValue  # share of replies that people call wrong which the judge calls wrong
     kappa: EstimatedValue
     corrected: EstimatedValue  # share of all replies that are right
+    replies: tuple[float, ...] = ()  # unbiased estimates of single labels, whose mean that is
 
 
 def judged_share(
@@ -70,13 +71,14 @@ def judged_share(
     units = [*clusters, *(Dyad(name, name, name) if in_dyads else ("added", name) for name in names)]
     degrees = len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled}) - 1.0
     estimates = {}
-    for name, (value, _) in _figures(verdict, label, weight, is_asked).items():
+    figures = _figures(verdict, label, weight, is_asked)
+    for name, (value, _) in figures.items():
         smoothed, influences = larger[name]
         error, is_share = mean_error(influences.tolist(), units), name != "kappa"
         size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
-    return JudgedShare(int(has_label.sum()), **estimates)
+    return JudgedShare(int(has_label.sum()), **estimates, replies=tuple(figures["corrected"][1].tolist()))
 
 
 def _figures(

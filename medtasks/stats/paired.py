@@ -16,6 +16,7 @@ POWER = 0.80
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
+DELONG = "paired DeLong t"
 
 DRAWS = 10_000
 SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
@@ -49,16 +50,42 @@ class PairedResult:
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
+    # Units, or under McNemar's test samples on which the models differ; None where Student's t needs no number.
+    evidence: int | None = None
+
+    def lacking(self, tests: int, unit: str = "independent unit") -> str:
+        """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
+        level = ALPHA / tests
+        if self.evidence is None or mcnemar(0, self.evidence) <= level:
+            return ""
+        number, what = self.evidence, unit
+        if self.test == DYADIC:
+            what = "separate group of pairs"
+        elif self.test == MCNEMAR and mcnemar(0, self.samples) <= level:
+            what = "differing sample"
+        elif self.test == MCNEMAR:
+            number = self.samples
+        return f"{number} {what}{'' if number == 1 else 's'} cannot show any difference at this level"
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether the design could show a difference, whatever the replies: McNemar's test could count all samples."""
+        evidence = self.samples if self.test == MCNEMAR else self.evidence
+        return evidence is None or mcnemar(0, evidence) <= ALPHA
 
 
-def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
+def compare_paired(
+    first: Sequence[float], second: Sequence[float], units: Sequence[Hashable], smaller: int | None = None
+) -> PairedResult:
     """Compare two models on the same samples.
 
     With values of 0 and 1 only and one sample per unit: McNemar's test, the interval of Agresti and Min, and the
     detectable difference of Connor. Otherwise: a sign-flip test over units, the interval of values it does not reject,
     and the detectable difference from the clustered standard error. For dyads that share members: Student's t with the
     dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
-    5 of 100 differences less). The result does not depend on the order of the samples.
+    5 of 100 differences less). With values of :func:`~medtasks.stats.calibration.area_values`, of which ``smaller`` is
+    the number of units in the smaller group of positives or negatives: Student's t with one degree of freedom less.
+    The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
@@ -69,29 +96,21 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     number, samples = len(set(units)), len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    if in_dyads:
-        # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
-        # graph: at most 6 % (``benchmarks/intervals.py``).
-        error, mean = mean_error(differences, units), math.fsum(differences) / samples
-        test, low, high, p = DYADIC, math.nan, math.nan, 1.0  # if each dyad shares a member with each other one
-        if error.error > _NO_SPREAD * max(map(abs, differences)):
-            half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
-            low, high = mean - half, mean + half
-            p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
-        elif not math.isnan(error.error):
-            # Equal differences show nothing of their spread: they count as independent samples.
-            size = error.degrees + 1
-            low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
-            p = 0.5**error.degrees if mean else 1.0
+    evidence: int | None = number
+    if in_dyads or smaller is not None:
+        test = DYADIC if smaller is None else DELONG
+        low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
+        evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
-        low, high = agresti_min_interval(lost, gained, samples)
+        low, high = agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
         test, p = MCNEMAR, mcnemar(lost, gained)
+        evidence = lost + gained
     else:
         low, high = sign_flip_interval(differences, units)
         test, p = SIGN_FLIP, sign_flip_test(differences, units)
     if all(0 <= value <= 1 for value in (*first, *second)):
         low, high = max(low, -1.0), min(high, 1.0)
-    return PairedResult(
+    result = PairedResult(
         samples=samples,
         units=number,
         first=math.fsum(first) / samples,
@@ -102,8 +121,32 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         test=test,
         p=p,
         mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
-        detectable=_detectable(test, differences, units, ALPHA),
+        detectable=math.nan,
+        evidence=evidence,
     )
+    return replace(result, detectable=_detectable(result, differences, units, 1))
+
+
+def _student_test(
+    differences: Sequence[float], units: Sequence[Hashable], degrees: float | None
+) -> tuple[float, float, float]:
+    """Return the 95 % interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
+
+    Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
+    at most 6 % (``benchmarks/intervals.py``).
+    """
+    error, mean = mean_error(differences, units), math.fsum(differences) / len(differences)
+    if degrees is not None:
+        error = replace(error, degrees=degrees)
+    if error.error > _NO_SPREAD * max(map(abs, differences)):
+        half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+        return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+    if math.isnan(error.error):
+        return math.nan, math.nan, 1.0
+    # Equal differences show nothing of their spread: they count as independent samples.
+    size = error.degrees + 1
+    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+    return low, high, 0.5**error.degrees if mean else 1.0
 
 
 def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
@@ -119,7 +162,7 @@ def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[
         units, p, draws = separate_units(units), result.p, draws_for(len(tests))
         if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
             p = sign_flip_test(differences, units, draws)
-        detectable = _detectable(result.test, differences, units, ALPHA / len(tests))
+        detectable = _detectable(result, differences, units, len(tests))
         results.append(replace(result, p=p, detectable=detectable))
     return list(zip(results, holm([result.p for result in results]), strict=True))
 
@@ -129,15 +172,18 @@ def draws_for(tests: int) -> int:
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
 
 
-def _detectable(test: str, differences: Sequence[float], units: Sequence[Hashable], level: float) -> float:
-    """Return the smallest difference found with 80 % power at a two-sided level.
+def _detectable(result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int) -> float:
+    """Return the smallest difference found with 80 % power if as many ``tests`` are corrected; NaN if none can be.
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
     discordance ``s``, solved for ``d``; NaN if that would be above ``s``. It is for the asymptotic test: the exact one
     has 2 to 4 points less power. Of others: Bloom (1995), Evaluation Review 19, ``(t_a + t_b) se`` with the standard
     error of the observed differences; NaN for one unit and for equal differences, which show nothing of their spread.
     """
-    if test != MCNEMAR:
+    if result.lacking(tests):
+        return math.nan
+    level = ALPHA / tests
+    if result.test != MCNEMAR:
         error = mean_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan
@@ -198,7 +244,7 @@ def sign_flip_test(
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
     limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
-    choices = _choices(len(sizes), draws, seed)
+    choices = unit_choices(len(sizes), draws, seed)
     extreme = np.concatenate([np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices])
     return float(np.mean(extreme))
 
@@ -217,7 +263,7 @@ def sign_flip_interval(
     """
     units = _units(differences, clusters)
     lower, upper = [], []
-    for chosen in _choices(len(units), draws, seed):
+    for chosen in unit_choices(len(units), draws, seed):
         sums = chosen @ units
         parts = (sums, units.sum(axis=0) - sums)
         means = np.stack([np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts])
@@ -238,7 +284,7 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArra
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
     """Yield blocks of choices of units, shape (block, units); drawn ones start with the choice of all."""
     if 2**units <= draws:
         yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)

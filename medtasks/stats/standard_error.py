@@ -12,7 +12,7 @@ Journal of Business and Economic Statistics 37.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,10 +57,13 @@ def clustered_error(
 ) -> MeanError:
     """Return the error of a (weighted) mean of values that are independent between clusters only.
 
-    Equal to :func:`mean_standard_error` with n - 1 degrees of freedom if every cluster has one value. The effective
-    size is at most the number of values, and at most the number of clusters while fewer than 8 of them hold the rarer
-    outcome: so few do not show the correlation within clusters (bounds after Korn and Graubard, 1998, Survey
-    Methodology 24). NaN for fewer than two clusters.
+    Equal to :func:`mean_standard_error` with n - 1 degrees of freedom if every cluster has one value. NaN for fewer
+    than two clusters.
+
+    The effective size of values of 0 and 1 is at most their number, and at most the number of clusters while fewer than
+    8 of them hold the rarer outcome: so few do not show the correlation within clusters (bounds after Korn and
+    Graubard, 1998, Survey Methodology 24). Values in between vary less than shares of 0 and 1, so that their effective
+    size may exceed their number. It is at most the number of clusters only if fewer than 8 differ from 0, or from 1.
     """
     if len(values) != len(clusters):
         raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
@@ -91,8 +94,14 @@ def clustered_error(
         sum(any(abs(values[index] - outcome) > _NO_SPREAD for index in indices) for indices in members.values())
         for outcome in outcomes
     )
-    size = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
-    effective = min(size, len(values), number if rarer < _FEW_CLUSTERS else math.inf)
+    effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
+    few = _FEW_CLUSTERS
+    if set(values) <= {0.0, 1.0}:
+        effective = min(effective, len(values))
+    else:
+        few = min(few, number)  # all clusters that there are show the spread of such values
+    if rarer < few:
+        effective = min(effective, number)
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
 
 
@@ -127,6 +136,21 @@ def dyadic_error(
     variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
+
+
+def covariance(first: Mapping[frozenset[Hashable], float], second: Mapping[frozenset[Hashable], float]) -> float:
+    """Return the covariance of two means of samples that may belong to the same clusters or dyads.
+
+    Arguments are sums of deviations from the mean, over the sum of weights, by cluster or dyad, as sets of members.
+    """
+    by_member: dict[Hashable, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for place, sums in enumerate((first, second)):
+        for unit, deviation in sums.items():
+            for member in unit:
+                by_member[member][place].append(deviation)
+    shared = math.fsum(math.fsum(of_first) * math.fsum(of_second) for of_first, of_second in by_member.values())
+    # Units are counted under each of their members.
+    return shared - math.fsum((len(unit) - 1) * deviation * second.get(unit, 0.0) for unit, deviation in first.items())
 
 
 def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:

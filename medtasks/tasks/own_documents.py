@@ -5,21 +5,26 @@ that follow from others need not be written (docs/own_tasks.md has both). Images
 configuration hooks are functions, or their dotted names.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
-from medtasks.data.privacy import is_private
-from medtasks.data.samples import letter
+from medtasks.data.privacy import access_of, is_private
+from medtasks.data.samples import Document, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
+from medtasks.home import dataset_holding, owner_only
+from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.published_names import hook_name
-from medtasks.tasks.question_files import OF_HARNESS, asked_rows, local_tables, split_of
+from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
 
@@ -63,6 +68,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
         needed_kinds |= required
     used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     columns = _columns_of(table, used - {*renamed}) | renamed
+    of_rows = _datasets_of_rows(config, columns, len(table))
+    columns |= of_rows
+    renamed |= of_rows
     for name, values in _answers_as_needed(config, columns, needed_kinds).items():
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
@@ -105,6 +113,28 @@ def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
             )
 
 
+def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumns:
+    """Return the column ``dataset`` with the credentialed dataset in which the file or images of a row really lie."""
+    files = datasets_of_files(config)
+    written = list(columns.get("dataset") or [None] * count)
+    named: list[Any] = []
+    for row, name in enumerate(written):
+        images = _image_paths(config, {"dataset": name}, [columns[image][row] for image in _IMAGES if image in columns])
+        holding = filter(None, (name, *files, *map(dataset_holding, images)))
+        private = (dataset for dataset in holding if access_of(str(dataset)) is Access.CREDENTIALED)
+        named.append(next(private, name))
+    return {} if named == written else {"dataset": named}
+
+
+def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> Iterator[Path]:
+    """Yield the paths of images, for the settings of each model family; a cell holds one, or a list of them."""
+    settings = mapping_in(config, SETTINGS)
+    for family, cell in itertools.product((settings, *settings.values()), cells):
+        for image in cell if isinstance(cell, list) else [cell]:
+            with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
+                yield image_path(str(image), document, family if isinstance(family, Mapping) else {})
+
+
 def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[str, Column]) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
@@ -118,6 +148,7 @@ def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[s
     return changed
 
 
+@owner_only()
 def own_table(task: str, config: Config) -> Any:
     """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
     split = split_of(config)

@@ -21,7 +21,7 @@ from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, described
 from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestions
 from medtasks.errors import MedTasksError, SourceError, unknown_name
-from medtasks.home import dataset_folder, written_whole
+from medtasks.home import dataset_folder, make_folder, written_whole
 from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, Config, DottedName, dumped, harness_folder, index_tasks
@@ -187,7 +187,7 @@ def write_task_file(name: str, config: Config, command: str) -> None:
     """Write a complete task file, whose first line says that ``command`` wrote it."""
     path, text = own_task_file(name), dumped(config)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent, 0o700)
         with written_whole(path) as partial:
             partial.touch(0o600)
             partial.write_text(_MARK.format(command) + text, encoding="utf-8")

@@ -5,8 +5,10 @@ of a folder; :func:`local_tables` stands in for it. Tables of texts are read by 
 files, such as parquet, by the library under a key of their state. Datasets on the Hub are left to the library alone.
 """
 
+import contextlib
 import glob
 import hashlib
+import importlib.util
 import inspect
 import itertools
 import os
@@ -18,14 +20,17 @@ from typing import Any
 from medtasks.data.document_store import without_progress_bars
 from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
 from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
+from medtasks.home import dataset_holding, file_state, owner_only
 from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, Config, mapping_in, names_in, resolved
 
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
-_OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
+_OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
+
+_PROTOCOLS = re.compile(r".*(::|://)")  # in front of a file, such as zip://member::file:///folder/archive.zip
 
 Files = Mapping[str, Sequence[Path]]  # by split
 
@@ -35,6 +40,38 @@ def split_of(config: Config) -> str:
     return str(config.get("test_split") or config.get("validation_split") or "test")
 
 
+def is_local(config: Config) -> bool:
+    """Return whether a task's questions are on this machine, and no dataset on the Hub."""
+    path = str(config.get("dataset_path"))
+    if path in LOCAL_LOADERS or os.path.exists(path):
+        return True
+    return path.isidentifier() and importlib.util.find_spec(f"datasets.packaged_modules.{path}") is not None
+
+
+def private_copies(config: Config) -> contextlib.AbstractContextManager[None]:
+    """Keep the library's copies of questions on this machine for their owner within the block."""
+    return owner_only() if is_local(config) else contextlib.nullcontext()
+
+
+def datasets_of_files(config: Config) -> set[str]:
+    """Return the prepared datasets in which the files of a task's questions really lie, however they are named."""
+    import datasets
+
+    path = str(resolved(config.get("dataset_path")))
+    arguments = mapping_in(config, "dataset_kwargs")
+    files = [Path(path)]
+    if is_local(config) and not dataset_holding(files[0]):
+        with contextlib.suppress(Exception):  # loading them raises the same
+            files += itertools.chain(*(_named_files(config, path)[1] or {}).values())
+        with contextlib.suppress(Exception):
+            options = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
+            builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **options)
+            names = itertools.chain(*builder.config.data_files.values())
+            files += [Path(_PROTOCOLS.sub("", name)) for name in names]
+    return {name for name in map(dataset_holding, files) if name}
+
+
+@owner_only()
 def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str]]) -> Any:
     """Return the splits of a task's questions on this machine as ``datasets.load_dataset`` does, or None.
 
@@ -77,11 +114,10 @@ def _loaded_anew(config: Config, path: str, kind: str, files: Files, arguments: 
 
 
 def _state_of(files: Sequence[Path]) -> str:
-    """Return a digest of files as they are now. The time of their last change (ctime) cannot be set by hand."""
+    """Return a digest of files as they are now."""
     digest = hashlib.sha256()
     for file in files:
-        state = file.stat()
-        digest.update(repr((str(file), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)).encode())
+        digest.update(repr((str(file), *file_state(file))).encode())
     return digest.hexdigest()[:16]
 
 
@@ -99,6 +135,8 @@ def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
     """Return kind and files of a task's questions. The files are None if they are not on this machine."""
     names = mapping_in(config, "dataset_kwargs").get("data_files")
     task = config.get("task")
+    if path == "pandas":
+        raise MedTasksError(f"the task '{task}': pickles of pandas can run code and are not read; save them as parquet")
     if path not in LOCAL_LOADERS:
         return "csv", _single_file(config, path, has_names=bool(names))
     if "://" in str(names) or (not names and path in _OF_LIBRARY):

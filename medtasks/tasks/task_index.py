@@ -5,6 +5,7 @@ the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3).
 but settings of prompts by name are put in their place.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -18,8 +19,9 @@ from typing import Any
 
 import yaml
 
+from medtasks.data.named_files import MOST_TEXT, read_file
 from medtasks.data.safe_parsing import parse_yaml
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, UnusableFile
 
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
@@ -75,6 +77,12 @@ def mapping_in(config: Config, key: str) -> Config:
     """Return the mapping under a key of a configuration; empty if the key is missing or holds something else."""
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(config: Config, key: str) -> list[Config]:
+    """Return the mappings in the list under a key of a configuration; empty if it holds something else."""
+    value = config.get(key)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
@@ -143,7 +151,7 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             files += [Path(root, name) for name in sorted(names_here) if name.endswith(".yaml")]
     for path in files:
         try:
-            if names and not any(name in path.read_bytes() for name in names):
+            if names and not any(name in read_file(path, MOST_TEXT) for name in names):
                 continue
             config = read_config(path)
         except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
@@ -153,6 +161,8 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
             if isinstance(error, FileNotFoundError):
                 damage = f"includes {error.filename}, which does not exist"
+            if isinstance(error, UnusableFile):
+                damage = f"or a file that it includes cannot be read ({error})"
             raise MedTasksError(
                 f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
             ) from error
@@ -180,7 +190,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     config = with_included(path, parsed(path))
     if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
-        config[SETTINGS] = settings.resolve()
+        with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
+            config[SETTINGS] = settings.resolve()
     return config
 
 
@@ -260,7 +271,7 @@ def parsed(path: Path) -> Config:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parsed(path: Path, modified: int) -> Config:
-    content, folder = parse_yaml(path.read_text(encoding="utf-8"), _Loader), path.parent.absolute()
+    content, folder = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader), path.parent.absolute()
     if content is None:
         raise ValueError("it is empty")
     if not isinstance(content, dict):  # no task; the harness skips it, too

@@ -18,7 +18,7 @@ from torch import nn
 from tqdm import tqdm
 from transformers import GenerationConfig, StoppingCriteriaList
 
-from medtasks.extract.failure import failed_reply
+from medtasks.extract.failure import escaped_reply, failed_reply
 from medtasks.net.journal import Journal, digest_of
 
 from .arguments import AdapterArguments, choose_device
@@ -32,6 +32,7 @@ from .batching import (
     PaddedBatch,
     Spans,
     StopStrings,
+    counted_as,
     cut_reply,
     decoding_config,
     pad_left,
@@ -260,7 +261,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply]:
             (_, settings, seed), *_ = items
             texts = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
-            return [text if isinstance(text, CountedReply) else CountedReply(text) for text in texts]
+            return [counted_as(text, escaped_reply(text)) for text in texts]
 
         work = Work(
             kind="generate_until",

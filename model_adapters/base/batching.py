@@ -281,6 +281,11 @@ class CountedReply(str):
         return reply
 
 
+def counted_as(reply: str, text: str) -> CountedReply:
+    """Return a text with the token counts of the reply that it replaces."""
+    return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+
+
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
     """Read a task's ``gen_kwargs``; ``None`` counts as not given, unknown keys are ignored, impossible values refused.
 

@@ -4,8 +4,6 @@ transformers 5 tokenizes LLaMA models differently from the versions the publishe
 their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reproduces the old ids.
 """
 
-import json
-import pickle
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +19,9 @@ from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.metrics.neural.text_encoders import tensor_fault
 
 M = TypeVar("M", bound=nn.Module)
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -43,7 +43,7 @@ def read_json(file: Path, hint: str) -> dict[str, Any]:
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {hint}")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{file} is damaged; download it again") from error
     if not isinstance(content, dict):
@@ -64,8 +64,8 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
         indexes = [path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"]
         if index := next(filter(Path.is_file, indexes), None):
             try:
-                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-            except (ValueError, KeyError, AttributeError) as error:
+                names = sorted(map(str, {*parse_json(index.read_text())["weight_map"].values()}))
+            except (ValueError, KeyError, AttributeError, TypeError) as error:
                 raise CheckpointError(f"{index} is damaged; download it again") from error
             if missing := [name for name in names if not (path / name).is_file()]:
                 raise CheckpointError(f"{path / missing[0]} is missing; {index.name} lists it, download it")
@@ -83,12 +83,16 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
             continue
         try:
             state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
-        except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged pickle raises errors of many kinds
             raise CheckpointError(f"{file} is truncated or no torch checkpoint; download it again") from error
         for wrapper in ("model_state_dict", "state_dict"):
             if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
                 state = state[wrapper]
-        if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        if not isinstance(state, dict) or not all(
+            isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state.items()
+        ):
             raise CheckpointError(f"{file} holds no plain dictionary of tensors")
         for key, tensor in state.items():
             yield file, key, tensor
@@ -114,6 +118,9 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
         if tensor.shape != parameters[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(parameters[name].shape)}"
             raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
+        fault = tensor_fault(tensor) if tensor.is_floating_point() else "holds no floating-point numbers"
+        if fault:
+            raise CheckpointError(f"{file}: key '{key}' {fault}; download the checkpoint again")
         if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
             raise CheckpointError(f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not")
         taken[name] = (key, tensor.to(dtype))

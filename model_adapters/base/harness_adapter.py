@@ -41,6 +41,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     arguments: HarnessArguments
     task_dict: Documents
     quotes_errors = False
+    marks_replies = True  # text of the model is escaped, and marks are ours, see medtasks.extract.failure
 
     def __init__(self, **arguments: object) -> None:
         super().__init__()

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
 from medtasks.net.journal import Entry, Journal, digest_of
+from medtasks.runs.redaction import redacted
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -242,7 +243,8 @@ class FailureLog:
             location = "".join(f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last)
             cause = f"{type(error).__name__}{location}"
             if self._quotes or isinstance(error, torch.OutOfMemoryError):
-                cause = f"{cause}: {' '.join(str(error).split())[:_LONGEST_MESSAGE]}".rstrip(": ")
+                message = " ".join(redacted(str(error)).split())
+                cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
         if not request.padding:
             self._causes[cause] += 1
             self._first = self._first or request.name

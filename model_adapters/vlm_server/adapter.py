@@ -18,7 +18,7 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
-from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
+from medtasks.extract.failure import cut_reply, escaped_reply, failed_reply, reasoned_reply
 from medtasks.net.journal import AsyncJournal, Entry, digest_of, journal_folder
 from medtasks.net.servers import proven_build
 from medtasks.prompts.instructions import is_instruction
@@ -172,7 +172,7 @@ class VlmServer(HarnessAdapter):
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
         seed = request.seed(self.arguments.seed) if settings.temperature > 0 else None
         record = await self.reply(await self._prompt(sample), settings, seed)
-        text = before_stops(record["text"], settings.until).strip()
+        text = escaped_reply(before_stops(record["text"], settings.until).strip())
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
         return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]

@@ -158,8 +158,12 @@ def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -
     """Return the log-probabilities of tokens at the first generated position, and the likeliest token."""
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
-        entries = [entry for entry in content[0].get("top_logprobs") or () if isinstance(entry, dict)]
-        by_token = {_token_id(entry): entry.get("logprob") for entry in entries}
+        by_token: dict[int, object] = {}
+        for entry in content[0].get("top_logprobs") or ():
+            if isinstance(entry, dict):
+                value = entry.get("logprob")
+                if by_token.setdefault(_token_id(entry), value) != value:
+                    raise BadAnswer("the server gave two log-probabilities for one token")
         if set(tokens) <= by_token.keys():
             logprobs = {str(token): checked_logprob(by_token[token]) for token in tokens}
             return {"logprobs": logprobs, "greedy": _token_id(content[0])}

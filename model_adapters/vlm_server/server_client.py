@@ -15,6 +15,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, trouble_of, unreadable
+from medtasks.runs.redaction import redacted
 
 from ..base.arguments import HarnessArguments, argument
 from ..base.batching import BoundedCache
@@ -31,6 +32,7 @@ _REFUSALS = {
 _BACKOFF_S = 1.0
 _IN_A_ROW = 5  # failed requests in a row, after which a server counts as gone
 _QUOTED = 200  # characters
+_READ = 10_000  # characters, of which secrets are redacted before the message is cut
 _CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
 _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
@@ -255,10 +257,10 @@ class ServerPool:
         body, status = error.body, error.status_code
         words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
         quoted = ""
-        if self.quotes:  # the beginning on one line, without the key; nothing of a web page
+        if self.quotes:  # the beginning on one line, without secrets; nothing of a web page
             plain = words.replace(server.api_key, "***") if server.api_key else words
-            plain = "".join(sign if sign.isprintable() else " " for sign in plain[: 4 * _QUOTED])
-            quoted = "" if plain.lstrip().startswith("<") else " ".join(plain.split())[:_QUOTED]
+            plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
+            quoted = "" if plain.lstrip().startswith("<") else " ".join(redacted(plain).split())[:_QUOTED]
         is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
         if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
             return Refused(f"{name} is closed (HTTP {status})")

@@ -21,6 +21,7 @@ from medtasks.audit.run_values import (
     text_agreement,
 )
 from medtasks.audit.scoring import score_replies
+from medtasks.audit.task_calibration import class_areas
 from medtasks.audit.verdicts import Verdict, verdict_on
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
@@ -29,13 +30,15 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row
+from medtasks.metrics.class_scores import MULTICLASS_METRICS
 from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source
-from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
+from medtasks.stats.exchange import EXCHANGE
+from medtasks.stats.paired import DELONG, DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
@@ -44,6 +47,8 @@ from ..made_up_runs import write_run
 from ..stats import error_matrices
 from ..task_families import FAMILIES
 from .two_runs import texts
+
+CLINICAL = ("sensitivity", "specificity")
 
 
 def model(documents, accuracy, seed):
@@ -172,10 +177,91 @@ def test_units_and_metrics_of_questions(questions):
     images = [{**item, "image_id": item["doc_id"], "label": n % 2} for n, item in enumerate(questions)]
     runs = {"A": texts(images, lambda _: "red"), "B": texts(images, lambda d: d["options"][d["label"]])}
     compared = compare_runs(choice_task("classification", "robust_class"), images, runs)
-    (test,) = compared.comparisons
+    test, *together = compared.comparisons
     assert (test.metric, test.result.first, test.result.second) == ("right_answers", 0.5, 1)
     assert test.result.p == scipy.stats.binomtest(30, 30).pvalue
-    assert compared.skipped["robust", "macro_f1"] == "is no mean over samples"
+    # Scores of all samples together: only the exchange of all images, or of none, is as extreme.
+    assert [test.metric for test in together] == [*MULTICLASS_METRICS]
+    assert {test.result.test for test in together} == {EXCHANGE}
+    (macro_f1,) = (test.result for test in together if test.metric == "macro_f1")
+    assert (macro_f1.first, macro_f1.second, macro_f1.samples) == pytest.approx((1 / 3, 1, 60))
+    assert macro_f1.p == 1 / 10_001
+    assert not compared.skipped
+    (alone,) = compare_runs(choice_task("classification", "robust_class"), images, runs, ["macro_f1"]).comparisons
+    assert (alone.metric, alone.main, alone.result.p) == ("macro_f1", True, macro_f1.p)
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(per_patient):
+    chance = random.Random(per_patient)
+    images = [
+        {"doc_id": str(n), "image_id": f"i{n // per_patient}", "options": ["healthy", "ill"], "label": int(n % 4 == 0)}
+        for n in range(120)
+    ]
+    runs = {}
+    for name, right in (("A", 0.6), ("B", 0.85)):
+        called = {d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"] for d in images}
+        runs[name] = texts(images, lambda d, called=called: d["options"][called[d["doc_id"]]])
+    runs["B"]["0"] = Reply.of_text("I cannot tell.")  # an invalid reply is wrong in both, as in the cross table
+    runs["A"]["4"] = runs["B"]["8"] = Reply.of_text(None)  # failed: left out
+    task = choice_task("classification", "robust_class")
+    compared = compare_runs(task, images, runs, ["sensitivity", "specificity"])
+    tests = by_metric(compared)
+    assert list(tests) == [f"{metric} ({name})" for name in images[0]["options"] for metric in CLINICAL]
+    of_ill = {d["doc_id"] for d in images if d["label"] == 1} - {"4", "8"}
+    right = {
+        name: {d["doc_id"]: reply.text == d["options"][d["label"]] for d in images for reply in (of_run[d["doc_id"]],)}
+        for name, of_run in runs.items()
+    }
+    sensitivity = tests["sensitivity (ill)"].result
+    assert sensitivity.samples == len(of_ill) == 28
+    assert (sensitivity.first, sensitivity.second) == pytest.approx(
+        [sum(right[n][d] for d in of_ill) / 28 for n in "AB"]
+    )
+    gained = sum(right["B"][d] and not right["A"][d] for d in of_ill)
+    lost = sum(right["A"][d] and not right["B"][d] for d in of_ill)
+    assert sensitivity.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
+    specificity = tests["specificity (ill)"].result
+    assert specificity.samples == 90
+    assert (specificity.test, specificity.p == specificity.mcnemar) == ((MCNEMAR, True), (SIGN_FLIP, False))[
+        per_patient > 1
+    ]
+    # Of two classes, the sensitivity of one is the specificity of the other.
+    assert (tests["sensitivity (healthy)"].result, tests["specificity (healthy)"].result) == (specificity, sensitivity)
+    scored = score_replies(task, images, {n: r for n, r in runs["A"].items() if n != "8"})["robust"].by_class
+    (numbers,) = (of_class.numbers for of_class in scored if of_class.name == "ill")
+    assert (sensitivity.first, specificity.first) == (numbers["sensitivity"].value, numbers["specificity"].value)
+    (single,) = compare_runs(task, images, runs, ["sensitivity (ill)"]).comparisons
+    assert (single.result.p, single.holm) == (sensitivity.p, sensitivity.p)
+    (turned,) = compare_runs(task, images, {n: runs[n] for n in "BA"}, ["sensitivity (ill)"]).comparisons
+    assert (turned.result.difference, turned.result.p) == (-sensitivity.difference, sensitivity.p)
+    with pytest.raises(UnknownName, match="unknown metric 'sensitivity'"):
+        compare_runs(choice_task(), [{**d, "answer": "A"} for d in images], runs, ["sensitivity"])
+
+
+def test_areas_from_likelihoods_are_tested_for_each_class():
+    chance = random.Random(4)
+    documents = [
+        {"doc_id": str(n), "image_id": f"i{n}", "options": ["healthy", "ill"], "answer": "AAB"[n % 3]}
+        for n in range(90)
+    ]
+    runs = {}
+    for name, lead in (("A", 0.5), ("B", 2.0)):
+        signs = {d["doc_id"]: lead * (1 if d["answer"] == "B" else -1) + chance.gauss(0, 1) for d in documents}
+        runs[name] = {doc: Reply(losses=(2.0 + sign / 2, 2.0 - sign / 2)) for doc, sign in signs.items()}
+    task = replace(choice_task(rule="untied"), output_type="multiple_choice")
+    compared = compare_runs(task, documents, runs, ["auroc"], margin=0.05)
+    tests = {test.metric: test for test in compared.comparisons}
+    assert list(tests) == ["auroc (healthy)", "auroc (ill)"]
+    result = tests["auroc (ill)"].result
+    areas = [{area.name: area.auroc.value for area in class_areas(task, documents, runs[name])} for name in "AB"]
+    assert (result.first, result.second) == pytest.approx([area["ill"] for area in areas])
+    assert (result.test, result.samples, tests["auroc (ill)"].share) == (DELONG, 90, False)
+    assert result.p < 0.01
+    assert tests["auroc (healthy)"].result.p == pytest.approx(result.p)  # the same order, turned around
+    assert tests["auroc (ill)"].equivalence.ends[0] > 0
+    (alike,) = compare_runs(task, documents, {"A": runs["A"], "B": runs["A"]}, ["auroc (ill)"]).comparisons
+    assert (alike.result.difference, alike.result.p) == (0, 1)
 
 
 def test_reports(monkeypatch):

@@ -181,7 +181,7 @@ def test_marks_of_images_are_no_other_question(right, tmp_path):
     for name, prompt in (("a", "Question"), ("marked", "<image>\nQuestion")):
         write_replies(tmp_path / name, "letters", right[:9], prompt)
     task = compare_task(task_file("letters"), both(tmp_path / "a", tmp_path / "marked"), margin=0.01)
-    assert task.warnings == ("9 prompts differ in white space or in the mark of an image",)
+    assert task.warnings == ["9 prompts differ in white space or in the mark of an image"]
     assert verdict_on(task, 0.01).verdict is Verdict.IDENTICAL
 
 
@@ -199,7 +199,7 @@ def test_credentialed_data_show_no_id_and_no_text(tmp_path):
     differing = (agreement.examples, agreement.texts.differing, agreement.answers["robust"].differing)
     assert [set(samples) for samples in differing] == [hidden] * 3
     assert "canary" not in repr(task)
-    assert task.warnings == (UNKNOWN,)
+    assert task.warnings == [UNKNOWN]
 
 
 def test_templates_and_sampling_count_where_no_prompt_is_recorded(tmp_path):

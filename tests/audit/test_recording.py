@@ -52,6 +52,15 @@ def begin(tmp_path):
     return build
 
 
+def test_what_went_wrong_within_a_run_is_among_its_notices_once(begin):
+    recording = begin()
+    outcome = Outcome(notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")])
+    for _ in range(2):
+        recording.note(outcome)
+    sentences = [notice.sentence for notice in RunManifest.read(recording.path).notices]
+    assert sentences == ["mind the gap", "replies cannot be saved"]
+
+
 def finished(recording, *tasks, failed=(), row=None):
     results = recording.path.parent / "m" / "1_results.json"
     process = HarnessProcess(tasks=tasks, started="", seconds=1.5, exit_code=0)
@@ -262,8 +271,9 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     folder = folder_with(tmp_path / "c", x="3", y="4")
     before = files_sha256(folder)
     assert files_sha256(folder) == before
+    state = (folder / "y").stat()
     (folder / "y").write_text("5")
-    os.utime(folder / "y", ns=(1, 1))
+    os.utime(folder / "y", ns=(state.st_atime_ns, state.st_mtime_ns))  # as after touch -r
     second = files_sha256(folder)
     assert (second != before, sorted(reads)) == (True, ["x", "y", "y"])
     (run_facts.home() / "weights_digests.sqlite").write_text("[")  # a damaged store is written anew

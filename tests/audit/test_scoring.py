@@ -1,6 +1,7 @@
 """Scores of recorded replies under every rule, wrong answers, and what people's labels make of a judge's score."""
 
 import csv
+import errno
 import json
 import math
 import random
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from medtasks.audit.comparing import compare_runs
 from medtasks.audit.error_classes import (
     ErrorClass,
     WrongAnswer,
@@ -282,7 +284,12 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
 
 
-def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path):
+def _tear(stream):
+    stream.write("half")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path, monkeypatch):
     """Replies, questions and the user's own columns, their names included; images are named without their folder."""
 
     def exported(path, wrong):
@@ -295,6 +302,14 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, t
     assert {line["class_by_human"] for line in lines} == {""}
     assert {line["class"] for line in lines} >= {"", "refusal"}
     assert lines[0]["options"] == "polyp | ulcer | erosion"
+    evil = replace(robust.wrong[0], reply="\x1b[2J\ud800")
+    assert exported(tmp_path / "evil.csv", [evil])[0]["reply"] == "?[2J?"
+    good = (tmp_path / "errors.csv").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("csv.writer", lambda stream: SimpleNamespace(writerow=lambda row: _tear(stream)))
+        with pytest.raises(MedTasksError, match=r"cannot write .*: No space left"):
+            export_wrong_answers(tmp_path / "errors.csv", [], {"robust": robust.wrong})
+    assert (tmp_path / "errors.csv").read_bytes() == good
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
     assert not (tmp_path / "private.csv").exists()
@@ -425,6 +440,33 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     text = plain.read_text().replace(",", ";").replace(".0;", ",0;").replace(".8;", ",8;")
     (tmp_path / "other.csv").write_text(text, encoding="utf-8-sig")
     assert read_labels(tmp_path / "other.csv") == read_labels(plain)
+
+
+def test_labels_of_both_runs_correct_the_difference_of_two_judged_runs(asked, tmp_path):
+    task = asked("medheval_knowledge_open")
+    sheets = {name: tmp_path / f"{name}.csv" for name in "AB"}
+    for name, right in (("A", truth), ("B", lambda row: "yes" if int(row["doc_id"]) < 33 else "no")):
+        write_sheet(sheets[name], task, JUDGED_DOCUMENTS, REPLIES, 100, None)
+        filled(sheets[name], right)
+    runs = dict.fromkeys("AB", REPLIES)
+    (plain,) = compare_runs(task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"]).comparisons
+    assert (plain.result.difference, plain.result.p) == (0, 1)
+    labels = {name: read_labels(sheet) for name, sheet in sheets.items()}
+    compared = compare_runs(task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"], labels=labels)
+    (test,) = compared.comparisons
+    corrected = [first_score(task, sheets[name]).judge.corrected.value for name in "AB"]
+    assert (test.result.first, test.result.second) == pytest.approx(corrected)
+    assert test.result.difference == pytest.approx(-3 / 39)
+    assert test.result.low < test.result.difference < test.result.high
+    assert compared.warnings == ["knowledge_rate corrected by people's labels (PPI++)"]
+    (alike,) = compare_runs(
+        task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"], labels=dict.fromkeys("AB", labels["A"])
+    ).comparisons
+    assert (alike.result.difference, alike.result.p) == (0, 1)
+    with pytest.raises(MedTasksError, match="labels are of one repeat"):
+        compare_runs(task, JUDGED_DOCUMENTS, {"A": [REPLIES] * 2, "B": REPLIES}, labels=labels)
+    (sentence,) = compare_runs(task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"]).warnings
+    assert sentence.startswith("verdicts of the judge are taken as true")
 
 
 def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):

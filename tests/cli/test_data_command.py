@@ -62,6 +62,8 @@ def test_list_and_show(medtasks, fails, home):
     ]
     layout = "  --source: the Hub's MM/test.jsonl, and images.zip or"
     assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
+    moving = "at 2013-08-01, without a digest of its files, so that numbers may move with them\n"
+    assert moving in medtasks("data", "show", "iu_xray_report").out
     fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
 
 
@@ -295,7 +297,8 @@ def test_images_from_elsewhere(kind, medtasks, fails, tmp_path):
     write_question(folder, names[kind])
     options = ["--name", "copied", "--access", "public", "--allow-incomplete"]
     command = ["data", "prepare", "--from-folder", folder, *options]
-    fails(command, f"dataset.json sample 1: its image {names[kind]} is outside of {folder} or in a prepared dataset")
+    cause = f"it is outside of {folder} or in a prepared dataset"
+    fails(command, f"dataset.json sample 1: its image {names[kind]} cannot be read ({cause}")
     assert not dataset_folder("multimedeval_copied").exists()
 
 

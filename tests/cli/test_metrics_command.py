@@ -12,11 +12,12 @@ import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
+from medtasks.audit.doctor.metric_models import weights_trouble
 from medtasks.cli import metrics
 from medtasks.data.prepare import downloads
-from medtasks.metrics import cross_check
+from medtasks.metrics import cross_check, model_settings
 from medtasks.metrics.cross_check import ORACLES
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_folder
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, weights_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
 
 from ..tables import each_row
@@ -197,9 +198,11 @@ def test_every_failure_has_its_line_and_costs_nothing_else(medtasks, files, tmp_
     assert ran.code == 1
     assert "radcliq_v0, radcliq_v1, radcliq_v1_multimedeval: " in ran.err
     lines = ran.err.splitlines()
-    assert all("medtasks weights fetch" in line or "green needs an LLM judge" in line for line in lines)
+    fixes = ("medtasks weights fetch", "green needs an LLM judge", "pip install 'medtasks[cider]'", "apt-get install")
+    assert all(any(fix in line for fix in fixes) for line in lines)
     named = [name for line in lines for name in line.removeprefix("medtasks: ").split(": ")[0].split(", ")]
-    ready = [name for name, info in REPORT_METRICS.items() if not (info.weights or info.wordnet or name == "green")]
+    lacking = {name for name in (*WEIGHTS, WORDNET, TOKENIZER) if weights_trouble(name)}
+    ready = [name for name, info in REPORT_METRICS.items() if not (lacking & {*info.weights} or name == "green")]
     assert sorted(named) == sorted(set(REPORT_METRICS) - set(ready))
     written = json.loads((tmp_path / "out.json").read_text())
     assert (sorted(written["failed"]), list(written["metrics"])) == (sorted(named), ready)
@@ -209,8 +212,9 @@ def test_every_failure_has_its_line_and_costs_nothing_else(medtasks, files, tmp_
 def test_what_is_wrong_with_files_and_options(medtasks, fails, files, tmp_path):
     fails(["metrics", "--refs", tmp_path / "none.txt", *files[3:], "--metric", "bleu"], "cannot read")
     fails([*files, "--metric", "bleeu"], "did you mean 'bleu'?")
+    (tmp_path / "file").touch()
     fails([*files, "--metric", "bleu", "--weights", "chexber=x"], "did you mean 'chexbert'?")
-    fails([*files, "--metric", "bleu", "--json", tmp_path / "no" / "folder.json"], "cannot write")
+    fails([*files, "--metric", "bleu", "--json", tmp_path / "file" / "file.json"], "cannot write")
     for options in (["--weights", "chexbert"], ["--dtype", "float16"], ["--batch-size", 0], ["--metric", " , "]):
         assert medtasks(*files, "--metric", "bleu", *options).code == (0 if options[0] == "--metric" else 2)
     assert medtasks(*files, "--metric", ",").code == 2
@@ -234,14 +238,17 @@ def hub(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.setattr(downloads, "download", lambda _, target: download("", [target.name], target.parent))
+    monkeypatch.setattr(model_settings, "_write_counts", lambda pickle, blob, table: table.touch())
     return gone
 
 
 def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_path):
     first, *lines = medtasks("weights", "list").out.splitlines()
     assert first.split() == ["weights", "here", "MB", "description", "licence"]
-    assert [line.split()[0] for line in lines] == [*WEIGHTS, "wordnet"]
-    assert {line.split()[1] for line in lines[:-1]} == {"no"}
+    assert [line.split()[0] for line in lines[:-1]] == [*WEIGHTS, "wordnet", "ptb-tokenizer"]
+    assert {line.split()[1] for line in lines[: len(WEIGHTS)]} == {"no"}
+    moving = [name for name, info in WEIGHTS.items() if info.hub]
+    assert lines[-1].endswith(f"with which values may move: {', '.join(moving)}.")
     fails(["weights", "where", "radgraph"], "medtasks weights fetch radgraph")
     ran = medtasks("weights", "fetch", "radgraph", "pubmedbert", "radgraph")
     path = weights_folder("radgraph") / "radgraph.tar.gz"
@@ -249,7 +256,7 @@ def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_p
     assert ran.out.splitlines() == [f"radgraph: {path}", f"pubmedbert: {weights_folder('pubmedbert')}"]
     assert medtasks("weights", "where", "radgraph").out == f"{path}\n"
     rows = [line.split()[:2] for line in medtasks("weights", "list").out.splitlines()]
-    assert {name for name, here in rows if here == "yes"} - {"wordnet"} == {"radgraph", "pubmedbert"}
+    assert {name for name, here in rows if here == "yes"} - {"wordnet", "ptb-tokenizer"} == {"radgraph", "pubmedbert"}
     sources = []
     monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)
     ran = medtasks("weights", "fetch", "all")

@@ -88,6 +88,7 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
     runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
     ran = medtasks("compare", "sides", *runs, "--include-path", folder)
     assert (ran.code, ran.out.count("50.0 pts, 95 %")) == (0, 1), ran.out
+    assert "; 4 images cannot show any difference at this level." in ran.out
     page = tmp_path / "page.html"
     found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
     assert found.code == 0, found.err
@@ -250,6 +251,7 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
 FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"
 LISTED = "[{metric: acuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
 HOOK = "medtasks.hooks.choice.process_results"
+NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 
 
 @each_row(
@@ -270,6 +272,7 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
         ("metric_list:", "metadata: {breakdown: anwser}\nmetric_list:", "no column 'anwser'; did you mean 'answer'"),
         ("metric_list:", "metadata: {breakdown: site}\nmetric_list:", "has no column 'site'; there are question, opti"),
+        ("metric_list:", f"{NO_SETTINGS}\nmetric_list:", "_kwargs: 'medtasks.nothing.here' does not exist"),
         ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
     ],
 )
@@ -409,19 +412,37 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == ["50.0%", "100.0%", "100.0%", "80.0%"]
     groups = rows_of(scored.out, "accuracy by sex")
     assert (groups["F"][0], groups["F"][2].partition(" [")[0]) == ("60", "−33.3 pts")
-    assert "Worst group: F." in scored.out
+    assert ": F differs from all others by −33.3 pts [" in scored.out
     assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
     page = tmp_path / "page.html"
     assert medtasks("report", given, "--task", "sides", *options, "--html", page).code == 0
     assert all(text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens."))
+    perfect = replies([row["answer"] for row in rows], "perfect.jsonl")
+    against = ("--against", perfect, "--json", tmp_path / "report.json")
+    assert medtasks("report", given, "--task", "sides", *options, *against, "--html", page).code == 0
+    (other,) = json.loads((tmp_path / "report.json").read_text())["comparisons"]
+    tests = {test["metric"]: test for test in other["scores"] if not test["same_as"]}
+    of_class = [tests[f"{metric} (Yes)"] for metric in ("sensitivity", "specificity")]
+    assert [(test["samples"], test["first"], test["second"]) for test in of_class] == [(40, 0.5, 1), (80, 1, 1)]
+    assert of_class[0]["p"] == 2 / 2**20  # 20 findings more are found, and none less
+    assert of_class[0]["p_holm"] == 2 * of_class[0]["p"]  # for two tests of the class
+    main = [test for metric, test in tests.items() if "(Yes)" not in metric]
+    assert min(test["p_holm"] / test["p"] for test in main) == len(main)
+    assert "sensitivity (Yes)" in page.read_text()
     refused = medtasks("score", "sides", given, *options, "--prevalence", "2")
     assert (refused.code, "--prevalence 2 is not between" in refused.err) == (2, True)
     (folder / "sides.jsonl").write_text("\n".join(written[:2]))
     two = replies(["yes", "no"], "two.jsonl")
     assert medtasks("report", two, "--task", "sides", *options[:2], "--html", page).code == 0
-    assert "the samples are worth 2.0 patients" in page.read_text()
+    assert "Only about 2 independent images: intervals are rough (accuracy)." in page.read_text()
     shown = medtasks("score", "sides", two, *options).out
-    assert "not compared, with 95 % intervals of their own: F, M." in shown
+    assert "Of 1 image each, without an interval: F, M." in shown
+    failed = [{"doc_id": row, "resps": ["[[medtasks:adapter_failed]] x"]} for row in range(2)]
+    (tmp_path / "failed.jsonl").write_text("\n".join(map(json.dumps, failed)))
+    assert "sides: 2 asked, 0 answered" in medtasks("score", "sides", tmp_path / "failed.jsonl", *options).out
+    (folder / "sides.jsonl").write_text(written[0])
+    single = medtasks("compare", "sides", *[replies([word], f"{word}.jsonl") for word in ("yes", "no")], *options[:2])
+    assert "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
     assert "compared groups together" not in shown
     unknown = [line.replace('"sex": "F"', '"sex": null') for line in written[:5]]
     (folder / "sides.jsonl").write_text("\n".join([*unknown, *written[5:]]))

@@ -1,5 +1,6 @@
 """``medtasks report``, ``data duplicates`` and ``data tree``: files written, what is said, and what is refused."""
 
+import errno
 import html
 import inspect
 import json
@@ -64,6 +65,30 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     medtasks("compare", recorded, tmp_path / "other", "--json", tmp_path / "compared.json")
     compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]["mediconfusion"]["comparisons"]
     assert [one["p_holm"] for one in comparison["scores"]] == [one["p_holm"] for one in compared]
+
+
+def test_tables_are_written_whole_and_without_control_sequences(medtasks, fails, recorded, tmp_path, monkeypatch):
+    (results,) = recorded.glob("*_results.json")
+    content = json.loads(results.read_text())
+    content["results"]["mediconfusion"]["made\x1b]0;up\x07,\ud800"] = 0.5
+    content["config"]["model"] = "made\x1b]0;up\x07"
+    results.write_text(json.dumps(content))
+    files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
+    command = ["report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]]
+    assert medtasks(*command).code == 0
+    assert "made?\\]0;up?" in files["md"].read_text(encoding="utf-8")
+    assert not any(sign in path.read_text(encoding="utf-8") for path in files.values() for sign in "\x1b\x07")
+    before = {path: path.read_bytes() for path in files.values()}
+
+    def tear(path, text):
+        with path.open("wb") as stream:
+            stream.write(text[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", tear)
+    fails(command, f"cannot write {files['md']}: No space left on device")
+    assert {path: path.read_bytes() for path in files.values()} == before
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".part"] == []
 
 
 def test_what_is_missing_is_printed_once_and_what_cannot_be_reported_is_one_sentence(

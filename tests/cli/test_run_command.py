@@ -327,3 +327,26 @@ def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     assert (manifest.state, manifest.standing, manifest.ended) == ("running", "killed", None)
     assert outcomes(manifest) == {"one": "done", "hangs": "not run"}
     assert manifest.processes[-1].tasks == ("hangs",)
+
+
+def test_a_primary_outcome_is_stated_before_the_first_run(medtasks, fails, sample, tmp_path, launcher):
+    call = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher]
+    for primary, sentence in (
+        ("mediconfusio:set_accuracy", "unknown task of --tasks 'mediconfusio'; did you mean 'mediconfusion'"),
+        ("mediconfusion:set_acuracy", "unknown metric 'set_acuracy'; did you mean 'set_accuracy'"),
+    ):
+        fails([*call, "--primary", primary], sentence)
+    fails([*call, "--margin", "0.1"], "--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
+    assert not (tmp_path / "out").exists()
+    medtasks("plan", "mediconfusion", "--against", "0.6", "--margin", "0.1", "--json", tmp_path / "plan.json")
+    medtasks(*call, "--primary", tmp_path / "plan.json")
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert (manifest.primary.task, manifest.primary.metric, manifest.primary.margin) == (
+        "mediconfusion", "set_accuracy", 0.1,
+    )  # fmt: skip
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert manifest.primary.planned == {"needed_for_margin": plan["needed_for_margin"], "power": 0.8}
+    fails([*call, "--primary", "mediconfusion:individual_accuracy"], "states set_accuracy of mediconfusion, margin 0.1")
+    fails(call, "a primary outcome is stated before the first run of a folder")
+    copied = manifest.tasks["mediconfusion"].model_copy(update={"copied_samples": 1})
+    assert manifest.model_copy(update={"tasks": {"mediconfusion": copied}}).stated_primary is None

@@ -37,9 +37,11 @@ def test_constant_replies(medtasks, constant, tmp_path):
     totals = rows_of(ran.out, "mediconfusion: 32 of 32 questions answered")
     assert totals.keys() == {"set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "replies: ok"}
     for metric, value in (("set_accuracy", "0.0%"), ("individual_accuracy", "50.0%")):
-        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [value] * 2
-    assert totals["confusion"] == ["100.0% ± 0.0%", "100.0% ± 0.0%"]
-    assert totals["invalid_rate"] == ["0.0% ± 0.0%", "0.0% ± 0.0%"]
+        assert [cell.replace(" [", " ± ").split(" ± ")[0] for cell in totals[metric]] == [value] * 2
+    assert all(re.fullmatch(r"100.0% \[[1-9]\d\.\d to 100.0\]", cell) for cell in totals["confusion"])
+    assert all(re.fullmatch(r"0.0% \[0.0 to [1-9]\d?\.\d\]", cell) for cell in totals["invalid_rate"])
+    assert "± 0.0%" not in ran.out
+    assert "Brackets hold 95 % intervals." in ran.out
     assert totals["replies: ok"] == ["32", "32"]
     for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
         categories = rows_of(ran.out, title)
@@ -114,7 +116,7 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
     older = run / "20260102_030405_results.json"
     assert warnings == [f"{older} holds older results of mediconfusion, which are left out."]
     assert f"Replies: {run / '20260203_030405_samples_mediconfusion.jsonl'}\n" in ran.out
-    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.0% ± 0.0%"] * 2
+    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.0% [66.5 to 100.0]"] * 2
     both = sorted(run.glob("*_samples_mediconfusion.jsonl"))
     fails(["score", "mediconfusion", *both], "or the run's folder, of which")
     fails(["score", "mediconfusion_gd", run], "holds no samples of 'mediconfusion_gd'; it has mediconfusion, ")
@@ -123,7 +125,7 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
     assert "100.0% ± 0.0%" not in medtasks("score", "mediconfusion", run, "--model", "run").out
     for file in run.glob("*_results.json"):  # of runs that were killed samples are left
         file.unlink()
-    assert "100.0% ± 0.0%" in medtasks("score", "mediconfusion", run).out
+    assert "100.0% [66.5 to 100.0]" in medtasks("score", "mediconfusion", run).out
 
 
 def test_published_ids_and_an_answer_field(medtasks, multimedeval_home, monkeypatch, write, tmp_path, warnings):

@@ -291,6 +291,7 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
     assert plan["reached_for_margin"] is not None
+    assert "Level: 0.05, two-sided (non-inferiority: 0.025, one-sided); power: 80.0%." in ran.out
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
 
 

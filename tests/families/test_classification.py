@@ -23,7 +23,7 @@ from medtasks.metrics.class_scores import (
     multilabel_metrics,
 )
 from medtasks.metrics.metric import forget_computed
-from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.bootstrap import values_with_errors
 from medtasks.stats.standard_error import clustered_error
 
 from ..tables import each_row
@@ -148,18 +148,38 @@ def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
     assert found["macro_f1"] == pytest.approx(f1, abs=1e-3)
 
 
-def test_balanced_accuracy_has_the_posterior_of_the_mean_recall():
+def test_means_over_classes_have_the_interval_of_their_posterior():
     forget_computed()
     scores = [image(0, int(n < 20), n) for n in range(100)] + [image(1, 1, 100)]
-    metric = CLASSIFICATION.metric("balanced_accuracy")
-    estimate = metric.estimate(scores)
-    right, targets = [float(n >= 20) for n in range(100)] + [1.0], [0] * 100 + [1]
-    error, low, high = mean_recall_posterior(right, targets, range(101))
-    assert estimate.value == pytest.approx(0.9)
-    assert (estimate.error, estimate.ends) == (error, (low, max(high, estimate.value)))
-    reported = with_interval(metric, estimate)
-    assert (reported.low, reported.high) == estimate.ends
-    assert high - low > 0.3  # one image of a class says little
+    for name, value in (
+        ("balanced_accuracy", 0.9),
+        ("macro_f1", (160 / 180 + 2 / 22) / 2),
+        ("present_class_auroc", 0.9),
+    ):
+        metric = CLASSIFICATION.metric(name)
+        estimate = metric.estimate(scores)
+        assert estimate.value == pytest.approx(value)
+        reported = with_interval(metric, estimate)
+        assert (reported.low, reported.high) == estimate.ends
+        assert reported.low <= estimate.value <= reported.high
+        assert name == "macro_f1" or reported.high - reported.low > 0.3  # one image of a class says little
+    # All of 30 right: the bootstrap has no error, and the interval is not a point.
+    estimate = CLASSIFICATION.metric("macro_f1").estimate([image(n % 2, n % 2, n) for n in range(30)])
+    assert (estimate.value, estimate.error, estimate.ends[1]) == (1, 0, 1)
+    assert 0.85 < estimate.ends[0] < 0.97
+
+
+def test_findings_have_the_interval_of_their_posterior():
+    """A finding of 3 images of 60, all of them found."""
+    scores = [entry([int(n < 3), n % 2], [int(n < 3), int(n % 4 > 1)], n) for n in range(60)]
+    for name in ("macro_f1", "present_label_f1", "present_label_auroc", "macro_accuracy"):
+        metric = MULTI_LABEL.metric(name)
+        estimate = metric.estimate(scores)
+        low, high = estimate.ends
+        assert low < estimate.value < high
+        assert (high - low > 0.15) == (name != "macro_accuracy"), "few images tell little of a finding's F1"
+    low, high = MULTI_LABEL.metric("macro_accuracy").estimate(scores).ends
+    assert (low, high) == pytest.approx((0.75 - 0.065, 0.75 + 0.065), abs=0.02)  # Wald's: 30 of 60 images, half wrong
 
 
 def test_numbers_per_class_are_told_and_few_warned_of():

@@ -134,6 +134,7 @@ def places(planted_home, folder):
         "HF_HOME": str(folder / "hf"),
         "TMPDIR": str(folder),
         "ACCELERATE_USE_CPU": "true",
+        "HF_TOKEN": f"hf_{CANARY}",  # the harness logs it
     }
 
 
@@ -170,6 +171,23 @@ def samples(folder):
 VARIED = [f"canary_choice_{variant}" for variant in VARIANTS]
 REASONED = ["canary_choice_think", "canary_open_think_boxed"]
 FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
+
+
+def test_replies_that_cannot_be_saved_are_among_the_notices_of_the_run(evaluate, planted_home, tmp_path):
+    folder = planted_home / "home" / "replies"
+    kept = folder.with_name("kept_replies")
+    if folder.exists():
+        folder.rename(kept)
+    folder.write_text("in the way, for root as well")
+    try:
+        evaluate(tasks=["canary_open"])
+    finally:
+        folder.unlink()
+        if kept.exists():
+            kept.rename(folder)
+    (file,) = (tmp_path / "out").rglob("*_run.json")
+    sentences = [notice["sentence"] for notice in json.loads(file.read_text())["notices"]]
+    assert [sentence for sentence in sentences if "replies cannot be saved in $MEDTASKS_HOME" in sentence] != []
 
 
 def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, tmp_path, monkeypatch):

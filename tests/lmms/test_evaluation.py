@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,7 +17,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.extract.failure import cut_reply, reasoned_reply
 from medtasks.hooks import choice
-from medtasks.lmms import earlier_replies, evaluation
+from medtasks.lmms import earlier_replies, evaluation, plugin
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.net.journal import RUN_VARIABLE
@@ -253,6 +254,62 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
         with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
             evaluate(documents=read, lm=lm)
     assert len(evaluate(documents=Dataset.from_list([{"a": 1}]), lm=lm)[1]) == 2
+
+
+@pytest.mark.parametrize("loader", ["arrow", "json", "folder", "saved"])
+def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monkeypatch, tmp_path, loader):
+    """Tasks with hooks of their own; a row says nothing."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "home" / "datasets" / "multimedeval_mimic_cxr_report"
+    Dataset.from_list([{"a": 1}]).save_to_disk(folder / "test")
+    (folder / "test" / "rows.json").write_text('{"a": 1}\n')
+    (tmp_path / "linked").symlink_to(tmp_path / "home")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "data.json").symlink_to(folder / "test" / "rows.json")
+    linked = tmp_path / "linked" / folder.relative_to(tmp_path / "home")
+    files = {"arrow": linked / "test" / "data-*.arrow", "json": tmp_path / "copy" / "data.json"}
+    named = files.get(loader)
+    configs = [{"dataset_path": str(linked / "test" if loader == "saved" else tmp_path / "copy")}]
+    if named is not None:
+        configs = [
+            {"dataset_path": loader, "dataset_kwargs": {"data_files": written}}
+            for written in (str(named), [str(named)], {"test": str(named)}, f"file://{named}", os.path.relpath(named))
+        ]
+        configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
+    lm = Model()
+    lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
+    evaluator = guarded(lambda lm, task_dict: {})
+    for config in configs:
+        task = SimpleNamespace(config=SimpleNamespace(**config))
+        with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
+            evaluator(lm, {"theirs": task})
+    own = tmp_path / "own.json"
+    own.write_text('{"a": 1}\n')
+    config = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(own)}}
+    assert evaluator(lm, {"theirs": SimpleNamespace(config=SimpleNamespace(**config))}) == {}
+
+
+@each_row(("path", "is_own"), [("json", True), ("imagefolder", True), (".", True), ("lmms-lab/MMMU", False)])
+def test_copies_of_own_tables_of_tasks_with_hooks_of_others_are_their_owners(path, is_own):
+    def download(task):
+        umask = os.umask(0o022)
+        os.umask(umask)
+        return umask
+
+    before = os.umask(0o022)
+    try:
+        task = SimpleNamespace(config=SimpleNamespace(task="theirs", dataset_path=path))
+        assert plugin.download_and_check(download, task) == (0o077 if is_own else 0o022)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_replies_that_could_not_be_saved_are_in_the_results(monkeypatch):
+    monkeypatch.setattr(evaluation, "faults_of_saving", lambda: ["replies cannot be saved"])
+    results = guarded(lambda lm, task_dict: {})(Model(), {"mediconfusion": task_with()})
+    assert results["medtasks_notices"] == ["replies cannot be saved"]
 
 
 @each_row(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])

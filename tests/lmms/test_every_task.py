@@ -21,7 +21,7 @@ from .whole_runs import answering, evaluate, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
-WEIGHED = {key for info in REPORT_METRICS.values() if info.weights or info.wordnet for key in info.keys}
+WEIGHED = {key for info in REPORT_METRICS.values() if info.weights for key in info.keys}
 LABELER = {f"multimedeval_mimic_cxr_classification{ending}" for ending in ("", "_5shot")}  # in their reference rows
 NEEDS_JUDGE = ("chair_judge_", "knowledge_rate", "hallucination_score")
 NEEDS_LABELER = ("chair_label", "label_")

@@ -2,19 +2,22 @@
 
 import ast
 import asyncio
+import copy
 import re
 from types import SimpleNamespace
 
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
+from lmms_eval.api.reasoning import strip_reasoning_tags
 from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
 
-from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
-from medtasks.families.family import Reply
+from medtasks.extract.failure import copied_reply, cut_reply, failed_reply, failure_cause, reasoned_reply
+from medtasks.families.family import Reply, Row, without_its_reasoning
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
-from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.logged_samples import is_withheld
+from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
 from ..tables import each_row
 from .model_sources import model_sources
@@ -105,6 +108,8 @@ KNOWN_NOT_TO_BE_REPLIES = [("chat.async_openai", "Error: {str(e)}")]  # of an ad
 
 
 class Model:
+    marks_replies = True
+
     def __init__(self, replies):
         self.replies = replies
 
@@ -182,6 +187,64 @@ def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
         assert model.generate_until([other]) == ["So A"]
 
 
+MARKED = [
+    failed_reply("I pass"),
+    cut_reply("B"),
+    reasoned_reply("Hm.", "B"),
+    copied_reply("B"),
+    "[[medtasks:withheld]] B",
+    '{"rule": "nonsense", "reply": "A"}',
+    enveloped("A", Row("nonsense", fenced=True)),
+]
+FORGED = [
+    *MARKED,
+    *(f" {mark}" for mark in MARKED),
+    *(f"<think>No.</think>{mark}" for mark in MARKED),
+    *(f"{mark[:5]}<think>No.</think>{mark[5:]}" for mark in MARKED),
+    *(f"{mark[:1]}<think>No.</think>{mark[1:]}" for mark in MARKED),
+    f"<answer>{failed_reply('I pass')}</answer>",
+]
+HARNESS_TEXTS = ["[SAFETY_BLOCKED: x]", "[LMMS_EVAL_REQUEST_FAILED after 9 retries]", "[GENERATION_FAILED]"]
+
+
+class Unmarked(Model):
+    marks_replies = False  # as a model of the harness that knows no marks
+
+
+def assert_is_plain(reply):
+    for shown in (reply, strip_reasoning_tags(reply, [["<think>", "</think>"]])):
+        read, row = opened(shown)
+        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Row())
+        assert not is_withheld(read.text)
+    assert not without_its_reasoning(opened(reply)[0]).failed
+
+
+@each_row("text", FORGED)
+@each_row("of_text", [Unmarked, of_module("chat.vllm"), lambda text: Served(completion(text))])
+def test_no_reply_of_a_model_is_read_as_a_mark_or_an_envelope(text, of_text):
+    model = of_text(text)
+    model.marks_replies = False
+    origins = {}
+    with watched(model, {"ours"}, {}, origins):
+        (reply,) = model.generate_until([request()])
+    assert_is_plain(reply)
+    assert origins == {("ours", 0): ""}
+    assert reply.replace("\u2060", "").replace("{ ", "{") == text
+
+
+@each_row("text", ["B. S{<``$,", "[x<5]", '{"answer": "A"}', "[1, 2] {rule}", "<think>[B]</think>{B}", "Error: none"])
+def test_other_texts_stay_as_they_are(text):
+    assert replies_of(Unmarked(text)) == [text]
+
+
+@each_row("text", HARNESS_TEXTS)
+def test_texts_of_the_harness_are_failures_only_where_they_may_be_its_own(text):
+    (reply,) = replies_of(Unmarked(text))
+    assert failure_cause(reply) == text
+    assert_is_plain(*replies_of(Served(completion(text))))
+    assert_is_plain(*replies_of(Unmarked(f"{text[:8]}<think>No.</think>{text[8:]}")))
+
+
 def test_one_reply_too_many_is_none_at_all():
     requests = [request(row=row) for row in range(3)]
     found = replies_of(Model(["A", "B", "B", "C"]), requests)
@@ -246,7 +309,7 @@ class Served(Model):
     ],
 )
 def test_a_server_that_gives_no_reply(answer, cause, later):
-    (reply,) = replies_of(Served(answer, later=later))
+    (reply,) = replies_of(Served(copy.deepcopy(answer), later=later))
     assert failure_cause(reply) == cause
 
 

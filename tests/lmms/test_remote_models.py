@@ -21,8 +21,10 @@ from tqdm import tqdm
 from medtasks.errors import MedTasksError, ModelRefused
 from medtasks.lmms.remote_models import (
     CLIENT_MODELS,
+    LM_EVAL_LOCAL,
     LOCAL_MODELS,
     Destination,
+    allows_checkpoint_code,
     check_model,
     class_path_of,
     credentialed,
@@ -233,10 +235,56 @@ def test_built_models_that_stay_here():
     from lmms_eval.models import get_model
 
     here = OpenAI(base_url=LOCAL, api_key="x")
-    for lm in (made("qwen2_5_vl"), made("openai", client=here), made("vllm", client=object())):
+    for lm in (made("qwen2_5_vl"), made("openai", client=here), made("llava_hf", client=object())):
         refuse_remote_model(lm, [PRIVATE])
     ours = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
     assert live_destinations(ours) == []
+
+
+def allowing_nodes(tree):
+    """Places in a module that allow a checkpoint's code: a default, an argument or an entry of a dictionary."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            plain = [*node.posonlyargs, *node.args]
+            pairs = [*zip(plain[len(plain) - len(node.defaults) :], node.defaults, strict=True)]
+            pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from (value for name, value in pairs if name.arg == "trust_remote_code")
+        elif isinstance(node, ast.keyword) and node.arg == "trust_remote_code":
+            yield node.value
+        elif isinstance(node, ast.Dict):
+            keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+            yield from (value for key, value in zip(keys, node.values, strict=True) if key == "trust_remote_code")
+
+
+def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch):
+    sources = {file: tree for file, tree in model_sources() if file.stem in LOCAL_MODELS}
+    alone = {
+        f"lmms_eval.models.{file.parent.name}.{file.stem}"
+        for file, tree in sources.items()
+        if any(isinstance(value, ast.Constant) and value.value is True for value in allowing_nodes(tree))
+    }
+    assert {module.rpartition(".")[2] for module in alone} >= {"internvl2", "minicpm_v", "qwen3_vl", "vllm", "sglang"}
+    modules = [f"lmms_eval.models.{file.parent.name}.{file.stem}" for file in sources]
+    allowed = {module for module in modules if allows_checkpoint_code(module)}
+    assert allowed - alone == {  # they build on one of these
+        f"lmms_eval.models.{name}"
+        for name in (
+            *("simple.internvl3_5", "simple.qwen3_5", "chat.qwen3_5", "chat.qwen3_vl"),
+            *("chat.llava_onevision1_5", "chat.phi4_multimodal"),
+        )
+    }
+    assert alone <= allowed
+    assert not any(map(allows_checkpoint_code, LM_EVAL_LOCAL))
+    name = "lmms_eval.models.chat.qwen3_vl.Qwen3_VL"
+    assert refused("qwen3_vl", {}) == (
+        f"text of credentialed data ({PRIVATE}) is not sent with model '{name}' because it may run code that comes "
+        f"with its checkpoint; choose a model that is known to answer on this machine; or, if you trust that code with "
+        f"these data, set MEDTASKS_TRUSTED_MODEL=class:{name}"
+    )
+    assert refused("qwen3_vl", {}, {"MEDTASKS_TRUSTED_MODEL": f"class:{name}"}) is None
+    with pytest.raises(ModelRefused, match="it may run code that comes with its checkpoint"):
+        refuse_remote_model(made("vllm"), [PRIVATE])
+    refuse_remote_model(made("vllm"), [PUBLIC, GATED])
 
 
 def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):

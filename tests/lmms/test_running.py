@@ -1,5 +1,6 @@
 """``medtasks run``: failing tasks, with a stand-in for the harness that fails on demand, and a killed run."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from lmms_eval.utils import simple_parse_args_string
 
 from medtasks.errors import MedTasksError
+from medtasks.lmms.harness_process import unclaimed_stamp
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import run_manifest as process_records
@@ -101,6 +103,31 @@ def test_why_a_task_failed(script, tmp_path, tasks):
     assert "exit code 3" in outcome.reasons["one"]
     with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
         run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
+
+
+def test_two_runs_into_one_folder_never_share_the_time_in_their_names(tmp_path, monkeypatch):
+    seconds = iter(["20260101_000000"] * 3 + ["20260101_000001"] * 3)
+    with contextlib.ExitStack() as claims:
+
+        def stamp(folder=tmp_path):
+            return unclaimed_stamp(lambda timezone: next(seconds), folder, claims, timezone="UTC")
+
+        assert [stamp(), stamp()] == ["20260101_000000", "20260101_000001"]
+        monkeypatch.setenv("RANK", "1")
+        assert stamp() == "20260101_000001"  # rank 0 alone writes files
+        monkeypatch.delenv("RANK")
+        assert stamp(tmp_path / "none") == "20260101_000001"
+        assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == []  # nothing stays behind
+
+
+def test_results_of_the_same_size_and_time_are_new(script, tmp_path, tasks):
+    command = script("write(*tasks)")
+    (first,) = run_tasks(["one"], [], tmp_path / "out", command).results
+    state = first.stat()
+    again = script(f"write(*tasks)\nos.utime({str(first)!r}, ns=({state.st_atime_ns}, {state.st_mtime_ns}))")
+    assert run_tasks(["one"], [], tmp_path / "out", again).done == ["one"]
+    assert (first.stat().st_size, first.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
 
 
 def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):

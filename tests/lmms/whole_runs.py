@@ -117,6 +117,7 @@ def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | Non
 
     class Answering(lmms):  # type: ignore[misc]  # the harness has no types
         arguments: dict[str, Any]
+        marks_replies = True  # a reply may be a failure of ours
 
         def generate_until(self, requests: Any) -> list[str]:
             self.arguments = {request.args[4]: request.args for request in requests}

@@ -5,12 +5,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.special import stdtrit
+from scipy.optimize import minimize_scalar
+from scipy.special import stdtrit, xlogy
 from sklearn.metrics import class_likelihood_ratios, confusion_matrix, precision_score, recall_score
 
 from medtasks.audit.scoring import numbers_by_class
 from medtasks.families import classification, closed_questions, kit_questions
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
+from medtasks.stats.intervals import ratio_of_shares
 
 from ..tables import each_row
 from ..task_families import score_of, task_of
@@ -132,9 +134,68 @@ def test_what_is_not_defined_is_nan_with_its_reason(cells, undefined):
     result = at_prevalence(
         class_numbers("Yes", [Decision((k, n), *k) for k, number in cells.items() for n in range(number)]), 0.1
     )
-    assert {name for name, number in result.numbers.items() if math.isnan(number.value)} == result.undefined.keys()
+    assert {name for name, number in result.numbers.items() if not math.isfinite(number.value)} == (
+        result.undefined.keys()
+    )
     assert {name for name in result.undefined if not name.endswith("adjusted")} == undefined.keys()
     assert all(part in result.undefined[name] for name, part in undefined.items()), result.undefined
+
+
+def from_cells(cells, size=1):
+    """Return as many decisions as each cell says, in clusters of the same cell."""
+    return [Decision((key, n // size), *key) for key, number in cells.items() for n in range(number)]
+
+
+def test_ratios_at_100_percent_have_the_interval_of_koopman():
+    """0 of 5 missed and 191 of 195 called negative; statistical audit: LR- 0 [0 to 0.44], NPV at 5 % [97.7 to 100]."""
+    cells = {(True, True): 5, (False, True): 4, (False, False): 191}
+    numbers = at_prevalence(class_numbers("Yes", from_cells(cells)), 0.05).numbers
+    ratio, npv = numbers["lr_negative"], numbers["npv_adjusted"]
+    assert (ratio.value, ratio.low, npv.value, npv.high) == (0, 0, 1, 1)
+    # The ends of p1 / p0 are those at which the likelihood ratio's score test, maximised by hand, has p = 0.05.
+    assert ratio.high == pytest.approx(0.4436, abs=5e-4)
+    assert npv.low == pytest.approx(0.95 / (0.95 + 0.05 * ratio.high))
+    # All of 20 healthy are called negative: LR+ has no upper end, and the lower one is that of the swapped ratio.
+    cells = {(True, True): 5, (True, False): 1, (False, False): 20}
+    swapped = {(True, False): 20, (False, True): 5, (False, False): 1}
+    result = at_prevalence(class_numbers("Yes", from_cells(cells)), 0.05)
+    ratio, ppv = result.numbers["lr_positive"], result.numbers["ppv_adjusted"]
+    assert (ratio.value, ratio.high, ppv.value, ppv.high) == (math.inf, math.inf, 1, 1)
+    below = class_numbers("Yes", from_cells(swapped)).numbers["lr_positive"]
+    assert (below.value, ratio.low) == (0, pytest.approx(1 / below.high))
+    assert ppv.low == pytest.approx(0.05 * ratio.low / (0.95 + 0.05 * ratio.low))
+    assert "no upper bound" in result.undefined["lr_positive"]
+    assert "ppv_adjusted" not in result.undefined
+    # Ten patients of three images with the class are worth no more than ten samples.
+    clustered = class_numbers("Yes", from_cells({(True, True): 30, (False, False): 90}, size=3)).numbers
+    single = class_numbers("Yes", from_cells({(True, True): 10, (False, False): 30})).numbers
+    assert clustered["lr_negative"].high > single["lr_negative"].high
+    always = class_numbers("Yes", from_cells({(True, True): 10, (False, True): 10})).numbers["lr_positive"]
+    assert always.low < 1 == always.value < always.high
+
+
+@each_row("first, second", [((3, 12), (40, 50)), ((0, 5), (191, 195)), ((12, 12), (7, 9)), ((1, 30), (30, 30))])
+def test_ends_of_a_ratio_are_what_the_score_test_just_does_not_reject(first, second):
+    low, high = ratio_of_shares((first[0] / first[1], second[0] / second[1]), (first[1], second[1]), None)
+
+    def chi_square(ratio):
+        """Pearson's statistic at the likeliest shares whose ratio is the given one, found by a search."""
+
+        def likelihood(share):
+            shares = (ratio * share, share)
+            return -sum(
+                xlogy(right, p) + xlogy(number - right, 1 - p)
+                for (right, number), p in zip((first, second), shares, strict=True)
+            )
+
+        share = minimize_scalar(likelihood, bounds=(0, min(1, 1 / ratio) * (1 - 1e-9)), method="bounded").x
+        return sum(
+            (right - number * p) ** 2 / (number * p * (1 - p))
+            for (right, number), p in zip((first, second), (ratio * share, share), strict=True)
+        )
+
+    assert chi_square(high) == pytest.approx(1.959964**2, rel=1e-3)
+    assert chi_square(low) == pytest.approx(1.959964**2, rel=1e-3) if first[0] else low == 0
 
 
 def decided(family, document, *replies, rule):

@@ -1,6 +1,7 @@
 """METEOR against NLTK; finding, checking, placing and asking WordNet."""
 
 import os
+import re
 import shutil
 import tarfile
 import warnings
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 from nltk.translate import meteor_score as nltk_meteor
 
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.data.prepare import downloads
+from medtasks.errors import MedTasksError, SourceError, WeightsMissing
 from medtasks.metrics import meteor
 from medtasks.metrics.meteor import load_wordnet, meteor_score, prepare_wordnet, read_wordnet, wordnet_folder
 from medtasks.metrics.report_metrics import report_metric
@@ -191,16 +193,16 @@ def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, 
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
 
 
-def test_downloaded_by_nltk(source, tmp_path, monkeypatch):
-    def download(name, folder, **_):
+def test_downloaded_from_the_data_of_nltk(source, tmp_path, monkeypatch):
+    def download(published, target):
         if not source.exists():
-            raise ValueError("no network")
-        nltk.data.path.append(folder)
-        shutil.move(source, f"{folder}/corpora/{name}")
+            raise SourceError("no network")
+        assert re.fullmatch("[0-9a-f]{40}", published.git_blob)
+        return shutil.move(source, target.with_suffix(""))
 
-    monkeypatch.setattr(nltk, "download", download)
+    monkeypatch.setattr(downloads, "download", download)
     prepare_wordnet(None)
-    assert (synonyms(load_wordnet(), "nodule"), nltk.data.path) == ({"nodule", "tubercle"}, [])
+    assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
     with pytest.raises(WeightsMissing, match=r"could not be downloaded \(no network\); on a machine without network"):
         prepare_wordnet(None)
     (tmp_path / "no.zip").write_text("no archive")

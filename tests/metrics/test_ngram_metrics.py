@@ -14,10 +14,13 @@ from nltk.tokenize import NLTKWordTokenizer
 from nltk.translate import bleu_score as nltk_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
+from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics import ngram_metrics
 from medtasks.metrics.ngram_metrics import (
+    WITHOUT_WORDS,
     References,
     bleu1_from_counts,
     bleu_from_counts,
@@ -197,3 +200,16 @@ def test_rouge_of_reports(monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, module, None)
         with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
             report_metric(name)(**texts)
+
+
+def test_rouge_counts_texts_without_a_word_that_it_knows():
+    found = report_metric("rouge")(
+        references=["肺部有结节", "left lung", ""], hypotheses=["肺部有结节", "left lung", ""]
+    )
+    assert list(found.samples["rouge_l"]) == [0.0, 1.0, 0.0]
+    assert found.settings[WITHOUT_WORDS] == "2 of 4 texts have no word of a-z0-9, so that they score 0"
+    (metric,) = text_metrics(["rouge_l"])
+    score = {"cluster_id": "1", "reference": PrivateText("肺"), "reply": PrivateText("肺"), "reason": "ok"}
+    assert metric.remark([score]) == "rouge: 2 of 2 texts have no word of a-z0-9, so that they score 0."
+    latin = {**score, "reference": PrivateText("lung"), "reply": PrivateText("lung")}
+    assert metric.remark([latin]) == ""

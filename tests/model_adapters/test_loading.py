@@ -56,6 +56,10 @@ def differing(key, other):
     return edit
 
 
+def spoilt(key, change, *arguments):
+    return lambda state: state.update({key: change(state[key], *arguments)})
+
+
 MORE = "model.layers.2.mlp.up_proj.rank"
 DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
 
@@ -71,6 +75,10 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
         (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
         (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
         (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
+        (RADFM, BIN, spoilt(WORDS, torch.full_like, torch.nan), rf"key '{WORDS}' holds values that are not finite"),
+        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.complex64), rf"key '{WORDS}' holds no floating-point"),
+        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.int8), rf"key '{WORDS}' holds no floating-point"),
+        (FLAMINGO, PT, spoilt(LATE, torch.Tensor.to_sparse), rf"key '{re.escape(LATE)}' is sparse"),
         (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
         (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
         (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
@@ -289,14 +297,31 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
     assert scores(build("med_flamingo", folder)) == expected
 
 
+def test_damaged_torch_files_are_one_sentence(tmp_path):
+    """Of a pickle that pushes nothing, names a memo entry that is not there, or has numbers as keys."""
+    file = tmp_path / "model.bin"
+    for content in (b"\x80\x02.", b"\x80\x02h\x05."):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match="truncated or no torch checkpoint"):
+            next(published.stored_tensors(file))
+    torch.save({1: torch.zeros(1)}, file)
+    with pytest.raises(CheckpointError, match="no plain dictionary of tensors"):
+        next(published.stored_tensors(file))
+
+
 @each_row(
     "name, content, complaint",
     [
         (".", None, "does not exist; give the file or folder"),
         ("other.txt", "", "holds no model.safetensors, pytorch_model.bin or index of shards"),
         ("model.safetensors.index.json", "{", "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", "[]", "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", "[" * 100_000, "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": 1, "b": "c"}}', "1 is missing; model"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": [1]}}', "index.json is damaged; download it again"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "x.safetensors"}}', "x.safetensors is missing; model"),
         ("config.json", "{", "config.json is damaged; download it again"),
+        ("config.json", "[" * 100_000, "config.json is damaged; download it again"),
         ("config.json", "[]", "config.json is damaged; download it again"),
     ],
 )

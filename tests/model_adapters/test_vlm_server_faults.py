@@ -326,6 +326,7 @@ def test_a_route_that_answers_nothing_is_no_dead_server(fault, requests, right, 
         (status(500, "x" * 500), "failed (HTTP 500", f": {'x' * 200}"),
         (status(502, kind="text/html"), "failed (HTTP 502", ""),
         (status(400, "Bad"), "refused the request (HTTP 400", f": Bad {SECRET} yes B"),
+        (status(400, "Key sk-ab****wxyz"), "refused the request (HTTP 400", f": Key *** {SECRET} yes B"),
     ],
 )
 def test_a_servers_own_words_are_shown_where_they_may_be(fault, label, words, allowed, log, monkeypatch):

@@ -201,6 +201,18 @@ def test_scores_of_another_prompt_or_model_are_noticed(served):
     found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
     assert all(math.isnan(one["sum"]) for one in found)
 
+    # Of two log-probabilities of one token, none is right.
+    def change(path, body, answer):
+        if body.get("logprob_token_ids"):
+            (place,) = answer["choices"][0]["logprobs"]["content"]
+            (first, *_) = place["top_logprobs"]
+            place["top_logprobs"].append({**first, "logprob": first["logprob"] / 2})
+        return answer
+
+    server, docs = served(change=change), docs_with(*LETTERS, count=6)
+    found = scores(adapter_for(server, docs, max_failed=1), docs)
+    assert any(math.isnan(one["sum"]) for one in found)
+
     # Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used.
     def change(path, body, answer):
         if body.get("logprob_token_ids"):

@@ -3,9 +3,11 @@
 import copy
 import json
 import pickle
+import sys
 from dataclasses import asdict, dataclass
 
 import pytest
+from loguru import logger
 
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_lookup import provenance
@@ -18,9 +20,12 @@ from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import logged, without_scoring
 from medtasks.runs.redaction import (
     is_secret_name,
+    redact_log,
     redacted,
     redacted_arguments,
     redacted_options,
+    redacted_streams,
+    redacted_values,
     settings,
     without_home,
 )
@@ -189,6 +194,7 @@ SECRETS = (
     *("base_url=https://user:PLANTED@host/v1", "base_url=https://host/v1?api_key=PLANTED&x=1"),
     *("--wandb-secret=PLANTED", "db_password=PLANTED,a=b", "x=sk-proj-PLANTED0123456789abc", "hf_PLANTED0123456789"),
     *("my-sk-model-sk-PLANTED0123456789abc", "x-eyJPLANTED0123-eyJ0123.PLANTED.abc", "AIzaPLANTED0123456789012345678"),
+    *("api_key_2=PLANTED", '{"secret_value": "PLANTED"}', "DB_PASSWORD1: PLANTED", "Key sk-PLANTED***********wxyz."),
     *("ghp_PLANTED0123456789012345", "api_key=none-PLANTED", "password=<PLANTED>", "token=<x>PLANTED"),
 )
 OTHERS = (
@@ -202,6 +208,35 @@ OTHERS = (
 def test_secrets_go_and_everything_else_stays():
     assert [text for text in SECRETS if "PLANTED" in redacted(text) or "***" not in redacted(text)] == []
     assert [text for text in OTHERS if redacted(text) != text] == []
+
+
+def test_secrets_in_values_of_json_go_by_their_names():
+    config = {"api_key": "PLANTED", "auth": {"user": "PLANTED"}, "token": True, "pretrained": "org/name", "limit": 8}
+    nested = {"extra_body": config, "url": "http://me:PLANTED@host/v1", "keys": ["token=PLANTED", None]}
+    hidden = {**config, "api_key": "***", "auth": "***"}
+    assert redacted_values(nested) == {
+        "extra_body": hidden,
+        "url": "http://***@host/v1",
+        "keys": ["token=***", None],
+    }
+
+
+def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkeypatch, capsys):
+    monkeypatch.setenv("HF_TOKEN", "PLANTED-VALUE")
+    lines = []
+    sink = logger.add(lines.append, format="{message}")
+    redact_log()
+    try:
+        logger.info("Evaluation tracker args: {}", {"token": "PLANTED-VALUE"})
+        logger.opt(colors=True).warning("<red>\x1b]0;title\x07 PLANTED-VALUE</red>")
+    finally:
+        logger.remove(sink)
+        logger.configure(patcher=lambda record: None)
+    assert list(map(str, lines)) == ["Evaluation tracker args: {'token': ***}\n", "?]0;title? ***\n"]
+    with redacted_streams():
+        print("api_key=PLANTED,x=1", "PLANTED-VALUE")  # noqa: T201
+        print(sys.stdout.isatty(), "token: PLANTED", file=sys.stderr)  # noqa: T201
+    assert capsys.readouterr() == ("api_key=***,x=1 ***\n", "False token: ***\n")
 
 
 def test_secrets_of_the_environment_anywhere(monkeypatch):

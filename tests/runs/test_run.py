@@ -1,6 +1,7 @@
 """A run on disk: what its files recorded, of which model, what is missing, and how to go on."""
 
 import json
+import os
 
 import pytest
 
@@ -177,6 +178,30 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     (empty / "20260301_101500_results.json").write_text("")
     with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
         read_run(empty)
+
+
+def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path):
+    folder = tmp_path / "run"
+    path = results(folder, "one")
+    (tmp_path / "diary.jsonl").write_text('{"doc_id": 1, "resps": [["private"]]}\n')
+    refused = {
+        "a_results.json": "/dev/zero",
+        "b_samples_one.jsonl": "/dev/zero",
+        "c_samples_two.jsonl": tmp_path / "diary.jsonl",
+        "d_run.json": "/dev/zero",
+        path.name.replace("_results.json", "_samples_one.jsonl"): tmp_path / "diary.jsonl",
+    }
+    for name, target in refused.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+    if hasattr(os, "mkfifo"):
+        for name in ("e_results.json", "f_samples_one.jsonl"):
+            os.mkfifo(folder / name)
+            refused[name] = "a pipe"
+    run = read_run(folder)
+    assert {name: task.samples for name, task in run.tasks.items()} == {"one": None}
+    for name in refused:
+        assert any(name in note for note in run.notes), name
 
 
 def test_samples_without_results(tmp_path):

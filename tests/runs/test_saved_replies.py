@@ -9,7 +9,7 @@ import pytest
 
 from medtasks.families.family import Row
 from medtasks.runs import logged_samples
-from medtasks.runs.logged_samples import SCORED_TASK, replies_folder, save_reply, score_command
+from medtasks.runs.logged_samples import SCORED_TASK, faults_of_saving, replies_folder, save_reply, score_command
 from medtasks.runs.reply_envelope import enveloped
 
 
@@ -98,9 +98,11 @@ def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, war
     assert len(warnings) == 1
     assert "No space left on device" in warnings[0]
     assert "zyz" not in warnings[0]
+    assert faults_of_saving() == [warnings[0].replace(str(home), "$MEDTASKS_HOME")]
     assert "could not be saved" in score_command(names)
     full[0] = False
     names |= {save(2, "zyz third")}
+    assert faults_of_saving() == []
     (name,) = names
     assert saved(home) == {name: lines("zyz first", "zyz second", "zyz third")}
     assert "All replies are saved" in score_command(names)

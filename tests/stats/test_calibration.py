@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -237,6 +238,43 @@ def test_against_scikit_learn_and_loops(seed, digits):
         assert found.value == pytest.approx(roc_auc_score(positive, scores))
         assert found.error == pytest.approx(looped_area_error(scores, positive, clusters))
         assert found.low < found.value < found.high
+
+
+def hanley_mcneil(area, positives, negatives):
+    """Variance of Hanley and McNeil (1982), formula 2; 0.0321 squared for 0.9 with 50 and 50."""
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    total = area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
+    return total / (positives * negatives)
+
+
+def test_ends_of_an_area_are_those_from_which_it_is_as_far_as_students_quantile():
+    assert math.sqrt(hanley_mcneil(0.9, 50, 50)) == pytest.approx(0.0321, abs=5e-5)
+    for shift, spread, larger in ((0.3, 2, True), (2.5, 1, False)):
+        chance = np.random.default_rng(3)
+        positive = np.repeat([1.0, 0.0], [20, 60])
+        scores = chance.normal(size=80) * np.where(positive, spread, 1) + shift * positive
+        found = roc_area(scores.tolist(), positive.tolist(), range(80))
+        scale = found.error**2 / hanley_mcneil(found.value, 20, 60)
+        assert (scale > 1) == larger
+        scale = scale if larger else (scale + 1) / 2
+        distances = [
+            (found.value - end) / math.sqrt(scale * hanley_mcneil(end, 20, 60)) for end in (found.low, found.high)
+        ]
+        assert distances[0] == pytest.approx(-distances[1])
+        assert 2.0 < distances[0] < 2.1  # Student's quantile with 19 to 78 degrees of freedom
+
+
+@each_row("positives, negatives, truth, spread", [(20, 100, 0.97, 1), (30, 170, 0.97, 2), (50, 50, 0.99, 1)])
+def test_coverage_of_areas_near_1(positives, negatives, truth, spread):
+    """Normal scores, for which the interval of DeLong's error on any scale covers 74 to 93 %."""
+    chance, covered = np.random.default_rng(11), []
+    positive = [1.0] * positives + [0.0] * negatives
+    distance = NormalDist().inv_cdf(truth) * math.hypot(spread, 1)
+    for _ in range(200):
+        scores = [*chance.normal(distance, spread, positives), *chance.normal(size=negatives)]
+        found = roc_area(scores, positive, range(len(positive)))
+        covered.append(found.low <= truth <= found.high)
+    assert np.mean(covered) >= 0.93
 
 
 def test_shares_order_and_names_and_what_is_not_defined():

@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial
 
+from medtasks.audit.planning import Assumptions, plan
+from medtasks.metrics.class_scores import count_classes, multiclass_metrics
+from medtasks.stats.calibration import area_values, roc_area
 from medtasks.stats.equivalence import (
+    NON_INFERIORITY,
     SCORE_TEST,
     STUDENT,
     design_effect,
@@ -22,7 +26,9 @@ from medtasks.stats.equivalence import (
     samples_needed,
     tango_statistic,
 )
+from medtasks.stats.exchange import EXCHANGE, compare_counts
 from medtasks.stats.paired import (
+    DELONG,
     DRAWS,
     DYADIC,
     MCNEMAR,
@@ -36,7 +42,7 @@ from medtasks.stats.paired import (
     sign_flip_interval,
     sign_flip_test,
 )
-from medtasks.stats.standard_error import Dyad
+from medtasks.stats.standard_error import Dyad, mean_error
 
 from ..tables import each_row
 from . import error_matrices
@@ -128,6 +134,38 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
     counts = np.random.default_rng(5).multinomial(samples, [gained, discordance - gained, 1 - discordance], size=1000)
     rejected = np.mean([mcnemar(int(lost), int(won)) < 0.05 for won, lost, _ in counts])
     assert 0.72 < rejected < 0.86  # the exact test is a little weaker than the formula's
+
+
+@each_row("units, tests, sentence", [
+    (4, 1, "4 independent units cannot show any difference at this level"),  # p is at least 2 / 2**4 = 0.125
+    (5, 1, "5 independent units cannot show any difference at this level"),
+    (6, 1, ""),
+    (6, 2, "6 independent units cannot show any difference at this level"),  # 0.03125 > 0.025
+    (10, 25, ""),  # 0.00195 < 0.002
+    (10, 30, "10 independent units cannot show any difference at this level"),
+])  # fmt: skip
+def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, sentence):
+    clusters = [number // 5 for number in range(5 * units)]
+    values = [0.0] * len(clusters), [float(number % 3 > 0) for number in range(len(clusters))], clusters
+    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    assert (result.test, result.lacking(tests)) == (SIGN_FLIP, sentence)
+    assert math.isnan(result.detectable) == bool(sentence)
+
+
+@each_row("differing, samples, tests, sentence", [
+    (5, 60, 1, "5 differing samples cannot show any difference at this level"),
+    (6, 60, 1, ""),
+    (6, 60, 2, "6 differing samples cannot show any difference at this level"),
+    (1, 60, 1, "1 differing sample cannot show any difference at this level"),
+    (6, 6, 2, "6 independent units cannot show any difference at this level"),
+    (3, 4, 1, "4 independent units cannot show any difference at this level"),
+])  # fmt: skip
+def test_mcnemar_cannot_reject_if_models_hardly_differ(differing, samples, tests, sentence):
+    values = [0.0] * samples, [1.0] * differing + [0.0] * (samples - differing), range(samples)
+    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    assert (result.test, result.lacking(tests)) == (MCNEMAR, sentence)
+    assert (mcnemar(0, differing) > 0.05 / tests) == bool(sentence)
+    assert not sentence or math.isnan(result.detectable)
 
 
 def test_identical_runs():
@@ -310,6 +348,20 @@ def test_mcnemar_power_against_enumeration(difference, discordance, level):
     assert mcnemar_power(100, 0.3, 0.2, 0.05) == 0.0  # models cannot differ so much
 
 
+@each_row(
+    "units, is_testable",
+    [(["a"] * 20, False), ([f"{n % 4}" for n in range(20)], False), ([f"{n % 6}" for n in range(20)], True)],
+)
+def test_too_few_units_cannot_be_tested(units, is_testable):
+    result = compare_paired([0.0] * 20, [1.0, 0.0] * 10, units)
+    assert result.is_testable == is_testable
+
+
+def test_one_sample_has_no_interval():
+    result = compare_paired([0.0], [1.0], ["a"])
+    assert (math.isnan(result.low), math.isnan(result.high), result.is_testable) == (True, True, False)
+
+
 def test_non_inferiority_against_a_simulation():
     chance = np.random.default_rng(3)
     shown = []
@@ -339,3 +391,119 @@ def test_design_effect_against_the_covariance_matrix():
     assert design_effect(units, 0.3) == pytest.approx(sum(covariance) / len(units))
     assert design_effect(["p"] * 5, 0.3) == pytest.approx(2.2)
     assert design_effect(range(5)) == 1
+
+
+def test_non_inferiority_is_planned_one_sided_at_half_the_level():
+    assumed = Assumptions("accuracy", 100, 100, 0.6, "", None, "", 1.0, "")
+    assert plan(assumed, None, 0.1, 0.8).needed_for_margin == 377
+
+
+def placements(scores, positive):
+    """Share of the other group that each sample of a group is ahead of, ties as one half, pair by pair."""
+
+    def ahead(high, low):
+        return (high > low) + 0.5 * (high == low)
+
+    ill, well = ([s for s, p in zip(scores, positive, strict=True) if p == of] for of in (1, 0))
+    of_ill = [sum(ahead(a, b) for b in well) / len(well) for a in ill]
+    of_well = [sum(ahead(a, b) for a in ill) / len(ill) for b in well]
+    return np.array(of_ill), np.array(of_well)
+
+
+@each_row("number, share, levels", [(40, 0.5, 100), (60, 0.1, 4), (90, 0.3, 2)])
+def test_paired_areas_are_those_of_delong(number, share, levels):
+    """Error and p-value from all pairs of a positive and a negative, as in DeLong, DeLong and Clarke-Pearson (1988)."""
+    random = np.random.default_rng(number)
+    positive = (np.arange(number) < share * number).astype(float)
+    first, second = (np.round((random.random(number) + lead * positive) * levels).tolist() for lead in (0.3, 0.7))
+    (ill, well), (ill_after, well_after) = placements(first, positive), placements(second, positive)
+    moved = [ill_after - ill, well_after - well]
+    error = math.sqrt(sum(part.var(ddof=1) / len(part) for part in moved))
+    values = [area_values(scores, positive, range(number)) for scores in (first, second)]
+    smaller = min(map(len, moved))
+    result = compare_paired(*values, range(number), smaller=smaller)
+    assert (result.first, result.second) == pytest.approx((ill.mean(), ill_after.mean()))
+    assert result.first == pytest.approx(roc_area(first, positive, range(number)).value)
+    differences = [after - before for before, after in zip(*values, strict=True)]
+    assert mean_error(differences, range(number)).error == pytest.approx(error)
+    assert result.p == pytest.approx(2 * scipy.stats.t.sf(abs(result.difference) / error, smaller - 1))
+    half = scipy.stats.t.ppf(0.975, smaller - 1) * error
+    assert (result.low, result.high) == pytest.approx((result.difference - half, result.difference + half))
+    assert result.test == DELONG
+    swapped = compare_paired(*values[::-1], range(number), smaller=smaller)
+    assert (swapped.difference, swapped.p) == pytest.approx((-result.difference, result.p))
+    assert compare_paired(values[0], values[0], range(number), smaller=smaller).p == 1.0
+
+
+def test_paired_areas_of_clusters_have_the_error_of_clusters():
+    """Samples that occur four times in their cluster are no more than single ones."""
+    random = np.random.default_rng(3)
+    positive = (np.arange(50) % 3 == 0).astype(float)
+    runs = [(random.random(50) + lead * positive) for lead in (0.2, 0.5)]
+    once = [area_values(scores.tolist(), positive, range(50)) for scores in runs]
+    units = [number // 4 for number in range(200)]
+    repeated = [area_values(np.repeat(scores, 4).tolist(), np.repeat(positive, 4), units) for scores in runs]
+    single, clustered = compare_paired(*once, range(50), smaller=17), compare_paired(*repeated, units, smaller=17)
+    for name in ("first", "second", "low", "high", "p"):
+        assert getattr(clustered, name) == pytest.approx(getattr(single, name))
+    assert area_values([1.0, 2.0, 3.0], [1.0, 1.0, 0.0], "aab") == []  # one cluster of positives has no spread
+
+
+def macro_f1(cells):
+    return multiclass_metrics(cells)["macro_f1"]
+
+
+def both(targets, first, second, classes=3):
+    """Counts of two models' answers, shape (samples, 2, cells)."""
+    return np.stack([count_classes(targets, answers, classes) for answers in (first, second)], axis=1)
+
+
+def test_exchanges_of_whole_units_are_all_tried_for_a_score_of_all_samples():
+    random = np.random.default_rng(5)
+    targets, first = random.integers(0, 3, (2, 24)).tolist()
+    second = [target if random.random() < 0.8 else 0 for target in targets]
+    units = [number // 4 for number in range(24)]  # of six patients
+    result, values = compare_counts(both(targets, first, second), units, macro_f1)
+    extreme = 0
+    for exchanged in itertools.product((False, True), repeat=6):
+        pairs = zip(first, second, units, strict=True)
+        left, right = zip(*((b, a) if exchanged[unit] else (a, b) for a, b, unit in pairs), strict=True)
+        scores = [float(macro_f1(count_classes(targets, answers, 3).sum(axis=0))) for answers in (left, right)]
+        extreme += abs(scores[1] - scores[0]) >= abs(result.difference) - 1e-9
+    assert (result.test, result.p, result.units, result.samples) == (EXCHANGE, extreme / 2**6, 6, 24)
+    whole = [float(macro_f1(count_classes(targets, answers, 3).sum(axis=0))) for answers in (first, second)]
+    assert (result.first, result.second) == pytest.approx(whole)
+    assert [math.fsum(of_model) / 6 for of_model in values[:2]] == pytest.approx(whole)
+    assert result.low < result.difference < result.high
+    swapped, _ = compare_counts(both(targets, second, first), units, macro_f1)
+    assert (swapped.difference, swapped.p) == pytest.approx((-result.difference, result.p))
+    alike, _ = compare_counts(both(targets, first, first), units, macro_f1)
+    assert (alike.difference, alike.p) == (0, 1)
+    assert math.isnan(alike.low)
+
+
+def test_a_mean_has_the_same_test_and_nearly_the_same_interval_as_a_score_of_sums():
+    """Accuracy as a ratio of summed counts: pseudo-values are the values, and the exchange is the sign flip."""
+    random = np.random.default_rng(6)
+    first, second = random.integers(0, 2, (2, 60))
+    units = [number // 2 for number in range(60)]
+    counts = np.stack([np.stack([right, np.ones(60, dtype=int)], axis=1) for right in (first, second)], axis=1)
+    result, _ = compare_counts(counts, units, lambda sums: sums[..., 0] / sums[..., 1])
+    plain = compare_paired(first.astype(float).tolist(), second.astype(float).tolist(), units)
+    assert result.p == pytest.approx(sign_flip_test((second - first).tolist(), units), abs=0.01)
+    assert (result.low, result.high) == pytest.approx((plain.low, plain.high), abs=0.02)
+    assert result.detectable == pytest.approx(plain.detectable)
+
+
+def test_non_inferiority_has_the_ends_of_the_two_sided_95_percent_interval():
+    first, second = [1.0] * 90 + [0.0] * 10, [1.0] * 88 + [0.0] * 2 + [1.0] * 3 + [0.0] * 7
+    tested = equivalence(first, second, range(100), 0.1)
+    low, high = tested.ends
+    limit = scipy.stats.t.ppf(1 - NON_INFERIORITY, 99)
+    assert tango_statistic(3, 2, 100, low) == pytest.approx(limit)
+    assert tango_statistic(3, 2, 100, high) == pytest.approx(-limit)
+    assert low < tested.low < tested.high < high
+    values = np.random.default_rng(1).normal(size=(2, 40)).tolist()
+    mean = np.subtract(values[1], values[0])
+    expected = scipy.stats.t.interval(0.95, 39, mean.mean(), scipy.stats.sem(mean))
+    assert equivalence(*values, range(40), 0.1).ends == pytest.approx(expected)

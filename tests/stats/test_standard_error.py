@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from medtasks.metrics.class_scores import count_classes, multiclass_metrics, unseen_classes
 from medtasks.stats import bootstrap
-from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.bootstrap import posterior_ends, values_with_errors
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
     connected_components,
+    covariance,
     dyadic_error,
     joined_clusters,
     mean_error,
@@ -88,6 +90,20 @@ def test_dyads_that_share_nothing_are_independent_units():
     assert separate_units(["x", "y"]) == ["x", "y"]
 
 
+def test_shares_between_0_and_1_may_be_worth_more_samples_than_there_are():
+    """Twenty shares of .4 and .6: p (1 - p) is 0.25, and the variance of the mean 0.01 / 19."""
+    graded = clustered_error([0.4, 0.6] * 10, range(20))
+    assert graded.effective == pytest.approx(0.25 * 19 / 0.01)
+    ends = interval(0.5, graded.error, graded.degrees, share=True, effective=graded.effective)
+    student = scipy.stats.t.interval(0.95, 19, 0.5, math.sqrt(0.01 / 19))
+    assert ends == pytest.approx(student, abs=0.0003)  # Wilson's interval of so many samples is symmetric
+    # Six patients, whose shares all differ from 0 and 1, show how they vary; one of six that is not right does not.
+    patients = [number // 2 for number in range(12)]
+    assert clustered_error([0.4, 0.6, 0.5, 0.5, 0.6, 0.4, 0.3, 0.5, 0.7, 0.5, 0.6, 0.6], patients).effective > 30
+    assert clustered_error([1.0] * 11 + [0.9], patients).effective == 6
+    assert clustered_error([0.0, 1.0] * 6, patients).effective == 6, "0 and 1 as before"
+
+
 def test_edges():
     assert mean_standard_error([1.0, 2.0, 4.0, 4.0]) == pytest.approx(0.75)
     for values in ([], [1.0]):
@@ -98,6 +114,24 @@ def test_edges():
     assert clustered_error([1.0] * 4, "aabb").error == mean_standard_error([1.0] * 4) == 0
     with pytest.raises(ValueError, match="2 for 3"):
         clustered_error([0.0, 1.0, 1.0], ["a", "b"])
+
+
+@each_row(
+    "units",
+    [
+        [{"p1"}, {"p2"}, {"p3"}, {"p4"}],
+        [{"a", "b"}, {"b", "c"}, {"d"}, {"a", "e"}],
+        [{"a", "b"}, {"c", "d"}, {"a", "c"}, {"b", "d"}],
+    ],
+)
+def test_covariance_sums_products_of_units_that_share_a_member(units):
+    units = [frozenset(unit) for unit in units]
+    first, second = [0.5, -0.25, 0.125, 1.0], [2.0, 0.5, -1.0, 4.0]
+    expected = sum(
+        a * b for u, a in zip(units, first, strict=True) for v, b in zip(units, second, strict=True) if u & v
+    )
+    found = covariance(dict(zip(units, first, strict=True)), dict(zip(units, second, strict=True)))
+    assert found == pytest.approx(expected)
 
 
 def test_samples_that_share_something_are_joined():
@@ -174,33 +208,57 @@ def test_equal_units_have_error_zero_and_an_undefined_metric_none():
 SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
 
 
+def class_ends(targets, values, clusters):
+    """Return the ends of the posteriors of metrics of five classes."""
+    cells = count_classes(targets, values, 5)
+    return posterior_ends(cells, clusters, multiclass_metrics, *unseen_classes(targets, values, 5))
+
+
 def test_posteriors_are_the_intervals_of_jeffreys_whatever_order_and_names():
-    error, low, high = mean_recall_posterior([1.0] * 27 + [0.0] * 13, ["a"] * 40, range(40))
-    exact = beta(27.5, 13.5)
-    assert (low, high) == pytest.approx(exact.interval(0.95), abs=0.005)
-    assert error == pytest.approx(exact.std(), rel=0.03)
-    # The recalls of two classes are independent.
-    error, *_ = mean_recall_posterior([1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2, range(102))
-    assert error == pytest.approx(math.hypot(beta(95.5, 5.5).std(), beta(1.5, 1.5).std()) / 2, rel=0.03)
-    right, targets, clusters = [1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 2], [0, 0, 1, 2, 3, 3]
-    rows = [(right[n], "cba"[targets[n]], f"patient {clusters[n]}") for n in (4, 2, 5, 0, 3, 1)]
-    assert mean_recall_posterior(*zip(*rows, strict=True)) == mean_recall_posterior(right, targets, clusters)
-    assert all(map(math.isnan, mean_recall_posterior([1.0, 0.0], [0, 1], ["p", "p"])))
+    low, high = class_ends([0] * 400, [0] * 270 + [None] * 130, range(400))["balanced_accuracy"]
+    assert (low, high) == pytest.approx(beta(270.5, 130.5).interval(0.95), abs=0.005)
+    # The recalls of two classes are independent, and a class of two images says little.
+    targets, values = [0] * 400 + [1] * 2, [0] * 380 + [1] * 20 + [1, 0]
+    low, high = class_ends(targets, values, range(402))["balanced_accuracy"]
+    chance = np.random.default_rng(1)
+    drawn = (chance.beta(380.5, 20.5, 20_000) + chance.beta(1.5, 1.5, 20_000)) / 2
+    assert (low, high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.02)
+    rows = list(zip([0, 0, 1, 1, 0, 2, 1, 0], [0, 1, 1, None, 0, 2, 2, 0], [0, 0, 1, 2, 3, 3, 4, 5], strict=True))
+    renamed = [(target, value, f"patient {patient}") for target, value, patient in rows[4:] + rows[:4]]
+    assert class_ends(*zip(*renamed, strict=True)) == class_ends(*zip(*rows, strict=True))
+    assert class_ends([0, 1, 1], [0, 1, 0], [0, 1, 1]) == {}, "two patients show no spread"
+
+
+def test_a_posterior_of_few_patients_is_as_wide_as_students_interval():
+    """Eight patients of 250 images, whose share of right answers differs; both classes in equal parts."""
+    chance = np.random.default_rng(2)
+    patients, targets = np.repeat(np.arange(8), 250), np.tile([0, 1], 1000)
+    right = chance.random(2000) < chance.uniform(0.5, 0.9, 8)[patients]
+    low, high = class_ends(targets.tolist(), np.where(right, targets, 1 - targets).tolist(), patients.tolist())[
+        "macro_accuracy"
+    ]
+    student = scipy.stats.t.interval(0.95, 7, right.mean(), scipy.stats.sem(right.reshape(8, 250).mean(axis=1)))
+    assert (low, high) == pytest.approx(student, abs=0.03)
+    assert high - low > 0.1
 
 
 @pytest.mark.parametrize(("number", "size"), [(100, 1), (300, 3)])
-def test_coverage_of_the_posterior_with_a_class_of_one_percent(number, size, monkeypatch):
-    monkeypatch.setattr(bootstrap, "POSTERIOR_DRAWS", 1000)
+def test_coverage_of_posteriors_with_a_class_of_one_percent(number, size, monkeypatch):
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 300)
     chance, covered = np.random.default_rng(7), []
+    joint = SHARES[:, np.newaxis] * (np.diag(RECALLS) + (1 - np.diag(np.ones(5))) * (1 - RECALLS)[:, np.newaxis] / 4)
+    f1 = 2 * np.diag(joint) / (joint.sum(axis=0) + joint.sum(axis=1))
+    clusters = np.repeat(np.arange(number // size), size).tolist()
     for _ in range(200):
         targets = chance.choice(5, number, p=SHARES)
         shared = np.repeat(chance.random(number // size), size)
         luck = np.where(chance.random(number) < 0.5, shared, chance.random(number))
-        right = (luck < RECALLS[targets]).astype(float)
-        clusters = np.repeat(np.arange(number // size), size)
-        _, low, high = mean_recall_posterior(right.tolist(), targets.tolist(), clusters.tolist())
-        covered.append(low <= RECALLS[np.unique(targets)].mean() <= high)
-    assert np.mean(covered) >= 0.91
+        wrong = (targets + chance.integers(1, 5, number)) % 5
+        values = np.where(luck < RECALLS[targets], targets, wrong)
+        ends = class_ends(targets.tolist(), values.tolist(), clusters)
+        truths = {"balanced_accuracy": RECALLS[np.unique(targets)].mean(), "macro_f1": f1.mean()}
+        covered.append([ends[name][0] <= truth <= ends[name][1] for name, truth in truths.items()])
+    assert np.mean(covered, axis=0).min() >= 0.91
 
 
 @each_row("right, wrong, patients", [(1, 1, 176), (2, 6, 40), (6, 0.7, 40)])

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import os
 import shutil
 
 import datasets
@@ -53,6 +54,60 @@ def test_embedded_images_become_files(feature):
     assert [images(one)[0].getpixel((0, 0))[0] for one in found] == [10, 200]
     digests = [hashlib.sha256(one["bytes"]).hexdigest()[:16] for one in shown]  # fewer digits would show other images
     assert [one["image_file"] for one in found] == [f"embedded:{digests[0]}.png", f"embedded:{digests[1]}.jpg"]
+
+
+def test_images_and_tables_of_a_credentialed_set_make_rows_credentialed(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    private = "multimedeval_mimic_cxr_report"
+    secret = home() / "datasets" / private / "images" / "1.png"
+    own = tmp_path / "own.png"
+    public = home() / "datasets" / "multimedeval_slake" / "1.png"
+    for path in (secret, own, public):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(3)["bytes"])
+    (tmp_path / "link.png").symlink_to(secret)
+    (tmp_path / "linked").symlink_to(tmp_path / "home")
+    spelled = [str(secret), "link.png", f"linked/{secret.relative_to(home())}", f"x/../{secret.relative_to(tmp_path)}"]
+    (tmp_path / "x").mkdir()
+    files = [*spelled, str(own), "own.png", str(public)]
+    answers = {"answer": ["A"] * len(files), "options": [["x", "y"]] * len(files), "question": ["?"] * len(files)}
+    for family in ({"image_root": str(tmp_path)}, {"default": {}, "openai": {"image_root": str(tmp_path)}}):
+        for column, cells in (("image_file", files), ("image_files", [[str(own), file] for file in files])):
+            table = datasets.Dataset.from_dict({**answers, column: cells})
+            config = {**CHOICE, "lmms_eval_specific_kwargs": family}
+            rows = completed(table, config, apart=True).to_list()
+            assert [row["dataset"] for row in rows] == [private] * len(spelled) + [None] * 3
+            rows = completed(table.add_column("dataset", ["multimedeval_slake"] * len(files)), config).to_list()
+            assert [row["dataset"] for row in rows] == [private] * len(spelled) + ["multimedeval_slake"] * 3
+    table = datasets.Dataset.from_dict({**answers, "image_file": [str(own)] * len(files)})
+    assert "dataset" not in completed(table, CHOICE, apart=True).column_names
+    (secret.parent / "q.csv").write_text("a\n1\n")
+    (tmp_path / "q.csv").symlink_to(secret.parent / "q.csv")
+    for path in (secret.parent / "q.csv", tmp_path / "q.csv"):
+        rows = completed(table, {**CHOICE, "dataset_path": str(path)}, apart=True).to_list()
+        assert {row["dataset"] for row in rows} == {private}
+
+
+def test_copies_of_own_tables_are_their_owners(monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    before = os.umask(0o022)
+    try:
+        for kind in ("parquet", "arrow"):
+            row = {"question": "?", "options": ["x", "y"], "answer": "A", "dataset": "multimedeval_mimic_cxr_report"}
+            table = datasets.Dataset.from_list([row])
+            if kind == "parquet":
+                table.to_parquet(tmp_path / "q.parquet")
+                named = str(tmp_path / "q.parquet")
+            else:
+                table.save_to_disk(tmp_path / "saved")
+                named = str(tmp_path / "saved" / "*.arrow")
+            kwargs = {"data_files": {"test": named}}
+            own_documents.own_table("mine", {**CHOICE, "dataset_path": kind, "dataset_kwargs": kwargs})
+        made = [path for path in (tmp_path / "cache").rglob("*") if path.suffix == ".arrow"]
+        assert len(made) == 2
+        assert {path.stat().st_mode & 0o077 for path in (*made, *(path.parent for path in made))} == {0}
+    finally:
+        os.umask(before)
 
 
 def test_questions_on_one_image_are_one_cluster_on_every_machine(monkeypatch, tmp_path):

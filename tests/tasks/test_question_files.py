@@ -3,14 +3,18 @@
 import gzip
 import json
 import os
+import shutil
+import zipfile
 
 import datasets
 import openpyxl
 import pytest
 
 from medtasks.errors import MedTasksError
+from medtasks.home import home
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.own_documents import own_documents
+from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import including, task_config
 
 from ..tables import each_row
@@ -104,6 +108,13 @@ def test_an_edited_folder_is_asked_as_it_is_now(tmp_path, ending):
     assert questions(folder) == ["before"]
     hub_folder(folder, "after!", ending)
     assert questions(folder) == ["after!"]
+
+
+def test_a_pickle_is_refused_by_us_whatever_the_library_does(tmp_path):
+    (tmp_path / "x.pkl").write_bytes(b"cos\nmkdir\n(S'%s'\ntR." % str(tmp_path / "attacked").encode())
+    with pytest.raises(MedTasksError, match="pickles of pandas can run code and are not read; save them as parquet"):
+        questions("pandas", **files(tmp_path / "x.pkl"))
+    assert not (tmp_path / "attacked").exists()
 
 
 def test_a_parquet_file_of_the_same_size_and_time_is_read_again(tmp_path):
@@ -281,3 +292,18 @@ def test_what_cannot_be_loaded_names_the_file(tmp_path, monkeypatch, path, more,
     with pytest.raises(MedTasksError, match=complaint) as raised:
         own_documents("t", config(path, **more))
     assert not any(word in str(raised.value) for word in ("Iteration", "IPv4", "codec", "Hub"))
+
+
+def test_a_file_in_a_prepared_dataset_is_found_behind_any_protocol(tmp_path):
+    folder = home() / "datasets" / "multimedeval_mimic_cxr_report"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text('{"q": 1}\n')
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.write(folder / "a.json", "a.json")
+    shutil.copy(folder / "a.json", tmp_path)
+    behind = ("zip://a.json::{}/a.zip", "zip://a.json::file://{}/a.zip", "simplecache::{}/a.json", "local://{}/a.json")
+    for name in ("{}/a.json", "file://{}/a.json", *behind):
+        config = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": name.format(folder)}}}
+        assert datasets_of_files(config) == {folder.name}, name
+    config["dataset_kwargs"]["data_files"] = f"simplecache::{tmp_path}/a.json"
+    assert datasets_of_files(config) == set()

@@ -150,6 +150,7 @@ BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         ("task: [\n", r"broken.yaml is damaged in line 2, so the harness stops whatever task you choose"),
         ("include: gone_yaml\n", r"broken.yaml includes .*gone_yaml, which does not exist, so"),
         ("include: broken.yaml\n", "broken.yaml is damaged, so"),
+        ("include: /dev/zero\n", r"broken.yaml or a file that it includes cannot be read \(it is a device or a pipe"),
         (f"task: bomb\n{BOMB}", r"the task file .*broken\.yaml is damaged"),
     ],
 )

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, of_error
@@ -23,13 +24,13 @@ from medtasks.judges.judge_client import (
     server_of,
     settings_from_environment,
 )
+from medtasks.metrics.cider import tokenizer_command
 from medtasks.metrics.meteor import load_wordnet
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.net.chat_client import AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble
 
-WORDNET = "wordnet"  # among the names of weights
 # Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
@@ -39,7 +40,7 @@ _CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     """Check weights and settings of the chosen tasks' metrics; without tasks, summarise the weights that are here."""
-    names = [*WEIGHTS, WORDNET]
+    names = [*WEIGHTS, WORDNET, TOKENIZER]
     if scope.chosen:
         owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
         lists = [task.metric_list for task in scope.tasks]
@@ -50,17 +51,16 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         is_labelled = labels_texts or any(needs_labeler(row) for task in scope.tasks for row in task.rows.values())
         names = [name for metric in metrics for name in metric.weights]
         names += ["chexbert", "bert-base-uncased"] * (is_labelled and not os.environ.get(LABELER, "").strip())
-        names = list(dict.fromkeys([*names, *[WORDNET] * any(metric.wordnet for metric in metrics)]))
+        names = list(dict.fromkeys(names))
     missing = {name: error for name in names if (error := weights_trouble(name))}
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
     if scope.chosen:
         for name in names:
             lacking = of_error(AREA, name, State.WARNING, missing[name]) if name in missing else None
-            fix = f"medtasks weights fetch {name}"
+            fix = _fix({name: missing[name]}) if name in missing else ""
             yield replace(lacking, fix=fix) if lacking else AREA.ok(name, f"{name} is here")
     elif missing:
-        fix = f"medtasks weights fetch {' '.join(missing)}"
-        yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", fix)
+        yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", _fix(missing))
     else:
         yield AREA.ok("metrics", sentence)
     try:
@@ -70,19 +70,25 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(AREA, "settings", State.PROBLEM, error)
 
 
+def _fix(missing: Mapping[str, MedTasksError]) -> str:
+    names = [name for name in missing if name != TOKENIZER]
+    return f"medtasks weights fetch {' '.join(names)}" if names else str(missing[TOKENIZER]).partition("; ")[2]
+
+
 def fetch_command(metrics: Iterable[str]) -> str:
     """Return the command that fetches the weights that metrics of reports lack here; empty if none."""
     chosen = set(metrics)
     infos = [info for info in REPORT_METRICS.values() if chosen & {info.name, *info.keys}]
-    names = dict.fromkeys(name for info in infos for name in (*info.weights, *[WORDNET] * info.wordnet))
-    missing = [name for name in names if weights_trouble(name)]
+    names = dict.fromkeys(name for info in infos for name in info.weights)
+    missing = [name for name in names if name != TOKENIZER and weights_trouble(name)]
     return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return the error of opening weights, or WordNet; None if they open."""
+    """Return the error of opening weights, WordNet or the tokenizer; None if they open."""
+    openers: Mapping[str, Callable[[], object]] = {WORDNET: load_wordnet, TOKENIZER: tokenizer_command}
     try:
-        _ = load_wordnet() if name == WORDNET else weights_path(name)
+        openers.get(name, partial(weights_path, name))()
     except MedTasksError as error:
         return error
     return None

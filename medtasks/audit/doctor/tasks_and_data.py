@@ -174,6 +174,10 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
 
 def readable_replies() -> Iterator[CheckResult]:
     """Check that other users cannot read saved replies, journals and credentialed data, which may quote a patient."""
+    mode = home().stat().st_mode & 0o777 if home().is_dir() else 0
+    if mode & 0o077:
+        sentence = f"{home()} has the mode {mode:o}, so that others may list what is in it"
+        yield CREDENTIALS.note("data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it")
     private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
     for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
         if folder.is_dir() and open_to_others(folder):

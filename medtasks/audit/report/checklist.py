@@ -11,7 +11,9 @@ from medtasks.audit.report.contents import RunReport, TaskReport
 from medtasks.audit.report.page import TEMPLATES, write_rendered
 from medtasks.audit.report.sentences import quotable_sentences
 from medtasks.audit.report.wording import (
+    clusters_in_words,
     count,
+    counted,
     difference,
     estimate,
     label,
@@ -106,7 +108,11 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
         if metric in _CLINICAL
     ]
     scores = [(rule.name, score) for rule in task.rules for name in names if (score := rule.estimates.get(name))]
-    errors = [f"{score.metric} ({rule}) over {score.clusters} clusters" for rule, score in scores if score.clusters]
+    errors = [
+        f"{score.metric} ({rule}) over {clusters_in_words(score) or counted(score.clusters, score.unit)}"
+        for rule, score in scores
+        if score.clusters
+    ]
     few = dict.fromkeys(sentence for rule in task.rules for sentence in rule.few_clusters)
     groups, gains = [], []
     for column, of_column in task.rules[-1].groups.items() if task.rules else ():

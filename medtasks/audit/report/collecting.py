@@ -1,6 +1,7 @@
 """Collecting the contents of a report from a run, or from recorded replies."""
 
 import contextlib
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from medtasks.audit.report.task_reading import (
     NOT_COMPUTED,
     TaskReading,
     audit_items,
+    estimate_by_question,
     given_replies,
     grouping_notes,
     image_files,
@@ -26,7 +28,7 @@ from medtasks.audit.report.task_reading import (
     rule_reports,
 )
 from medtasks.audit.report.wording import moment
-from medtasks.audit.subgroups import grouped_by
+from medtasks.audit.subgroups import grouped_by, with_interval
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
@@ -103,6 +105,8 @@ def collect_run(
         changes: dict[str, Any] = {"published": tuple(marked)}
         if members := [by_name[name].report for name in part.members if name in by_name]:
             changes |= _shared_facts(members)
+            of_members = (by_name[name].reading for name in part.members if name in by_name)
+            changes["rules"] = _with_errors(part.report, list(filter(None, of_members)))
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
@@ -116,6 +120,7 @@ def collect_run(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_at=run.made,
         facts=facts(run),
+        primary=run.primary,
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
         notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
@@ -214,18 +219,38 @@ def section(
         entries = (task_files().get(name) for name in task.members)
         first = next((entry for entry in entries if entry and not entry.only_harness), None)
         ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+        caution = ""
+        if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
+            caution = f"; each score is the best of {len(members)}, chosen on the test set"
         report = TaskReport(
             name=recorded.name,
             describes=task.description,
-            data_in_words="data of its members",
+            data_in_words=f"data of its members{caution}",
             rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
             metrics=_declared(first) if first else {},
-            missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
+            missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
         )
         return Section(report, members=members)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
     part = reading_section(reading or read_task(recorded, task, by))
     return replace(part, readings=list(repeats.values())) if repeats else part
+
+
+def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[RuleScores, ...]:
+    """Add errors to a group's scores that are means over its members, which ask the same questions."""
+    declared = {metric.name: metric for metric in readings[0].task.metrics} if readings else {}
+    rules = []
+    for rule in group.rules:
+        scores = []
+        for score in rule.scores:
+            changed = score
+            if metric := declared.get(score.metric):
+                estimate, _ = estimate_by_question(readings, rule.name, metric)
+                if math.isclose(estimate.value, score.value, abs_tol=1e-9):
+                    changed = with_interval(metric, estimate)
+            scores.append(changed)
+        rules.append(replace(rule, scores=tuple(scores)))
+    return tuple(rules)
 
 
 def reading_section(reading: TaskReading) -> Section:
@@ -363,6 +388,7 @@ def facts(run: Run) -> dict[str, str]:
             "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
             "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
             "commit of medtasks": manifest.commit,
+            "primary outcome": run.primary,
             "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
             "system": machine.system,
             "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
@@ -423,6 +449,9 @@ def run_notes(run: Run) -> tuple[str, ...]:
     if not run.manifests:
         return (*run.notes, *notes)
     last = run.manifests[-1]
+    if last.primary:
+        stated = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
+        notes.append(stated if run.primary else "There is no primary outcome: replies are older copies.")
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.shard is not None:
         notes.append(

@@ -19,6 +19,7 @@ from medtasks.families.family import ReadAnswer
 from medtasks.metrics.clinical import ClassNumbers
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts
+from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.intervals import EstimatedValue
@@ -39,6 +40,9 @@ class Score:
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
     by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
     clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
+    unit: str = field(default="cluster", compare=False)  # see Estimate
+    components: int | None = field(default=None, compare=False)
+    most_shared: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class ColumnTest:
     """Test of a main metric by the groups of a column."""
 
     overall: Score  # of all answered samples
-    worst: str  # compared group with the worst score
+    different: str  # group with the smallest p-value if this test rejects after correction, else empty
     p: float  # that no group differs: the smallest of the groups' corrected ones
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
@@ -363,9 +367,10 @@ class ComparedScore:
     high: float
     test: str
     p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests against other runs
+    p_holm: float  # corrected for all tests against other runs, those of classes apart
     detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN if unknown
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
+    share: bool = True  # whether the means are fractions
 
 
 @dataclass(frozen=True)
@@ -391,10 +396,11 @@ class RunReport:
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
+    primary: PrimaryOutcome | None = None  # that was stated before the run
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
-    Score: ("has_error",),
+    Score: ("has_error", "unit", "components", "most_shared"),
     Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),
@@ -403,7 +409,7 @@ _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
     """Return a report as JSON types, without image files and whatever is withheld."""
-    return {"schema_version": 1, **as_json(report)}
+    return {"schema_version": 2, **as_json(report)}
 
 
 def as_json(value: Any) -> Any:

@@ -278,7 +278,9 @@ def tree_data(
         if column not in options and "" in positions:
             says[""] = []
         says = {str(positions[value]): where for value, where in says.items() if where != [positions[value]]}
-        described.append({"name": column, "option": options.get(column, ""), "values": ordered, "says": says})
+        # Commands with a value are pasted into a terminal; there a question mark stands for any character.
+        names = ["".join(sign if sign.isprintable() else "?" for sign in value) for value in ordered]
+        described.append({"name": column, "option": options.get(column, ""), "values": names, "says": says})
         places.append(positions)
     single = counter()
     rows: defaultdict[Any, list[Row]] = defaultdict(list)

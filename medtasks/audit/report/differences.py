@@ -11,6 +11,7 @@ from pathlib import Path
 from medtasks.audit.comparing import (
     ComparedTask,
     compare_each,
+    compare_task,
     corrected_together,
     paired_values,
     same_values,
@@ -18,7 +19,7 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
 from medtasks.audit.report.wording import names_by
-from medtasks.audit.run_values import Values, main_metrics, mean_values
+from medtasks.audit.run_values import OF_CLASSES, Values, main_metrics, mean_values
 from medtasks.audit.subgroups import with_interval
 from medtasks.data.images.degrading import SEVERITIES
 from medtasks.data.samples import Sample
@@ -29,9 +30,9 @@ from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role, mean
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of, other_models
-from medtasks.stats.paired import compare_paired, corrected
+from medtasks.stats.paired import PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import images_by_id
-from medtasks.tasks.task_files import task_config
+from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
 SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
@@ -101,7 +102,8 @@ def _paired(
         return []
     # The difference is the task minus its variant, so that the variant comes first.
     values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
-    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
+    blind = variant.task.variant in WITHOUT_IMAGE
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind and blind}
     name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
     gains = []
     for part, ids in _parts(variant, values).items():
@@ -109,17 +111,9 @@ def _paired(
             paired = paired_values({sample: value for sample, value in first.items() if sample in ids}, second)
             if not paired[0]:
                 continue
-            result = compare_paired(*paired)
-            gain = Gain(
-                *(f"{name}{part}", variant.task.name, rule, metric),
-                *(result.second, result.first, result.difference, result.low, result.high, result.p),
-                samples=result.samples,
-                same_as=same_values(values, rule, metric),
-                test=(result, paired),
-            )
-            if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
-                gain = replace(gain, low=math.nan, high=math.nan, p=math.nan, test=None, by_construction=True)
-            gains.append(gain)
+            of = (f"{name}{part}", variant.task.name, rule, metric)
+            gain = _gain(of, paired, is_zero=metric in zero_if_blind)
+            gains.append(replace(gain, same_as=same_values(values, rule, metric)))
     return gains
 
 
@@ -165,6 +159,17 @@ def _parts(variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, 
     return parts
 
 
+def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
+    """Return the gain over a variant with its test; ``is_zero`` if a variant's 0 follows from the lack of an image."""
+    result = compare_paired(*paired)
+    if is_zero and not result.first:
+        scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
+        return Gain(*of, *scores, samples=result.samples, by_construction=True)
+    p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
+    scores = (result.second, result.first, result.difference, result.low, result.high, p)
+    return Gain(*of, *scores, samples=result.samples, test=test)
+
+
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
     gains = {report.name: (*report.gains, *(report.thinking.gains if report.thinking else ())) for report in reports}
@@ -193,34 +198,59 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
 def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
     """Compare one run with others; p-values are corrected for the tests against all of them.
 
-    Runs are folders, of which all models are compared, or of the only ``task`` to compare files of recorded replies.
-    Errors are those of :func:`~medtasks.audit.comparing.compare_task`.
+    Sensitivity, specificity and AUROC of classes are corrected apart from the main metrics. Runs are folders, of which
+    all models are compared, or of the only ``task`` to compare files of recorded replies. Errors are those of
+    :func:`~medtasks.audit.comparing.compare_task`.
     """
     compared: dict[tuple[Source, str], ComparedTask] = {}
+    of_classes: dict[tuple[Source, str], ComparedTask] = {}
     notes: dict[Source, list[str]] = {}
     for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
         runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
         tasks, causes = compare_each(runs, only=task)
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
-        compared |= {(other, name): result for name, result in tasks.items()}
+        for name, result in tasks.items():
+            compared[other, name] = result
+            with contextlib.suppress(MedTasksError):  # a task without classes
+                of_classes[other, name] = compare_task(task_file(name), runs, (OF_CLASSES,))
     scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), result in corrected_together(compared).items():
-        (overlap,) = result.overlaps.values()
-        if overlap.only_first or overlap.only_second:
-            notes[other].append(
-                f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
-                f"were answered in this run only, {overlap.only_second} in the other only."
-            )
-        skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
-        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
-        for test in result.comparisons:
-            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
-            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
-            scores[other].append(score)
+    for family in (compared, of_classes):
+        for (other, name), result in corrected_together(family).items():
+            notes[other] += _comparison_notes(name, result)
+            scores[other] += _compared_scores(name, result)
     return tuple(
-        RunComparison(model_of(other) or other.path.name, str(other.path), tuple(scores[other]), tuple(notes[other]))
+        RunComparison(
+            model_of(other) or other.path.name,
+            str(other.path),
+            tuple(scores[other]),
+            tuple(dict.fromkeys(notes[other])),
+        )
         for other in notes
     )
+
+
+def _comparison_notes(name: str, result: ComparedTask) -> list[str]:
+    """List the questions and metrics of a task that are not compared."""
+    notes = []
+    (overlap,) = result.overlaps.values()
+    if overlap.only_first or overlap.only_second:
+        notes.append(
+            f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
+            f"were answered in this run only, {overlap.only_second} in the other only."
+        )
+    skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+    return notes + [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
+
+
+def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
+    """Return the tests of a task."""
+    scores = []
+    for test in result.comparisons:
+        numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
+        numbers["p_holm"] = test.holm if test.result.is_testable else math.nan
+        score = ComparedScore(name, test.rule, test.metric, **numbers, same_as=test.same_as, share=test.share)
+        scores.append(score)
+    return scores
 
 
 TOKENS, WORDS = "tokens", "words"

@@ -1,12 +1,13 @@
 """Tables of classes and of groups of samples: clinical numbers, and main scores by column."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlencode
 
-from medtasks.audit.report.contents import RuleScores, TaskReport
+from medtasks.audit.report.contents import ColumnTest, RuleScores, TaskReport
 from medtasks.audit.report.wording import (
     INTERVALS,
+    cluster_notes,
     count,
     counted,
     difference,
@@ -97,20 +98,27 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             for rule in rules:
                 row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
             rows.append(tuple(row))
-        notes = []
-        if any(group.compared for group in groups):
-            notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
-        notes += [sentence for rule in rules for sentence in _column_notes(rule, column, metric)]
-        missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
-        if missing > 0:  # groups of a sample may be several
-            notes.append(f"In no group, without {column}: at least {counted(missing, 'sample')}.")
-        if small:
-            names = ", ".join(small)
-            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
+        notes = _group_notes(task, rules, column, metric)
         caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
         by_rule = (cell for rule in rules for cell in (name_cell(rule.title), f"{rule.title}: gap to all others"))
         headings = cells(column, "Questions", *by_rule)
         yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))
+
+
+def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Iterator[str]:
+    """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
+    groups = [group for rule in rules for group in rule.groups[column]]
+    if any(group.compared for group in groups):
+        yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
+    for rule in rules:
+        yield from _column_notes(rule, column, metric)
+    missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
+    if missing > 0:  # groups of a sample may be several
+        yield f"In no group, without {column}: at least {counted(missing, 'sample')}."
+    small = {group.name: rules[0].group_score(column, group.name, metric) for group in groups if not group.compared}
+    yield from cluster_notes(small)
+    if own := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
+        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {own}."
 
 
 def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
@@ -124,13 +132,21 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
     return Cell("")
 
 
+def finding(rule: RuleScores, column: str, test: ColumnTest) -> str:
+    """Say which group differs from all others, and by how much, if the test says so."""
+    if not test.different:
+        return "no group was shown to differ"
+    gap = _gap_cell(rule, column, test.different, test.overall.metric)
+    return f"{test.different} differs from all others by {gap.text}"
+
+
 def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
-    """Yield the score of all samples, whether groups differ at all, and which is worst."""
+    """Yield the score of all samples, whether groups differ at all, and which one does."""
     number_of_tests = sum(map(len, rule.column_tests.values()))
     for test in rule.column_tests.get(column, ()):
         if test.overall.metric == metric:
             corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
             yield (
                 f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
-                f"{p_statement(test.p)}{corrected}. Worst group: {test.worst}."
+                f"{p_statement(test.p)}{corrected}: {finding(rule, column, test)}."
             )

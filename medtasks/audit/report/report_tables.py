@@ -88,20 +88,21 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     tests = [score for score in other.scores if not score.same_as]
     order = [*tasks, *(test.task for test in tests)]
     for score in sorted(tests, key=lambda test: order.index(test.task)):
-        share = score.task in tasks and tasks[score.task].is_share(score.metric, score.first, score.second)
         alike = [
             twin.rule
             for twin in other.scores
             if (twin.task, twin.metric, twin.same_as) == (score.task, score.metric, score.rule)
         ]
         names = map(name_cell, (score.task, ", ".join([score.rule, *alike]), score.metric))
-        values = (wording.number(score.first, share), wording.number(score.second, share))
-        difference = wording.difference(score.difference, score.low, score.high, share)
+        values = (wording.number(score.first, score.share), wording.number(score.second, score.share))
+        difference = wording.difference(score.difference, score.low, score.high, score.share)
         test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
+        if report.primary:
+            verdict = report.primary.lead(score.task, score.metric) + verdict
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
-        rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
+        rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, score.share)))
     headings = cells(
         *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
         *("Test", "p", "p, Holm", "Finding", "Detectable"),
@@ -110,8 +111,14 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     compared = [task for task in report.tasks if task.name in {score.task for score in other.scores}]
     warnings = tuple(f"{task.name}: {text}" for task in compared for text in wording.warnings(task))
     caption = f"{other.name} compared with this run, {report.title}."
-    holm = "p, Holm: corrected for all tests against other runs."
-    smallest = "the smallest true difference found with 80 % power at the level that the correction leaves."
+    holm = (
+        "p, Holm: corrected for all tests against other runs, unlike p and the intervals; classes are a family "
+        "of their own."
+    )
+    smallest = (
+        "the smallest true difference found with 80 % power at the level that the correction leaves; n/a also where so "
+        "few units or differing samples could show none."
+    )
     notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
     return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
 

@@ -1,11 +1,24 @@
 """Sentences to quote from a report: result, comparison and reliability of a task."""
 
 import math
+from dataclasses import replace
 
 from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
-from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_statement, p_value, scored, warnings
+from medtasks.audit.report.group_tables import finding
+from medtasks.audit.report.wording import (
+    VARIANTS,
+    clusters_in_words,
+    counted,
+    difference,
+    number,
+    p_statement,
+    p_value,
+    scored,
+    warnings,
+)
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 from medtasks.metrics.metric import Role
+from medtasks.stats.paired import ALPHA
 from medtasks.tasks.task_files import variant_of
 
 _CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
@@ -29,8 +42,14 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
         rules = {rule.name: rule for rule in task.rules if rule.scores}
         if rules:
             rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
-            texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
-            sentences[task.name] = texts
+            lead = ""
+            if primary := report.primary:
+                stated = rule.estimates.get(primary.metric)
+                if stated and task.name == primary.task:
+                    rule = replace(rule, scores=(stated, *rule.scores))
+                lead = primary.lead(task.name, rule.scores[0].metric)
+            result = lead + _result(task, rule, report.title)
+            sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
     return sentences
 
 
@@ -56,19 +75,24 @@ def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
 
 def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     """Return the main score with its interval, size and data; and the same metric under the other rows."""
-    main = rule.scores[0]
-    number_of_samples = rule.counts.scored or task.answered
-    samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
-    if main.clusters:
-        samples += f" in {counted(main.clusters, 'independent cluster')}"
+    main, counts = rule.scores[0], rule.counts
     data = task.data_in_words
     if task.dataset:
         data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}"
+    caution = "".join(f" {warning}." for warning in warnings(task))
+    if math.isnan(main.value):
+        why = rule.failures.get(main.metric, "the reason is not recorded").rstrip(".")
+        if counts.lost and not counts.scored:
+            why = f"all {counts.failed} replies failed" if not counts.unjudged else str(counts)
+        return f"On {task.name}, {model} has no score: {why} ({data}).{caution}"
+    number_of_samples = counts.scored or task.answered
+    samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
+    if clusters := clusters_in_words(main):
+        samples = f"{samples} from {clusters}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
     reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name}{brackets}"
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
-    caution = "".join(f" {warning}." for warning in warnings(task))
     return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
 
 
@@ -79,6 +103,8 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
         change = difference(gain.difference, gain.low, gain.high, share)
         test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
+        if gain.p_holm > gain.p:
+            test += ", the interval uncorrected"
         return (
             f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
             f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
@@ -97,26 +123,47 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
 
 
 def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
-    """Return unusable replies, then the worst group and the hardest variant, or how the run was made without them."""
-    main, counts, invalid = rule.scores[0], rule.counts, rule.estimates.get("invalid_rate")
-    sign = -1 if main.higher_is_better is False else 1
+    """Return unusable replies, then findings on groups and variants, or how the run was made without them."""
+    counts, invalid = rule.counts, rule.estimates.get("invalid_rate")
     parts = []
     if total := counts.scored + counts.lost:
         lost = f"{counts.lost} of {counted(total, 'sample')} are in no score"
         parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
-    named = [(column, group) for column, groups in rule.groups.items() for group in groups if group.compared]
-    defined = [(column, group) for column, group in named if not math.isnan(group.scores[0].value)]
-    if defined:
-        column, group = min(defined, key=lambda entry: sign * entry[1].scores[0].value)
-        parts.append(f"the worst group of {column} is {group.name}, {main.metric} {scored(group.scores[0])}")
-    harder = [gain for gain in task.gains if gain.rule == rule.name and gain.variant in {*VARIANTS} - {*_CONTROLS}]
-    losses = [gain for gain in harder if gain.metric == main.metric and not math.isnan(gain.difference)]
-    if losses:
-        loss = max(losses, key=lambda gain: sign * gain.difference)
-        share = task.is_share(loss.metric, loss.score, loss.variant_score)
-        change = difference(-loss.difference, -loss.high, -loss.low, share)
-        parts.append(f"the hardest variant, {loss.task}, changes {loss.metric} by {change}")
-    if not (defined or losses):
+    findings = [text for text in (_groups(rule), variant_finding(task, rule)) if text]
+    if not findings:
         decoding = task.settings.get("decoding", "")
-        parts += filter(None, (made, f"decoding: {decoding}" * bool(decoding)))
-    return f"{'; '.join(parts) or 'How the run was made is not recorded'}."
+        findings = [made] if made else []
+        findings += [f"decoding: {decoding}"] if decoding else []
+    return f"{'; '.join([*parts, *findings]) or 'How the run was made is not recorded'}."
+
+
+def _groups(rule: RuleScores) -> str:
+    """Return the finding on the column of groups with the smallest p-value; empty if none is tested."""
+    tests = {column: of_column[0] for column, of_column in rule.column_tests.items() if of_column}
+    if not tests:
+        return ""
+    column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)
+    metric, share = test.overall.metric, test.overall.share
+    scores = [rule.group_score(column, group.name, metric) for group in rule.groups[column] if group.compared]
+    values = [score.value for score in scores if score]
+    between = f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
+    columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
+    result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
+    return f"in compared groups of {column}, {between}; {result}"
+
+
+def variant_finding(task: TaskReport, rule: RuleScores) -> str:
+    """Return the hardest variant of those that the corrected tests show to be harder; empty if there is none."""
+    main = rule.scores[0]
+    sign = -1 if main.higher_is_better is False else 1
+    stress = {*VARIANTS} - {*_CONTROLS}
+    gains = [gain for gain in task.gains if (gain.rule, gain.metric) == (rule.name, main.metric)]
+    harder = [gain for gain in gains if gain.variant in stress and gain.p_holm < ALPHA and sign * gain.difference > 0]
+    if not harder:
+        return ""
+    loss = max(harder, key=lambda gain: sign * gain.difference)
+    change = difference(
+        -loss.difference, -loss.high, -loss.low, task.is_share(loss.metric, loss.score, loss.variant_score)
+    )
+    corrected = f"corrected {p_statement(loss.p_holm)}, the interval uncorrected"
+    return f"the hardest variant, {loss.task}, changes {loss.metric} by {change} ({corrected})"

@@ -16,6 +16,7 @@ from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
+from medtasks.audit.run_values import values_by_question
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
 from medtasks.audit.subgroups import MOST_GROUPS, group_names, grouped_by, number_bands, with_interval
 from medtasks.data.catalogue import CATALOGUE, Access
@@ -26,20 +27,21 @@ from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import MedTasksError, RepliesError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.counts import judges_of
+from medtasks.families.counts import is_failed, judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import CorpusMetric, Estimate, Role, undeclared
+from medtasks.metrics.metric import CorpusMetric, Declaration, Estimate, Metric, Role, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.prompts.images import image_path
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
+from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
@@ -115,7 +117,8 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
         if metric and _ERROR not in metric and metric != _BYPASS:
-            by_row.setdefault(name, {})[metric] = (value, float(numbers.get(f"{metric}{_ERROR},{name}", math.nan)))
+            error = float(numbers.get(f"{metric}{_ERROR},{name}", math.nan))
+            by_row.setdefault(name, {})[metric] = (value, error if error >= 0 else math.nan)
     return by_row
 
 
@@ -132,7 +135,7 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         or "log-likelihood of each option" * reading.task.compares_likelihoods,
         "source": data and ("synthetic sample images" if data.get("sample") else published),
         **{name: data.get(name) for name in ("revision", "rows", "images")},
-        "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
+        "rows left out": data and f"{len(names_in(data.get('left_out')))} notes in its manifest",
     }
     return {name: str(value) for name, value in settings.items() if value or value == 0}
 
@@ -251,6 +254,36 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     if reading.computed and not (task.is_computed or recorded_values(recorded)):
         reading.missing.append(f"{_NEEDS}; run: {reading.score_command}")
     return reading
+
+
+def estimate_by_question(
+    readings: Sequence[TaskReading], row: str, metric: Declaration
+) -> tuple[Estimate, Sequence[Sequence[float]]]:
+    """Estimate a mean over several readings, averaged per question or pair first, and return the values of each.
+
+    There are none, and the estimate is NaN, without readings and for a metric that is not the mean of these values.
+    """
+    undefined = Estimate(math.nan), ()
+    if not (isinstance(metric, Metric) and metric.has_error and readings):
+        return undefined
+    by_reading = []
+    for reading in readings:
+        if row not in reading.computed:
+            return undefined
+        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
+        scores = [score for _, score in answered]
+        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
+        values = reading.task.family.sample_values(metric, scores, samples)
+        estimate = metric.estimate(scores).value
+        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
+            return undefined
+        by_reading.append(values)
+    questions = values_by_question(by_reading).values()
+    means = [mean(values) for _, values in questions]
+    error = mean_error(means, [cluster for cluster, _ in questions])
+    numbers = (error.error, error.clusters, error.degrees, error.effective)
+    return Estimate(mean(means), *numbers), [values for _, values in questions]
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:

@@ -63,7 +63,7 @@ def scores_table(task: TaskReport) -> Table:
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
         remarks = []
         for rule, score in zip(distinct, scores, strict=True):
-            error = points(score.error, score.share) if score else NOT_DEFINED
+            error = points(score.error, score.share) if score and score.error > 0 else NOT_DEFINED
             why = rule.failures.get(metric, "")
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
@@ -124,7 +124,10 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
         gained = difference(gain.difference, gain.low, gain.high, share)
         numbers = (number(gain.score, share), reduced, gained, p_value(gain.p), p_value(gain.p_holm))
         rows.append(cells(*[gain.variant] * (not thinking), *names, *numbers))
-    corrected = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
+    corrected = (
+        "p, Holm: corrected for all gains of the report, unlike p and the intervals; rules that read the same answers "
+        "are one test."
+    )
     if thinking:
         headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
         base = task.thinking.base if task.thinking else ""
@@ -132,7 +135,12 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
         return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, corrected))
     variants = {gain.variant for gain in gains}
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
-    notes = (INTERVALS, corrected, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
+    notes = (
+        INTERVALS,
+        corrected,
+        *zero,
+        *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants),
+    )
     headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
     caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
@@ -183,7 +191,10 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         for row in repeated.rows
     )
     headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
-    caption, notes = f"{repeated.repeats} repeats with other seeds.", (INTERVALS, method, *repeated.notes, *counts)
+    caption, notes = (
+        f"{repeated.repeats} repeats with other seeds.",
+        (INTERVALS, method, *repeated.notes, *counts),
+    )
     return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
 
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
+from medtasks.audit.tables import INTERVALS as INTERVALS
 from medtasks.audit.tables import NOT_DEFINED, Cell
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
 
-INTERVALS = "Brackets hold 95 % intervals."
 BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
     "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
@@ -166,7 +166,9 @@ def scored(score: Score | None) -> str:
 
 
 def estimate(value: float, low: float, high: float, share: bool) -> str:
-    """Return a value with its interval, if it has one."""
+    """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
+    if value == math.inf:
+        return f"∞ [{number(low, share)} to ∞]"
     text, ends = number(value, share), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
@@ -177,10 +179,40 @@ def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) ->
     return Cell(scored(score), remark=remark, bar=bar)
 
 
-def with_error(value: float, error: float, share: bool) -> str:
-    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``."""
+def with_error(value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan) -> str:
+    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``.
+
+    An error of 0, with all answers right or all wrong, says nothing of the uncertainty: then the interval is shown.
+    """
     text, spread = number(value, share), number(error, share)
-    return text if NOT_DEFINED in (text, spread) else f"{text} ± {spread}"
+    if NOT_DEFINED in (text, spread):
+        return text
+    return f"{text} ± {spread}" if re.search("[1-9]", spread) else estimate(value, low, high, share)
+
+
+def clusters_in_words(score: Score) -> str:
+    """Describe the clusters of a score's error; empty if they are unknown or the samples themselves."""
+    if not score.clusters or score.unit == "sample":
+        return ""
+    if score.components in (None, score.clusters):
+        return counted(score.clusters, f"independent {score.unit}")
+    apart = counted(score.components or 0, "separate component")
+    return f"{counted(score.clusters, score.unit)} that share images; {apart}"
+
+
+def cluster_notes(scores: Mapping[str, Score | None]) -> list[str]:
+    """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
+    present = {name: score for name, score in scores.items() if score and score.clusters}
+    single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
+    notes = [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
+    decided = [
+        f"{score.most_shared} of {counted(score.clusters or 0, 'pair')} of {name}"
+        for name, score in present.items()
+        if 2 * score.most_shared > (score.clusters or 0) > 1
+    ]
+    if decided:
+        notes.append(f"One image decides, so that intervals are wide: it is in {', '.join(decided)}.")
+    return notes
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
@@ -200,10 +232,11 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
 
 
 def questions(task: TaskReport) -> str:
-    """Return the numbers of answered and of all questions."""
+    """Return the numbers of answered and of all questions; failed replies are no answers."""
+    answered = task.answered - task.lost.failed if task.lost else task.answered
     if task.documents:
-        return f"{count(task.answered)} of {count(task.documents)}"
-    return count(task.answered) if task.answered else "unknown"
+        return f"{count(answered)} of {count(task.documents)}"
+    return count(answered) if task.answered else "unknown"
 
 
 def _rounded(value: Decimal, digits: int) -> str:

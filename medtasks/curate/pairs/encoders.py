@@ -39,6 +39,7 @@ from tqdm import tqdm
 
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache
@@ -169,20 +170,20 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from medtasks.metrics.neural.text_encoders import quiet
+    from medtasks.metrics.neural.text_encoders import LOCAL, loading_fault, quiet
     from medtasks.model_adapters.base.checkpoints import CheckpointError, refuse_missing
 
     try:
-        kind = AutoConfig.from_pretrained(folder).model_type
+        kind = AutoConfig.from_pretrained(folder, **LOCAL).model_type
         if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")
         with quiet():  # the missing ones are refused
-            processor = AutoImageProcessor.from_pretrained(folder)
-            model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+            processor = AutoImageProcessor.from_pretrained(folder, **LOCAL)
+            model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **LOCAL)
     except MedTasksError:
         raise
     except Exception as error:  # transformers raises whatever a damaged file brings about
-        raise CheckpointError(f"{folder} cannot be loaded as an image model: {one_line(error)}") from error
+        raise CheckpointError(f"{folder} cannot be loaded as an image model: {loading_fault(error)}") from error
     refuse_missing(folder, report["missing_keys"])
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)
@@ -236,8 +237,6 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
 _BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
-# Decoders of rare formats raise whatever their bugs make of a damaged file.
-_BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -305,9 +304,9 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
 
     def decode(file: Path) -> Image.Image | str:
         try:
-            return decoded(io.BytesIO(file.read_bytes()), LINEAR).pixels
-        except _BROKEN as error:
-            return (isinstance(error, OSError) and fault_of_kind(error)) or UNREADABLE
+            return decoded(io.BytesIO(read_file(file)), LINEAR).pixels
+        except OSError as error:
+            return fault_of_kind(error) or UNREADABLE
 
     waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())

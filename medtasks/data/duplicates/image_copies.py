@@ -21,6 +21,7 @@ from PIL import Image
 from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, Alike, ImageHash, Looks, hash_images, near
+from medtasks.data.images.strict_pillow import FORMATS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Document
@@ -29,7 +30,6 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.stats.standard_error import connected_components
 
 _VOLUMES = (".nii", ".nii.gz")
-_NO_IMAGES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class FolderImages:
 def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
     """Find all images in a folder and its subfolders, following links, except files and folders of ``without``."""
     formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
+    readable = {ending for ending, name in formats.items() if name in FORMATS}
     if importlib.util.find_spec("pydicom"):
         readable.update(DICOM_ENDINGS)
     images, closed = FolderImages(), list[OSError]()

@@ -36,8 +36,9 @@ from tqdm import tqdm
 
 from medtasks.data.images.decoding import decoded_somehow, pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError
-from medtasks.home import home
+from medtasks.home import file_state, home
 from medtasks.net.disk_cache import SqliteCache
 
 BITS = 256
@@ -163,7 +164,7 @@ def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]
 
         image = read_dicom(path)
     else:
-        image = decoded_somehow(io.BytesIO(path.read_bytes() if data is None else data)).pixels
+        image = decoded_somehow(io.BytesIO(read_file(path) if data is None else data)).pixels
     return image, pixels_sha256(image.convert("RGB"))
 
 
@@ -195,8 +196,7 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
             keys: dict[Path, bytes] = {}  # that change when a file does, and do not show its path
             for path in part:
                 with contextlib.suppress(OSError):
-                    status = path.stat()
-                    state = f"{_VERSION}\0{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+                    state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
                     keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():
@@ -217,7 +217,7 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
 def _hashed(path: Path) -> ImageHash | str:
     """Return the hash of an image, or why it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_file(path)
         image, pixels = read_image(path, data)
         views = tuple(perceptual_hash(sketch) for sketch in sketches(image))
         digest = hashlib.sha256(data).hexdigest()

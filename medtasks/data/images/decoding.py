@@ -40,16 +40,19 @@ from PIL import Image, UnidentifiedImageError
 
 from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import (
+    FORMATS,
     ON_BLACK,
     NoReader,
     Range,
     Source,
     UnclearRange,
     UnreadableImage,
+    open_image,
     strict_decoding,
 )
 from medtasks.data.images.value_ranges import central_range
 from medtasks.data.images.volume_files import ENDING, is_volume, volume_digests
+from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size, named_file, read_named
 from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
@@ -57,7 +60,15 @@ AS_STORED = "8 bits as stored"
 NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 """The last conversion of an image of which a model sees next to nothing."""
 
-_BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
+# Decoders of rare formats raise any of these on damaged files.
+_BROKEN = (
+    *(OSError, EOFError, SyntaxError, ValueError, RuntimeError, LookupError, ArithmeticError, AttributeError),
+    *(MemoryError, TypeError, struct.error, zlib.error, Image.DecompressionBombError),
+)
+_DEEP_COST = 45  # bytes of memory for each value of more than 8 bits
+_COST = 10  # for a pixel
+_COPIED_COST = 20  # for a transparent pixel, or in formats whose libraries keep copies
+_COPIED = ("JPEG2000", "WEBP")
 _PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
 _LEAST_SEEN = 32  # levels
 _BITS, _ORIENTATION, _PLANAR, _FORMAT = 258, 274, 284, 339  # TIFF tags, the second of EXIF, too
@@ -128,6 +139,8 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
     an image with more than 8 bits are black and white.
     """
     try:
+        if isinstance(source, Path):
+            check_size(check_kind(source).st_size)
         with strict_decoding():
             seen = _decoded(source, decoding, side)
             return replace(seen, conversions=(*seen.conversions, *flat_mark(seen.pixels)))
@@ -136,7 +149,7 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
     except _BROKEN as error:
         if isinstance(error, UnidentifiedImageError):
             kind = describe_file(read_head(source))
-            cause = f"it is no image that can be read{kind and f', but {kind}'}"
+            cause = "it is no image that can be read" + (f", but {kind}" if kind else f" ({', '.join(FORMATS)}, DICOM)")
         elif isinstance(error, Image.DecompressionBombError):
             cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
         else:  # without the file, which is mostly a stream or a copy
@@ -194,7 +207,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
     if from_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
         return _windowed(source, decoding)
     try:
-        image = Image.open(source)
+        image = open_image(source)
     except UnidentifiedImageError:
         if from_dicom and is_bare_data_set(read_head(source)):
             return _windowed(source, decoding)
@@ -210,7 +223,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         pixels, done = _to_rgb(image, raw, source, decoding)
         try:  # the turn that puts the image upright; TIFF files have been turned by now
             turn = _TURNED.get(image.getexif().get(_ORIENTATION, 1))
-        except (*_BROKEN, LookupError, TypeError):
+        except _BROKEN:
             turn = None
         if turn is not None and decoding.rule is ImageRule.REFERENCE:
             done.append("EXIF orientation ignored")
@@ -223,16 +236,24 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
             done.append(f"{image.mode} to RGB")
         with contextlib.suppress(*_BROKEN):
-            # The frames of a PSD file are its layers, of which the first one shows all.
-            if getattr(image, "is_animated", False) and image.format != "PSD":
+            if getattr(image, "is_animated", False):
                 done.append("first of several frames")
         return DecodedImage(pixels, size, tuple(done))
+
+
+def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
+    """Return the memory that decoding takes for a pixel, as measured."""
+    if is_scaled:
+        return _DEEP_COST * len(image.getbands())
+    return _COPIED_COST if image.has_transparency_data or image.format in _COPIED else _COST
 
 
 def _to_rgb(image: Image.Image, raw: str, source: Source, decoding: Decoding) -> tuple[Image.Image, list[str]]:
     """Decode an opened image by a rule, without turning it, and name the conversions; ``raw`` is its layout."""
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
+    is_scaled = deep and decoding.rule is ImageRule.LINEAR
+    check_size(_bytes_per_pixel(image, is_scaled=is_scaled) * image.width * image.height, MOST_MEMORY)
     if decoding.rule is ImageRule.REFERENCE:
         pixels = image.convert("RGB")
         cut = "more than 8 bits cut off at 255" if image.mode.startswith(("I", "F")) else "low byte of 16 bits dropped"
@@ -296,7 +317,8 @@ class ImageStore:
     """Writes images below ``folder``, equal ones once, and records the facts of their pixels, as models will see them.
 
     Several threads may add images at once. Adding raises UnreadableImage for a file that is truncated, no image or of
-    an unclear range, and another OSError where it may not be read or the disk is full.
+    an unclear range, UnusableFile for one that is refused, and another OSError where it may not be read or the disk is
+    full.
     """
 
     def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
@@ -312,9 +334,9 @@ class ImageStore:
         file = self._store(data, name, lambda: read_facts(io.BytesIO(data), self.decoding))
         return StoredImage(file, digest)
 
-    def add_file(self, path: Path, name: str | None = None) -> StoredImage:
-        """Store a copy of an image file, see :meth:`add_bytes`."""
-        return self.add_bytes(path.read_bytes(), name)
+    def add_file(self, path: Path, name: str | None = None, root: Path | None = None) -> StoredImage:
+        """Store a copy of an image file below ``root``, by default in its folder; see :meth:`add_bytes`."""
+        return self.add_bytes(read_named(path, root), name)
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
@@ -328,9 +350,9 @@ class ImageStore:
         file = self._store(data, f"{facts.sha256[:_DIGITS]}.png", lambda: facts)
         return StoredImage(file, hashlib.sha256(data).hexdigest())
 
-    def add_volume(self, path: Path) -> StoredImage:
-        """Link to the file of a volume, which is not copied."""
-        digests = volume_digests(path)
+    def add_volume(self, path: Path, root: Path | None = None) -> StoredImage:
+        """Link to the file of a volume below ``root``, by default in its folder; it is not copied."""
+        digests = volume_digests(named_file(path, root))
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
         self.facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.strict_pillow import ON_BLACK, Range, Source, UnclearRange
+from medtasks.data.images.strict_pillow import ON_BLACK, Range, Source, UnclearRange, open_image
 from medtasks.data.images.value_ranges import central_range
 
 _LEAST_USED = 1 / 4  # of the range; 14 of 16 bits stay below
@@ -122,7 +122,7 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
 
 
 def _decoded_as(source: Source, raw: str) -> Any:
-    with Image.open(source) as image:
+    with open_image(source) as image:
         file: Any = image
         args = (raw if isinstance(tile.args, str) else (raw, *tile.args[1:]) for tile in file.tile)
         file.tile = [tile._replace(args=layout) for tile, layout in zip(file.tile, args, strict=True)]

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from PIL import Image, ImageFilter
 
+from medtasks.data.images.strict_pillow import open_image
+
 VERSION = 1
 """Raised with every change of the pixels or of the draws; recorded with each run."""
 STRENGTHS: Mapping[str, tuple[float, float, float]] = {
@@ -34,7 +36,7 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
     if kind == "jpeg":
         stream = io.BytesIO()
         image.save(stream, "JPEG", quality=int(strength), subsampling=2)
-        with Image.open(stream) as packed:
+        with open_image(stream) as packed:
             return packed.convert(image.mode)
     if kind == "blur":
         return image.filter(ImageFilter.GaussianBlur(strength * min(image.size)))

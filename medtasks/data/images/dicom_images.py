@@ -20,8 +20,10 @@ import math
 import struct
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image
@@ -29,8 +31,10 @@ from PIL import Image
 from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import NoReader, Range, Source, UnclearRange, UnreadableImage
-from medtasks.errors import MedTasksError
+from medtasks.data.named_files import MOST_MEMORY, MOST_WHOLE, check_size
+from medtasks.errors import MedTasksError, UnusableFile
 
+_COST = 45  # bytes of memory for a value, as measured
 _READY_BITS = 8
 _CUT = (AttributeError, EOFError, KeyError, struct.error)
 _BROKEN = (*_CUT, IndexError, RuntimeError, TypeError, ValueError)
@@ -49,21 +53,29 @@ _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
 
 
 @contextlib.contextmanager
-def reading_dicom(name: str) -> Iterator[Any]:
-    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing."""
+def reading_dicom(name: str, source: Source, *, force: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
+
+    Raises UnusableFile for one that would fill the memory.
+    """
     try:
         pydicom = importlib.import_module("pydicom")
     except ImportError:
         raise MedTasksError(f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+    opened = source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), opened as stream:
             warnings.simplefilter("ignore")  # about header fields that do not matter here
-            yield pydicom
+            _check_deflated(pydicom, stream)
+            dataset = pydicom.dcmread(stream, force=force)
+            sides = (dataset.get(name) or 1 for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel"))
+            check_size(math.prod(sides, start=_COST), MOST_MEMORY)
+            yield pydicom, dataset
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
     except _CUT as error:
         raise UnreadableImage("it is truncated or holds no image") from error
-    except _BROKEN as error:
+    except (*_BROKEN, pydicom.errors.BytesLengthException) as error:
         raise UnreadableImage(_cause(error)) from error
 
 
@@ -89,10 +101,10 @@ def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, li
         NoReader: pydicom is not installed.
         UnclearRange: The values that are black and white are unknown.
         UnreadableImage: The file is damaged, or holds no image or several.
+        UnusableFile: It would fill the memory.
     """
     try:
-        with reading_dicom("a DICOM file") as pydicom:
-            dataset = pydicom.dcmread(source, force=True)
+        with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
             frames = _numbers(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
                 raise UnreadableImage(f"it holds {frames[0]:g} frames; save the one to show by itself")
@@ -111,8 +123,20 @@ def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, li
                     squared = with_square_pixels(image, *spacing)
                     return squared, done if squared is image else [*done, f"pixels made square by {name}"]
             return image, done
+    except UnusableFile:
+        raise
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
+
+
+def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:
+    """Raise UnusableFile if what is deflated in a file would fill the memory; rewind it."""
+    stream.seek(0)
+    pydicom.filereader.read_preamble(stream, force=True)
+    meta = pydicom.filereader._read_file_meta_info(stream)  # the public one takes no stream
+    if meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian:
+        check_size(len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), MOST_WHOLE + 1)))
+    stream.seek(0)
 
 
 def _numbers(dataset: Any, name: str) -> list[float]:

@@ -20,6 +20,7 @@ _MARKS = (
     (0, b"\x89HDF", "an HDF5 file; save its images as PNG"),
     (0, b"PAR1", "a Parquet file; name it as the task's dataset"),
     (0, b"%PDF", "a PDF document; save its pages as PNG"),
+    (0, b"%!PS", ""),  # EPS: text in none of the formats
     (4, b"ftyp", "a HEIC image or a video; save it as PNG"),
     (0, b"\xff\x0a", "a JPEG XL image; save it as PNG"),
     (0, b"\xff\xd8\xff", "a damaged JPEG image; copy it again"),

@@ -3,7 +3,9 @@
 from PIL import Image
 
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.named_files import MOST_MEMORY, check_size
 
+_COST = 10  # bytes of memory for a pixel
 _SQUARE, _MOST_STRETCHED = 1.01, 50  # ratios of the longer to the shorter side
 
 
@@ -17,11 +19,14 @@ def with_square_pixels(image: Image.Image, height: float, width: float) -> Image
 
     Raises:
         UnreadableImage: No image has such pixels.
+        UnusableFile: The result would fill the memory.
     """
     ratio = max(height, width) / min(height, width)
     if ratio < _SQUARE:
         return image
     if ratio > _MOST_STRETCHED:
         raise UnreadableImage(f"its pixels are {height:g} high and {width:g} wide, which no image has")
-    stretched = image.width * max(1, width / height), image.height * max(1, height / width)
-    return image.resize((round(stretched[0]), round(stretched[1])), Image.Resampling.BILINEAR)
+    columns = round(image.width * max(1, width / height))
+    rows = round(image.height * max(1, height / width))
+    check_size(_COST * columns * rows, MOST_MEMORY)
+    return image.resize((columns, rows), Image.Resampling.BILINEAR)

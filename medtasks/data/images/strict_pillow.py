@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import PIL
-from PIL import ImageFile
+from PIL import Image, ImageFile
 
 Source = Path | IO[bytes]
 """A file, or a stream that can be rewound."""
 Range = tuple[float, float]
 """Values that are black and white."""
 
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "AVIF")
+"""Formats of medical images, besides DICOM and NIfTI; Pillow reads 30 more, one of them with another program."""
 ON_BLACK = "transparency onto black"
 
 _PILLOW = os.path.dirname(PIL.__file__) + os.sep
@@ -40,6 +42,11 @@ class UnclearRange(UnreadableImage):
             f"{what}; say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
         )
         self.values = values
+
+
+def open_image(source: Source) -> Image.Image:
+    """Open an image in one of ``FORMATS``; Pillow's UnidentifiedImageError for any other."""
+    return Image.open(source, formats=FORMATS)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from PIL import Image
 from medtasks.data.images.file_kinds import GZIP, describe_file, read_head
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.named_files import MOST_MEMORY, check_size
 from medtasks.errors import MedTasksError
 from medtasks.home import home, written_whole
 
@@ -80,11 +81,18 @@ def read_header(data: bytes, length: int | None = None) -> Any:
     with contextlib.suppress(ValueError):
         # The closest of right, front and head for each axis of a volume, and its direction.
         if all(towards in range(3) for towards, _ in nibabel.io_orientation(header.get_best_affine())):
-            bytes_needed = int(header["vox_offset"]) + math.prod(sizes[:3]) * header.get_data_dtype().itemsize
+            bytes_needed = bytes_of_volume(header)
+            check_size(bytes_needed, MOST_MEMORY)
             if length is not None and length < bytes_needed:
                 raise UnreadableImage("it holds fewer voxels than its header says")
             return header
     raise UnreadableImage("its header does not say which way its axes run")
+
+
+def bytes_of_volume(header: Any) -> int:
+    """Return the length of an unpacked file by its header, to its last voxel."""
+    voxels: int = math.prod(header["dim"].tolist()[1:4])
+    return int(header["vox_offset"]) + voxels * int(header.get_data_dtype().itemsize)
 
 
 def volume_digests(path: Path) -> VolumeDigests:
@@ -112,9 +120,11 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
     import numpy as np
 
     with unpacked_volume(path) as plain:
-        data = plain.read()
+        header = read_header(plain.read(HEADER_BYTES))
+        plain.seek(0)
+        data = plain.read(bytes_of_volume(header) + 1)  # its end has a check sum
     slices = axial(data, count)
-    affine = read_header(data[:HEADER_BYTES]).get_best_affine()
+    affine = header.get_best_affine()
     sizes = dict(zip(nibabel.io_orientation(affine)[:, 0], np.linalg.norm(affine[:3, :3], axis=0), strict=True))
     dark, bright = np.nanpercentile(slices, (_DARK, _BRIGHT))
     grey = np.nan_to_num(np.clip((slices - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import requests
 import tenacity
@@ -20,6 +21,7 @@ from urllib3.exceptions import InvalidHeader
 from medtasks.data.catalogue import DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256, git_blob
 from medtasks.errors import SourceError
+from medtasks.home import make_folder
 
 _ATTEMPTS = 5
 _BACKOFF_S = 1.0
@@ -34,6 +36,21 @@ _REVISION = "REVISION"  # file next to the downloaded ones
 
 class Failure(Exception):
     """A request failed finally."""
+
+
+class InsecureRedirect(requests.RequestException):
+    """A server redirected from https to http, where anyone on the way can change the file."""
+
+
+class SafeSession(requests.Session):
+    """Session that follows no redirect from https to http."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Return the address of a redirect, if there is one."""
+        target = super().get_redirect_target(resp)
+        if target and resp.url.startswith("https:") and not urljoin(resp.url, target).startswith("https:"):
+            raise InsecureRedirect(f"{resp.url} redirects to {target}")
+        return target
 
 
 class Transient(Failure):
@@ -73,6 +90,8 @@ def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[r
     """Send a request for ``what`` and yield its answer; an error while reading is a Failure, too."""
     try:
         answer = request()
+    except InsecureRedirect as error:
+        raise Failure(str(error)) from error
     except requests.RequestException as error:
         raise Unreachable(f"no answer: {_root_cause(error)}") from error
     with answer:
@@ -127,14 +146,14 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
     """
     if target.is_file() and published.matches(target):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     partial = target.with_name(f"{target.name}.part")
 
     def proceed() -> None:
         arrived = partial.stat().st_size if partial.exists() else 0
         # An encoded body would have another length than the file, and other offsets.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
-        asking = functools.partial(requests.get, published.url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+        asking = functools.partial(session.get, published.url, headers=headers, timeout=_TIMEOUT_S, stream=True)
         with answer_to(asking, target.name) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:
                 partial.unlink()
@@ -150,7 +169,8 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
                     bar.update(stream.write(piece))
 
     try:
-        patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(proceed)
+        with SafeSession() as session:
+            patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(proceed)
     except Failure as failure:
         error = failure.__cause__
         what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__

@@ -16,9 +16,9 @@ import fnmatch
 import functools
 import gzip
 import io
+import json
 import lzma
 import re
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -28,6 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError
 
@@ -86,7 +87,10 @@ def unpacking(archive: Path) -> Iterator[None]:
 def file_reader(
     folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
 ) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads a file by name, from folders or archives (after a prefix of ``below``)."""
+    """Yield a function that reads a file by name, from folders or archives (after a prefix of ``below``).
+
+    The function raises FileNotFoundError or UnusableFile.
+    """
     with contextlib.ExitStack() as stack:
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
@@ -96,11 +100,11 @@ def file_reader(
         def read(name: str) -> bytes:
             for folder in folders:
                 with contextlib.suppress(*_NO_FILE):
-                    return (folder / name).read_bytes()
+                    return read_named(folder / name, folder)
             for path, archive in opened.items():
                 for prefix in below:
-                    with contextlib.suppress(KeyError), unpacking(path):
-                        return archive.read(prefix + name)
+                    with contextlib.suppress(KeyError), unpacking(path), archive.open(prefix + name) as stream:
+                        return read_stream(stream)
             raise FileNotFoundError(name)
 
         yield read
@@ -313,7 +317,7 @@ class ParquetTable(SourceTable):
                                 values = batch.slice(offset, 1).to_pylist()[0]
                                 yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
                             index += 1
-                except (ArrowException, OSError) as error:
+                except (ArrowException, OSError, ValueError) as error:  # also of texts that are none
                     raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
 
     def _opened(self, file: SourceFile) -> Any:
@@ -342,7 +346,8 @@ def csv_table(
     """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; every one has ``columns``.
 
     Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
-    A file with ``tabs`` between its columns may have fields of megabytes, and no open quotation at its end.
+    A file with ``tabs`` between its columns may have fields of megabytes, and no open quotation at its end. A line of
+    more than ``MOST_TEXT`` is an error.
     """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
@@ -351,12 +356,12 @@ def csv_table(
         try:
             with contextlib.ExitStack() as stack:
                 if tabs:
-                    stack.callback(csv.field_size_limit, csv.field_size_limit(sys.maxsize))
+                    stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
                 stream: Any = stack.enter_context(file.open())
                 if name.endswith(".gz"):
                     stream = stack.enter_context(gzip.open(stream))
                 text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-                reader = csv.DictReader(text, restval=missing, dialect=dialect, strict=tabs)
+                reader = csv.DictReader(limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs)
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, values in enumerate(reader, 1):
                     if belongs(values):
@@ -398,7 +403,7 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
                     yield location, functools.partial(_object, location, line.strip(), columns)
@@ -415,7 +420,7 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
 def read_json(file: SourceFile) -> Any:
     """Return the content of a JSON file."""
     with file.open() as stream:
-        return _json(file.name, stream.read())
+        return _json(file.name, read_stream(stream))
 
 
 def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
@@ -427,10 +432,15 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
 
 
 def _json(location: str, data: bytes | str) -> Any:
+    check_size(len(data), MOST_TEXT, location)
     try:
-        return parse_json(data)
+        content = parse_json(data)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{location}: it holds half a surrogate pair, which is no text") from None
     except ValueError as error:
         raise SourceError(f"{location} is no JSON ({error})") from error
+    return content
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:

@@ -22,9 +22,10 @@ from medtasks.data.dataset_manifest import Manifest, measured
 from medtasks.data.document_store import SCRATCH, Documents, publish, work_folder
 from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.named_files import read_named
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
 from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
-from medtasks.errors import SourceError
+from medtasks.errors import SourceError, UnusableFile
 
 _NAMED = 3
 _WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
@@ -71,7 +72,8 @@ def images_row(
         except (FileNotFoundError, KeyError):
             return PublishedRow(location, None, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
-            fault = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
+            is_whole = isinstance(error, UnclearRange | NoReader | UnusableFile)
+            fault = "cannot be read" if is_whole else "is broken"
             return PublishedRow(location, None, cause=f"{image} {fault} ({error})")
     shared = "+".join(image.image_id for image in stored) or None
     return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
@@ -219,9 +221,10 @@ ReadFile = Callable[[str], bytes]
 """Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
-def by_name(files: Mapping[str, Callable[[], bytes]]) -> AbstractContextManager[ReadFile]:
-    """Return a function that reads one of these files, within a block."""
-    return contextlib.nullcontext(lambda name: files[name]())
+def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+    """Return a function that reads one of these files by its name alone, within a block."""
+    paths = {path.name: path for path in files}
+    return contextlib.nullcontext(lambda name: read_named(paths[name]))
 
 
 class UnusableRow(Exception):
@@ -256,7 +259,7 @@ class TableReader:
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the image files of a source."""
-        return by_name({})
+        return by_name(())
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""

@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import ImageStore
+from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
@@ -84,8 +85,8 @@ class _OpenI(TableReader):
         """Return all reports, in the order of their numbers."""
         reports = []
         for path in self.published(source, _REPORTS, ".xml"):
-            number = int(path.stem) if path.stem.isdecimal() else 0
-            reports.append((number, path.stem, path.name, path.read_bytes()))
+            number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
+            reports.append((len(number), number, path.stem, path.name, read_named(path)))
         records = []
         for *_, name, data in sorted(reports):
             try:
@@ -114,7 +115,7 @@ class _OpenI(TableReader):
         return [f"{image}.png" for image in row.texts("images")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return by_name({path.name: path.read_bytes for path in self.published(source, _IMAGES, ".png")})
+        return by_name(self.published(source, _IMAGES, ".png"))
 
     def published(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
@@ -133,7 +134,7 @@ class _OpenI(TableReader):
                 if member.isfile() and path.suffix == ending and not path.name.startswith("."):
                     content = opened.extractfile(member)
                     assert content is not None  # it is a file
-                    path.write_bytes(content.read())
+                    path.write_bytes(read_stream(content))
                     yield path
 
 

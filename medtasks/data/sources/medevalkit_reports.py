@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data import schema
+from medtasks.data.named_files import read_stream
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import ReadFile, SourceRecipe, TableReader, UnusableRow
@@ -33,7 +34,7 @@ class _Studies(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         with source_files.required_file(source, [_STUDIES]).open() as stream:
-            return source_files.listed_records(_STUDIES, stream.read(), ("id", "image", "findings", "impression"))
+            return source_files.listed_records(_STUDIES, read_stream(stream), ("id", "image", "findings", "impression"))
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         study, findings, impression = row.name("id"), row.text("findings"), row.text("impression")

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import ImageStore
+from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_files import SourceRow, listed_records, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
@@ -206,7 +207,7 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
             f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest} and not with "
             f"{published}; check out that commit, or accept this file with --allow-changed"
         )
-    rows = list(listed_records(path.name, path.read_bytes(), _KINDS[info.name][1]).rows())
+    rows = list(listed_records(path.name, read_file(path), _KINDS[info.name][1]).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)

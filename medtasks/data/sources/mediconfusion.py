@@ -20,7 +20,6 @@ from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-import requests
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
@@ -29,11 +28,21 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
+from medtasks.data.named_files import named_file
+from medtasks.data.prepare.downloads import (
+    Failure,
+    Published,
+    SafeSession,
+    Transient,
+    Unreachable,
+    answer_to,
+    download,
+    patiently,
+)
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
-from medtasks.errors import SourceError
+from medtasks.errors import SourceError, UnusableFile
 from medtasks.home import written_whole
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
@@ -139,6 +148,8 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         target = images.folder / DEMONSTRATIONS_FOLDER
+        for file in demonstrations.rglob("*"):
+            named_file(file, demonstrations)
         shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
@@ -176,7 +187,7 @@ def _stored_images(
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
-        except UnreadableImage as error:
+        except (UnreadableImage, UnusableFile) as error:
             causes[name] = f"{name}.jpg is broken ({error})"
     return stored, causes
 
@@ -243,7 +254,7 @@ class ObjectStorage:
             )
         self.base_url, self.stop = url, threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
-        self._session = requests.Session()
+        self._session = SafeSession()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
 
     def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:

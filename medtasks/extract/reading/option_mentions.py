@@ -7,7 +7,7 @@ word such as "vitamin" makes a name of it; a small letter only in brackets, or w
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -150,7 +150,7 @@ class OptionSet:
 
     @cached_property
     def names(self) -> list[tuple[tuple[str, ...], int]]:
-        """Words that name an option, the longest first: its text, with and without what is in brackets or an article."""
+        """Words that name an option, the longest first: its text, also without an article or brackets."""
         names: dict[tuple[str, ...], set[int]] = {}
         for index, text in enumerate(self.texts):
             forms = [words_in(text), self.words[index]]

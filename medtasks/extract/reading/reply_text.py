@@ -113,7 +113,7 @@ def own_words(
         text = _json_answer(text, is_answer)
     text = _UNDERSCORE.sub(" ", text) if split_names else text
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
+        text = with_plain_characters(text)
     text = _wrapped_answer(text)
     text = _GLUED.sub(r"\n\g<0>", _MARKUP.sub("", without_html(text)))
     if _MARKS.search(text):  # broken models write thousands of quotes or blanks
@@ -201,6 +201,11 @@ def _wrapped_answer(text: str) -> str:
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
 spaced_words = partial(own_words, split_names=True)
+
+
+def with_plain_characters(text: str) -> str:
+    """Replace characters by their plain forms, such as full-width letters and typographic quotes."""
+    return unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
 
 
 def json_field(text: str, name: str) -> str | None:

@@ -145,15 +145,16 @@ class ContextualEncoder:
             ),
             text_encoders.quiet(),
         ):
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(folder, **text_encoders.LOCAL)
             if config.model_type not in _FAMILIES:
                 raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
             if not 1 <= layer <= config.num_hidden_layers:
                 raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is required")
             config.num_hidden_layers = layer
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
             options = {"dtype": torch.float32, "add_pooling_layer": False, "output_loading_info": True}
-            model, report = AutoModel.from_pretrained(folder, config=config, local_files_only=True, **options)
+            model, report = AutoModel.from_pretrained(folder, config=config, **options, **text_encoders.LOCAL)
+            text_encoders.check_weights(model.state_dict())
         absent = [*report["missing_keys"], *report["mismatched_keys"]]
         if absent:
             raise WeightsMissing(

@@ -81,8 +81,6 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
     with text_encoders.explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
-        if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
-            raise ValueError(f"'{broken[0]}' holds values that are not finite")  # they would become labels
         return text_encoders.filled(lambda: ChexbertNetwork(config), state)
 
 
@@ -93,7 +91,7 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     """
     fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     with text_encoders.explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
-        tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
+        tokenizer = BertTokenizer.from_pretrained(files.encoder, **text_encoders.LOCAL)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
     text_encoders.check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
+from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import explained, present
+from medtasks.metrics.neural.text_encoders import check_weights, explained, present
 
 if TYPE_CHECKING:
     import torch
@@ -104,11 +105,12 @@ class Archive:
         import torch
 
         with _reading(self.path, self.model_type):
-            contents = {name: file.read() for name, file in self.members() if name != _CONFIG}
+            contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
             weights = contents.pop(_WEIGHTS, None)
             state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
+            check_weights(state)
             labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in contents.items()}
             entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
             if entities and entities[0]:
@@ -137,7 +139,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
             f"'medtasks weights fetch {model_type}'"
         )
     with _reading(path, model_type):
-        content = next((file.read() for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
+        content = next((read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
         if content is None:
             raise KeyError(_CONFIG)
         config = json.loads(content)

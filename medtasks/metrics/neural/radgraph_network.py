@@ -37,7 +37,7 @@ class WordEncoder:
         with text_encoders.explained(
             lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"
         ):
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **text_encoders.LOCAL)
         # Without a vocabulary transformers silently builds a tokenizer without words.
         if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):
             raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {folder}")
@@ -46,8 +46,9 @@ class WordEncoder:
         with text_encoders.explained(
             lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
         ):
-            config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self._model: Any = text_encoders.filled(lambda: AutoModel.from_config(config), weights).to(device)
+            config = AutoConfig.from_pretrained(str(folder), **text_encoders.LOCAL)
+            network = text_encoders.filled(lambda: AutoModel.from_config(config, trust_remote_code=False), weights)
+        self._model: Any = network.to(device)
         entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
         sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
         text_encoders.check_vocabulary(

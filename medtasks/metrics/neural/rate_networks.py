@@ -32,12 +32,13 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
             # AutoTokenizer of transformers 5 leaves out the normaliser that this file declares.
             tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(vocabulary), pad_token="[PAD]")
         else:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        options = {"dtype": torch.float32, "local_files_only": True, "output_loading_info": True}
-        network, report = model_class.from_pretrained(folder, use_safetensors=True, **options)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
+        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        network, report = model_class.from_pretrained(folder, **options, **text_encoders.LOCAL)
         absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [*report["mismatched_keys"]]
         if absent:
             raise ValueError(f"it lacks {len(absent)} tensors, first {absent[0]}")
+        text_encoders.check_weights(network.state_dict())
     return tokenizer, network.to(settings.torch_device()).eval()
 
 

@@ -6,6 +6,7 @@ wildcards are explained in the file; ``(`` and ``)`` enclose the matched span.
 """
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -96,22 +97,32 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
             end = match.start("end") if "end" in groups else match.end()
             matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
     spans: list[_Span] = []
-    taken: list[tuple[_Span, int]] = []  # every span that was ever in the list, with its position in it
+    taken: list[tuple[int, int, int]] = []  # begin, position and end of every span that was ever in the list, sorted
+    longest = 0
     for _, span in sorted(matches, key=itemgetter(0)):
-        positions = [
-            (other.begin, position)
-            for other, position in taken
-            if (other.end > span.begin and other.begin < span.end) or span.begin == span.end == other.begin
-        ]
-        position = max(positions)[1] if positions else len(spans)
-        if not positions:
+        length = span.end - span.begin
+        position = _overlapping(span, taken, longest)
+        if position is None:
+            position = len(spans)
             spans.append(span)
-        elif span.end - span.begin > spans[position].end - spans[position].begin:
+        elif length > spans[position].end - spans[position].begin:
             spans[position] = span
         else:
             continue
-        taken.append((span, position))
+        insort(taken, (span.begin, position, span.end))
+        longest = max(longest, length)
     return [span for span in spans if span.is_boundary]
+
+
+def _overlapping(span: _Span, taken: Sequence[tuple[int, int, int]], longest: int) -> int | None:
+    """Return the position of the last span, by its begin, that overlaps a span, among sorted ones up to a length."""
+    place = bisect_left(taken, (max(span.end, span.begin + 1),))
+    while place and taken[place - 1][0] >= span.begin - longest:
+        place -= 1
+        begin, position, end = taken[place]
+        if (end > span.begin and begin < span.end) or span.begin == span.end == begin:
+            return position
+    return None
 
 
 def _trimmed(text: str, begin: int, end: int) -> _Span | None:
@@ -125,6 +136,9 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
     """Pair beginnings with ends of sentences, and turn the gaps between them into sentences or parts of them."""
     begins = [span.begin for span in _matches(text, rules["stbegin"])]
     ends = _matches(text, rules["stend"])
+    stripped = [0]  # length of the text up to each position without blanks at its end
+    for position, sign in enumerate(text, 1):
+        stripped.append(stripped[-1] if sign.isspace() else position)
     spans: list[_Span] = []
 
     def fill(begin: int, end: int) -> None:
@@ -144,11 +158,12 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
         previous = spans[-1].end if spans else 0
         if begin > previous:
             fill(previous, begin)
-        for position, end in enumerate(ends[next_end:], next_end):
+        for position in range(next_end, len(ends)):
+            end = ends[position]
             is_last = position == len(ends) - 1
             if following <= end.begin and not is_last:
                 break
-            last_end, next_end = len(text[: end.begin + 1].rstrip()), position
+            last_end, next_end = stripped[min(end.begin + 1, len(text))], position
             if last_end < begin:
                 continue
             if not is_open:

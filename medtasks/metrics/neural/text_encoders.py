@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from loguru import logger
 
 from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.home import file_state
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     Network = TypeVar("Network", bound=torch.nn.Module)
 
 T = TypeVar("T")
+# Options of transformers: nothing is downloaded, and code that comes with a checkpoint is not run, nor asked about.
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
@@ -125,8 +128,14 @@ def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
     except (MemoryError, WeightsMissing):
         raise
     except Exception as error:  # damaged files raise errors of many kinds
-        reason = f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
-        raise WeightsMissing(sentence(type(error).__name__, reason)) from error
+        raise WeightsMissing(sentence(type(error).__name__, loading_fault(error))) from error
+
+
+def loading_fault(error: Exception) -> str:
+    """Describe an error of loading a checkpoint, briefly."""
+    if "trust_remote_code" in str(error):
+        return "it comes with code of its own, which is not run"
+    return f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
 
 
 def present(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -138,11 +147,30 @@ def filled(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") 
     """Build a network with these tensors, in float32, for evaluation."""
     from accelerate import init_empty_weights
 
+    check_weights(state)
     # Drawing random weights takes time and changes the random state.
     with init_empty_weights(include_buffers=False):
         network = build()
     network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
     return network.eval()
+
+
+def check_weights(state: "Mapping[str, torch.Tensor]") -> None:
+    """Raise ValueError for the first tensor with a :func:`tensor_fault`."""
+    for name, tensor in state.items():
+        if fault := tensor_fault(tensor):
+            raise ValueError(f"'{name}' {fault}")
+
+
+def tensor_fault(tensor: "torch.Tensor") -> str:
+    """Describe why stored numbers cannot be weights of a network; empty if they can."""
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
+        return "is sparse, complex or quantised"
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        return "holds numbers of 8 bits without their scale"
+    return "" if torch.isfinite(tensor).all() else "holds values that are not finite"
 
 
 def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None:
@@ -177,12 +205,12 @@ def quiet() -> Iterator[None]:
 
 
 def weights_digest(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of files, in this order; a file is read again if its size or time of change differ."""
-    digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+    """Return the SHA-256 of files, in this order; a file is read again if it may have changed."""
+    digests = [_digest(path.resolve(), file_state(path)) for path in paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)
-def _digest(path: Path, changed: int, size: int) -> str:
+def _digest(path: Path, state: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

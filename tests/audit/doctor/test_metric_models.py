@@ -34,6 +34,7 @@ def put(*names):
 
 def test_weights(monkeypatch):
     monkeypatch.setattr(checks, "load_wordnet", Mock(side_effect=WeightsMissing("WordNet is nowhere; fetch it")))
+    monkeypatch.setattr(checks, "tokenizer_command", Mock(side_effect=WeightsMissing("no Java; install it with: apt")))
     names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
     expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
@@ -42,14 +43,19 @@ def test_weights(monkeypatch):
     monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
     assert list(metric_weights(LABELS)) == []
     put("radgraph")
-    finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 1} ", fix="wordnet")
+    finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 2} ", fix="wordnet")
     assert " radgraph " not in finding.fix
+    finding = only(metric_weights(scope_of(["medevalkit_iu_xray_report"])), "ptb-tokenizer")
+    assert (finding.state, finding.found, finding.fix) == (State.WARNING, "no Java", "install it with: apt")
+    assert "ptb-tokenizer" not in fetch_command(["cider_d", "meteor"])
     monkeypatch.setattr(checks, "load_wordnet", lambda: None)
     assert states(metric_weights(REPORT)) == {
         **dict.fromkeys(names, State.WARNING),
         **dict.fromkeys(("radgraph", "wordnet"), State.OK),
     }
     put(*set(WEIGHTS) - {"radgraph"})
+    expect(only(metric_weights(EVERYTHING)), State.NOTE, "missing ptb-tokenizer", fix="install it with: apt")
+    monkeypatch.setattr(checks, "tokenizer_command", list)
     assert only(metric_weights(EVERYTHING)).state is State.OK
     assert fetch_command(["meteor", "radgraph"]) == ""
     assert list(metric_weights(PAIRS)) == []

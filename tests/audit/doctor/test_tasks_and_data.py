@@ -228,6 +228,18 @@ def test_permissions(name, file_mode, folder_mode, state):
     shutil.rmtree(home_folder() / name)
 
 
+def test_a_data_folder_that_others_may_list(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "mine"))
+    assert list(readable_replies()) == []
+    (tmp_path / "mine").mkdir()
+    for mode, others in ((0o700, 0), (0o750, 1), (0o755, 1)):
+        (tmp_path / "mine").chmod(mode)
+        findings = list(readable_replies())
+        assert [finding.state for finding in findings] == [State.NOTE] * others
+        assert all(f"has the mode {mode:o}" in finding.found for finding in findings)
+        assert (tmp_path / "mine").stat().st_mode & 0o777 == mode
+
+
 def test_replies_as_they_are_saved_and_public_data():
     dataset_folder(PUBLIC).mkdir(parents=True)
     (dataset_folder(PUBLIC) / "manifest.json").touch(0o644)

@@ -1,6 +1,7 @@
 import json
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from medtasks.audit.report.page import write_page
 from medtasks.audit.report.report_tables import summary_table
 from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.audit.report.task_tables import gains_table
+from medtasks.audit.report.wording import cluster_notes
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
@@ -135,10 +137,9 @@ def test_outcomes_and_areas_of_pairs(tmp_path):
     outcomes = task.rules[1].pairs
     assert (outcomes.both_right, outcomes.swapped, outcomes.same) == (len(pairs) - 7, 1, {"A": 1, "B": 2})
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
-    few = "Few clusters: the samples are worth 9.3 patients, images or pairs of equal size, so that intervals of"
     assert task.missing == (
         "Only 31 of 32 questions were answered; the others are in no score.",
-        f"{few} set_accuracy are rough.",
+        "Only about 9.3 independent pairs: intervals are rough (set_accuracy).",
     )
     areas = {group.name: group for group in task.rules[1].groups["categories"]}
     table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].categories
@@ -171,6 +172,18 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
     assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
 
 
+def test_a_group_of_pairs_that_mostly_share_one_image_says_so():
+    records = {}
+    for pair in range(9):
+        shared = "hub" if pair < 5 else f"first {pair}"
+        records |= {(pair, 1): (shared, "A", "AB"[pair % 2]), (pair, 2): (f"second {pair}", "B", "B")}
+    found = paired_scores(records, lambda pair: [["six", "rest"][pair > 5]])
+    of_sets = {group.name: group.scores[0] for group in found.groups["categories"]}
+    assert [(score.most_shared, score.clusters) for score in of_sets.values()] == [(5, 6), (1, 3)]
+    (note,) = cluster_notes(of_sets)
+    assert note == "One image decides, so that intervals are wide: it is in 5 of 6 pairs of six."
+
+
 def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     honest = by_metric(only(collect_run(read_run(tmp_path))).rules[0])["individual_accuracy"]
@@ -184,6 +197,41 @@ def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_
     assert collect_run(read_run(tmp_path)).notes == ()
 
 
+@each_row("value", ["text", 7, [1], {"a": 1}, [{"filter": 7}]])
+@each_row(
+    "keys",
+    [
+        ("configs", "mediconfusion", "filter_list"),
+        ("configs", "mediconfusion", "metadata", "data", "image_conversions"),
+        ("configs", "mediconfusion", "metadata", "data", "left_out"),
+        ("group_subtasks", "mediconfusion"),
+        ("n-samples", "mediconfusion"),
+    ],
+)
+def test_results_of_another_kind_than_they_should_be_are_no_traceback(tmp_path, keys, value):
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    content = json.loads(results.read_text())
+    *folders, last = keys
+    place = content
+    for key in folders:
+        place = place.setdefault(key, {})
+    place[last] = value
+    results.write_text(json.dumps(content))
+    assert only(collect_run(read_run(tmp_path))).name == "mediconfusion"
+
+
+def test_an_impossible_error_is_none_and_a_file_of_made_up_values_is_left_out(tmp_path):
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    edit_row(results, "mediconfusion", set_accuracy_stderr__reference=-1.0)
+    rule = next(rule for rule in only(collect_run(read_run(tmp_path))).rules if rule.name == "reference")
+    assert all(not score.error < 0 for score in rule.scores)
+    edit_row(results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)})
+    (note, *_) = read_run(tmp_path).notes
+    assert re.search(
+        r"holds 20\d\d metrics under 20\d\d filters for mediconfusion, more than any task has, and is left out", note
+    )
+
+
 def test_a_limited_run_and_one_without_samples(tmp_path):
     first = dict(list(made_up("mediconfusion").items())[:7])
     write_run(tmp_path / "logged", {"mediconfusion": first}, limit=7)
@@ -195,7 +243,7 @@ def test_a_limited_run_and_one_without_samples(tmp_path):
         assert (task.answered, task.documents, len(task.baselines)) == (7, 32, 4)
         always = next(one for one in task.baselines if one.name == "always A")
         assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
-    assert [sentence.partition(":")[0] for sentence in logged.missing[1:]] == ["Few clusters"]
+    assert logged.missing[1].endswith("independent pairs: intervals are rough (set_accuracy).")
     assert logged.rules[0].pairs.incomplete == 1
     assert "--log_samples" in unlogged.missing[1]
     assert "baselines are those of all questions" in unlogged.missing[-1]
@@ -291,9 +339,29 @@ def test_tasks_of_others_and_groups(tmp_path):
     assert (reference.name, by_metric(reference)) == ("reference", {"set_accuracy": 0.5})
     assert list(by_metric(robust).items()) == [("set_accuracy", 0.75), ("confusion", 0.25)]
     assert (robust.rule, robust.scores[1].share, robust.scores[1].higher_is_better) == ("", True, False)
-    assert tasks["mediconfusion_all"].missing[0].endswith("mediconfusion, mediconfusion_gd.")
+    assert tasks["mediconfusion_all"].missing[0].endswith("_gd; each score is the best of 2, chosen on the test set.")
     assert tasks["mediconfusion_all"].sample_data
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
+
+
+def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
+    names = ("mediconfusion", "mediconfusion_blank")
+    replies = {name: made_up("mediconfusion", seed) for seed, name in enumerate(names)}
+    results = write_run(tmp_path, replies)
+    content = json.loads(results.read_text())
+    content["group_subtasks"]["mediconfusion_all"] = list(replies)
+    members = collect_run(read_run(tmp_path)).tasks
+    values = [by_metric(task.rules[0])["individual_accuracy"] for task in members]
+    errors, shown = [task.rules[0].estimates["individual_accuracy"].error for task in members], []
+    for value in (sum(values) / 2, max(values)):
+        content["results"]["mediconfusion_all"] = {"alias": "all", "individual_accuracy,reference": value}
+        results.write_text(json.dumps(content))
+        group = next(task for task in collect_run(read_run(tmp_path)).tasks if task.name == "mediconfusion_all")
+        shown.append(group.rules[0].estimates["individual_accuracy"])
+    mean, best = shown
+    assert min(errors) / 2 < mean.error < max(errors)
+    assert mean.low < mean.value < mean.high
+    assert math.isnan(best.error)
 
 
 def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_variant_that_does_not_exist(tmp_path):
@@ -315,7 +383,10 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
         "model: made_up.",
     )
     assert "reaches acc 0.800 under rule none, for 90 samples (data of lmms-eval)." in sentences["pope"][0]
-    assert "for 32 samples (data of its members)" in sentences["mediconfusion_all"][0]
+    assert (
+        "(data of its members; each score is the best of 3, chosen on the test set)"
+        in sentences["mediconfusion_all"][0]
+    )
     for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
         assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
     advice = "It is compared with nothing: mediconfusion_ff_blind in the same run would show what the image adds."

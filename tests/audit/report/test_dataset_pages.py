@@ -107,6 +107,11 @@ def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_p
     assert "The keyword is the right answer" in page
 
 
+def test_no_command_holds_what_a_terminal_acts_on():
+    data = tree_data("bench", [question(1, keyword="A\x1b[2J\n\tB\x9b")], OPTIONS)
+    assert data["columns"][0]["values"] == ["A?[2J??B?"]
+
+
 def test_pairs_are_units_and_a_dataset_without_groups_has_no_tree():
     assert sorted(COLUMNS) == sorted(SELECTABLE)  # every column to choose by has its place
     sides = [("p1", ["Cardiac"]), ("p1", ["Cardiac", "Spinal"]), ("p2", ["Spinal"]), ("p2", ["Spinal"])]

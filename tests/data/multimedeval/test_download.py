@@ -4,10 +4,12 @@ import functools
 import hashlib
 import json
 from dataclasses import replace
+from io import BytesIO
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
@@ -62,6 +64,36 @@ def test_what_has_arrived_is_continued(server, tmp_path, arrived, ranges, faults
         (tmp_path / "file.bin.part").write_bytes(arrived)
     assert fetched(server, tmp_path / "file.bin").read_bytes() == BODY
     assert server.asked == asked
+
+
+@each_row(
+    "addresses, arrives",
+    [
+        (["https://a.org/f", "http://a.org/f"], False),
+        (["https://a.org/f", "//b.org/f", "HTTP://b.org/f"], False),
+        (["https://a.org/f", "/g", "https://b.org/f"], True),
+        (["http://a.org/f", "https://a.org/f"], True),
+    ],
+)
+def test_no_redirect_leads_from_https_to_http(addresses, arrives, tmp_path, monkeypatch, refuses):
+    asked = []
+
+    def send(self, request, **_):
+        asked.append(request.url)
+        answer = requests.Response()
+        answer.url, answer.request, answer.raw = request.url, request, BytesIO(b"content")
+        answer.status_code = 302 if len(asked) < len(addresses) else 200
+        answer.headers["Location"] = addresses[len(asked) % len(addresses)]
+        return answer
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
+    if arrives:
+        assert download(Published(addresses[0]), tmp_path / "x").read_bytes() == b"content"
+        return
+    with refuses(f"cannot download x from {addresses[0]} (InsecureRedirect)", kind=SourceError):
+        download(Published(addresses[0]), tmp_path / "x")
+    assert all(address.startswith("https:") for address in asked)
+    assert len(asked) == len(addresses) - 1  # and not tried again
 
 
 @pytest.mark.parametrize("kind", ["md5", "sha256"])

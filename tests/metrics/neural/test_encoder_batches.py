@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.neural.text_encoders import encoding, length_batches, run_batches, weights_digest
+from medtasks.metrics.neural.text_encoders import (
+    check_weights,
+    encoding,
+    length_batches,
+    run_batches,
+    tensor_fault,
+    weights_digest,
+)
 
 from ...tables import each_row
 
@@ -86,12 +93,29 @@ def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
     monkeypatch.setattr(type(one), "open", counting)
     before = weights_digest([one, other])
     assert opened == []
+    state = one.stat()
     one.write_bytes(b"abd")
-    os.utime(one, ns=(1, 1))
+    os.utime(one, ns=(state.st_atime_ns, state.st_mtime_ns))  # same size and time, as after touch -r
     assert weights_digest([one, other]) != before
     assert opened == [(one, "wb"), (one, "rb")]
     with pytest.raises(FileNotFoundError):
         weights_digest([tmp_path / "none"])
+
+
+@each_row(
+    "tensor, fault",
+    [
+        (torch.tensor([1.0, torch.nan]), "not finite"),
+        (torch.tensor([torch.inf], dtype=torch.float16), "not finite"),
+        (torch.ones(2, dtype=torch.complex64), "complex"),
+        (torch.ones(2, 2).to_sparse(), "sparse"),
+        (torch.ones(2).to(torch.float8_e4m3fn), "8 bits"),
+    ],
+)
+def test_numbers_that_are_no_weights(tensor, fault):
+    assert fault in tensor_fault(tensor)
+    with pytest.raises(ValueError, match=rf"'layer\.bias' .*{fault}"):
+        check_weights({"layer.weight": torch.ones(2, dtype=torch.bfloat16), "layer.bias": tensor})
 
 
 @each_row("error", [None, OSError])

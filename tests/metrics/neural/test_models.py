@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel
 
+from medtasks.curate.pairs.encoders import open_encoder
+from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural import rate_networks
 from medtasks.metrics.neural.bertscore import BertScore, ContextualEncoder
 from medtasks.metrics.neural.chexbert import Chexbert
 from medtasks.metrics.neural.chexbert_network import ChexbertNetwork
+from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph import RadGraph
 from medtasks.metrics.neural.radgraph_network import WordEncoder
 
@@ -203,6 +208,55 @@ def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, reques
     change(copy)
     assert_same(read(settings, items), read(replace(settings, cache=None), items), tolerance=0)
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+CODE = """
+from pathlib import Path
+Path(__file__).with_name("touched").touch()
+Path({marker!r}).touch()
+from transformers import PretrainedConfig
+class Own(PretrainedConfig):
+    model_type = "own"
+"""
+
+
+@pytest.fixture
+def own_code(tmp_path, monkeypatch):
+    """A checkpoint that brings code, while somebody answers "y" to every question; the code leaves a file."""
+    folder = tmp_path / "own_code"
+    folder.mkdir()
+    (folder / "own.py").write_text(CODE.format(marker=str(tmp_path / "attacked")))
+    auto_map = dict.fromkeys(("AutoConfig", "AutoModel", "AutoModelForTokenClassification"), "own.Own")
+    config = {"model_type": "own", "auto_map": auto_map | {"AutoImageProcessor": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "preprocessor_config.json").write_text(json.dumps(config))
+    tokenizer = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\na")
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "model.safetensors").touch()
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    yield folder
+    assert not (tmp_path / "attacked").exists()
+
+
+def radgraph_of(folder, v1):
+    archive = open_archive("radgraph", ModelSettings(named_weights={"radgraph": v1, "pubmedbert": folder}))
+    WordEncoder(archive, {}, torch.device("cpu"), "float32")
+
+
+@each_row(
+    "load",
+    [
+        lambda folder, _: ContextualEncoder(folder, 1, ModelSettings(device="cpu")),
+        lambda folder, _: rate_networks._load("biolord", AutoModel, ModelSettings(named_weights={"biolord": folder})),
+        lambda folder, _: open_encoder(str(folder), "cpu").load(),
+        radgraph_of,
+    ],
+)
+def test_code_of_a_checkpoint_is_neither_run_nor_asked_about(load, own_code, v1):
+    with pytest.raises(MedTasksError, match="it comes with code of its own, which is not run"):
+        load(own_code, v1)
 
 
 def test_layers_have_caches_of_their_own(roberta, tmp_path):

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from medtasks.metrics.neural.rate_score import Affinity, Entity, affinities, rat
 from medtasks.metrics.neural.rate_score import rate_score_reference as as_published
 from medtasks.metrics.neural.rate_sentences import entity_spans, split_sentences
 
+from ...growth import assert_linear
 from ...tables import each_row
 
 SMALL_RULES = r"""# made up
@@ -66,6 +68,11 @@ def test_sentences_by_a_small_file_of_rules(tmp_path):
     path.write_text(SMALL_RULES)
     text = "The heart is large. Seen by Dr. Smith. OK\n\nNo effusion"
     assert split_sentences(text, path) == ["The heart is large.", "Seen by Dr. Smith.", "OK\n\nNo effusion"]
+
+
+@each_row("piece", ["A. ", "Dr. A. ", "A.\n\n", "a", " ", "A!"])
+def test_time_for_sentences_grows_no_faster_than_the_report(rules, piece):
+    assert_linear(partial(split_sentences, rules=rules), piece)
 
 
 def test_golden_rate_spans(folder):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from medtasks.errors import UnknownName
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info, report_metric
 
 from ...tables import each_row
@@ -15,7 +15,7 @@ from ..test_cider import frequencies_file
 def test_keys_and_weights_of_the_registry():
     keys = [key for info in REPORT_METRICS.values() for key in info.keys]
     assert len(keys) == len(set(keys))
-    assert {name for info in REPORT_METRICS.values() for name in info.weights} <= set(WEIGHTS)
+    assert {name for info in REPORT_METRICS.values() for name in info.weights} <= {*WEIGHTS, WORDNET, TOKENIZER}
     with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
         report_metric("radgrap")
 
@@ -24,14 +24,24 @@ REFERENCES = ["No pleural effusion.", "", "Heart is large, lungs are clear.", "s
 HYPOTHESES = ["No effusion.", "Clear.", "", "same", "Ünïcode 肺 " * 40, "no effusion"]
 
 
-OF_OTHER_TESTS = {"green", "rate_score", "rate_score_reference"}
+CIDER = {"cider_coco", "cider_d"}
+OF_OTHER_TESTS = {"green", "rate_score", "rate_score_reference", *CIDER}
 
 
-@each_row("name", [n for n, info in REPORT_METRICS.items() if not info.wordnet and n not in OF_OTHER_TESTS])
+def test_cider_gives_the_registered_keys(tokenizer, tmp_path):
+    for name in CIDER:
+        gives_the_registered_keys(name, {}, tmp_path)
+
+
+@each_row("name", [n for n, info in REPORT_METRICS.items() if WORDNET not in info.weights and n not in OF_OTHER_TESTS])
 def test_metrics_give_the_registered_keys(name, v1, xl, tiny, deep_roberta, tmp_path):
     weights = {"radgraph": v1, "radgraph-xl": xl, "chexbert": tiny}
-    weights["coco-val"] = frequencies_file(tmp_path / "coco.p", {("effusion",): 3.0, ("no", "effusion"): 1.0})
     weights |= {"distilroberta-base": deep_roberta, "roberta-large": deep_roberta}
+    gives_the_registered_keys(name, weights, tmp_path)
+
+
+def gives_the_registered_keys(name, weights, tmp_path):
+    weights["coco-val"] = frequencies_file(tmp_path / "coco.json", {"effusion": 3.0, "no effusion": 1.0})
     settings = ModelSettings(named_weights=weights, device="cpu", cache=tmp_path, progress=False)
     info, metric = metric_info(name), report_metric(name, settings)
     scores = metric(references=REFERENCES, hypotheses=HYPOTHESES)

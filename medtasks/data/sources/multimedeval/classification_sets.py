@@ -30,10 +30,11 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.decoding import ImageStore
+from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name, check_count
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, check_count
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
 
@@ -62,7 +63,7 @@ class _MedMNIST(TableReader):
         arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
         for name in (f"{split}_images", f"{split}_labels"):
             try:
-                with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+                with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
                     arrays.append(npy.read_array(stream, allow_pickle=False))
                     if not arrays[-1].ndim:
                         raise ValueError("an array of another kind than the published one")
@@ -164,18 +165,18 @@ class _PadUfes(TableReader):
         where: dict[str, Callable[[], bytes]] = {}
 
         def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-            with source_files.unpacking(path):
-                return archive.read(member)
+            with source_files.unpacking(path), archive.open(member) as stream:
+                return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
-            where.setdefault(path.name, path.read_bytes)
+            where.setdefault(path.name, functools.partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
                 with source_files.unpacking(path):
                     archive = opened.enter_context(source_files.open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
                         where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
-            yield opened.enter_context(by_name(where))
+            yield lambda name: where[name]()
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
+from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import MOST_LETTERS, letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.home import datasets_folder
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
@@ -166,7 +166,7 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise source_files.not_found(source, path.name)
-        questions = source_files.listed_records(path.name, path.read_bytes(), columns)
+        questions = source_files.listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
@@ -220,15 +220,8 @@ class OwnQuestions(TableReader):
         return self.samples
 
     def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the names of the images; none may be outside of the folder, which others may be shown."""
-        names = [] if row.values.get("images") is None else row.texts("images")
-        for name in names:
-            path = (self.folder / name).resolve()
-            if not path.is_relative_to(self.folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
-                raise row.error(
-                    f"its image {name} is outside of {self.folder} or in a prepared dataset; put a copy into the folder"
-                )
-        return names
+        """Return the names of the images."""
+        return [] if row.values.get("images") is None else row.texts("images")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""

@@ -222,7 +222,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
         rows.append(row)
     split = mimic_cxr_file(source, "split")
-    roots = [(root, below) for root in dict.fromkeys([split.path.parent, source]) for below in _PLACES]
+    roots = [(top, below) for top in dict.fromkeys([split.path.parent, source]) for below in _PLACES]
     patterns = [(root, below + tree) for root, below in roots for tree in ("files", f"{_UNPACKED}/files")]
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
     archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
@@ -247,10 +247,14 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
                 continue
             about = {"patient_id": subject_id, "indication": first.get("indication", "")}
             document = new_document(REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about)
-            folder = study_folder(split.path.parent / "files", subject_id, study_id)
+            root = split.path.parent
+            folder = study_folder(root / "files", subject_id, study_id)
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = [
-                (f"{n} of {len(rows)}", functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg"))
+                (
+                    f"{n} of {len(rows)}",
+                    functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg", root=root),
+                )
                 for n, row in enumerate(rows, 1)
             ]
             yield images_row(location, adding, document)
@@ -276,7 +280,9 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         paths = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
         path = next(filter(Path.is_file, paths), paths[0])
         document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
-        yield images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
+        yield images_row(
+            row.place, [(name, functools.partial(images.add_volume, path, file.path.parents[1]))], document
+        )
 
 
 _MIMIC_CXR_LAYOUT = (

@@ -33,11 +33,13 @@ from PIL import Image
 from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.dicom_images import reading_dicom
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.named_files import named_file
 from medtasks.data.prepare import source_files, source_recipe
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
+from medtasks.errors import UnusableFile
 
 FOURTEEN_FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
@@ -81,7 +83,7 @@ class _ChestXray14(TableReader):
         return new_document(MULTILABEL, row.text("Image Index"), **columns)
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
+        return by_name(path for pattern in _IMAGES for path in source.glob(pattern))
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
@@ -164,8 +166,8 @@ class _DiffVqa(TableReader):
         def of_study(folder: Path) -> list[StoredImage] | str:
             paths = sorted(folder.glob("*.jpg"))
             try:
-                return [images.add_file(path) for path in paths] or f"its study {folder.name} has no images"
-            except UnreadableImage as error:
+                return [images.add_file(path, root=files) for path in paths] or f"its study {folder.name} has no images"
+            except (UnreadableImage, UnusableFile) as error:
                 return f"an image of its study {folder.name} is broken ({error})"
 
         for row in rows:
@@ -201,8 +203,7 @@ def read_dicom(path: Path) -> Image.Image:
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
     d9ac283. Errors are those of :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
-    with reading_dicom(str(path)) as pydicom:
-        dataset = pydicom.dcmread(path)
+    with reading_dicom(str(path), path) as (_, dataset):
         dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)  # some files say 12 bits and use more
         values = dataset.pixel_array
         values = values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
@@ -231,7 +232,7 @@ class _VinDrMammo(TableReader):
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            return images.add_pixels(read_dicom(folder / f"{name}.dicom"), _STRETCHED)
+            return images.add_pixels(read_dicom(named_file(folder / f"{name}.dicom", folder)), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
@@ -276,7 +277,7 @@ class _CbisDdsm(TableReader):
                 raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
             columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
             if name := images_of_series.get(parts[2]):
-                adding = {name: functools.partial(images.add_file, source / name)}
+                adding = {name: functools.partial(images.add_file, source / name, root=source)}
                 document = new_document(CLASSIFICATION, parts[0], **columns)
                 yield source_recipe.images_row(row.place, adding.items(), document)
             else:

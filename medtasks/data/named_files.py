@@ -1,0 +1,83 @@
+"""Files that other files name or hold: which of them are opened, and how much of one is read.
+
+Tables, studies, task files and archives may come from anyone. A file that they name is opened only if it is a regular
+one below the folder that its user named, by where its links lead. Sizes are limited so that no file takes more than
+2 GB of memory, whatever is made of it.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, AnyStr
+
+from medtasks.errors import UnusableFile
+from medtasks.home import dataset_holding
+
+MOST_MEMORY = 1_800_000_000
+"""Bytes that one file may take with all that is made of it; the process itself takes another 200 MB."""
+MOST_WHOLE = 1 << 29
+"""Bytes of a file, or a member of an archive, that is read whole: unpacking needs twice as many."""
+MOST_TEXT = 1 << 26
+"""Bytes of a line, or of a file of JSON or YAML: Python's objects may need 24 times as many."""
+_PIECE = 1 << 20  # bytes
+_WORK = "."  # first letter of the folders in which datasets are prepared
+
+
+def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
+    """Raise UnusableFile for more than ``most`` bytes."""
+    if size > most:
+        raise UnusableFile(f"{name} takes more than {most / 1e6:,.0f} MB, as none of its kind does; make it smaller")
+
+
+def check_kind(path: Path) -> os.stat_result:
+    """Return the state of a file; UnusableFile for a device or a pipe, another OSError for a missing file."""
+    state = path.stat()
+    if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+        raise UnusableFile("it is a device or a pipe, and no file")
+    return state
+
+
+def named_file(path: Path, folder: Path | None = None) -> Path:
+    """Return the path of a file that another file names, which is to be below a folder, by default its own.
+
+    Raises:
+        UnusableFile: It is outside of the folder, in a prepared dataset, or no regular file.
+        OSError: It does not exist.
+    """
+    check_kind(path)
+    folder = folder or path.parent
+    root = Path(os.path.realpath(folder))
+    # Files in the Hub's cache are links from a folder of snapshots to one next to it.
+    hub = [parent.with_name("blobs") for parent in (root, *root.parents) if parent.name == "snapshots"]
+    dataset = dataset_holding(path) or _WORK
+    if not any(map(Path(os.path.realpath(path)).is_relative_to, (root, *hub))) or not dataset.startswith(_WORK):
+        raise UnusableFile(f"it is outside of {folder} or in a prepared dataset; put a copy into the folder")
+    return path
+
+
+def read_file(path: Path, most: int = MOST_WHOLE) -> bytes:
+    """Return the content of a regular file; errors as :func:`check_kind`, and UnusableFile for too much."""
+    check_size(check_kind(path).st_size, most)
+    return path.read_bytes()
+
+
+def read_named(path: Path, folder: Path | None = None, most: int = MOST_WHOLE) -> bytes:
+    """Return the content of a file that another file names; errors as :func:`named_file` and :func:`read_file`."""
+    return read_file(named_file(path, folder), most)
+
+
+def read_stream(stream: IO[bytes], most: int = MOST_WHOLE) -> bytes:
+    """Return the rest of a stream whose length is unknown, such as what is packed; UnusableFile for too much."""
+    data = bytearray()
+    while piece := stream.read(_PIECE):
+        data += piece
+        check_size(len(data), most)
+    return bytes(data)
+
+
+def limited_lines(stream: IO[AnyStr], name: str) -> Iterator[AnyStr]:
+    """Yield the lines of a file that messages call ``name``; UnusableFile for one longer than ``MOST_TEXT``."""
+    while line := stream.readline(MOST_TEXT + 1):
+        check_size(len(line), MOST_TEXT, f"a line of {name}")
+        yield line
