@@ -18,7 +18,6 @@ from typing import Any
 from loguru import logger
 from pydantic import BaseModel
 
-from medtasks import __version__
 from medtasks.errors import MedTasksError
 from medtasks.lmms import replaced
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, IS_COPY, chat_completions, failure_of, replies_module
@@ -27,6 +26,7 @@ from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journa
 from medtasks.net.servers import build_of, origin, proven_build
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Notice, refuse, warn
+from medtasks.version import __version__
 
 JOURNAL_VARIABLE = "MEDTASKS_JOURNAL"
 """Environment variable that makes the harness's process keep a journal: ``true``, or its folder."""

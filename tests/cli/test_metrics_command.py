@@ -12,11 +12,11 @@ import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
-from medtasks.audit.doctor.metric_models import weights_trouble
 from medtasks.cli import metrics
 from medtasks.data.prepare import downloads
 from medtasks.metrics import cross_check, model_settings
 from medtasks.metrics.cross_check import ORACLES
+from medtasks.metrics.missing_weights import weights_trouble
 from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, weights_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
 
