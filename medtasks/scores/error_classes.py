@@ -15,8 +15,11 @@ from typing import Any
 
 from medtasks.data.samples import Document, Sample
 from medtasks.errors import MedTasksError, plain
+from medtasks.extract.careful.yes_no import is_unsure
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.option_mentions import is_content, same_word, words_in
 from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Reply
@@ -27,6 +30,7 @@ from medtasks.tasks.task_file import TaskFile
 Documents = Sequence[Document]
 Replies = Mapping[str, Reply]
 
+_REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
 # Columns that are shown in their own way, and a patient's, which is never shown.
@@ -56,8 +60,14 @@ class WrongAnswer:
     kind: ErrorClass  # as far as a rule can tell
 
 
-def error_class(reply: str | None, value: str | None) -> ErrorClass:
-    """Return the kind of a wrong answer; ``value`` is its letter, if any."""
+def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorClass:
+    """Return the kind of a wrong answer.
+
+    Args:
+        reply: As the model gave it.
+        value: Letter that was read, if any.
+        asked: Question with its options; a reply without any word of them is irrelevant.
+    """
     if failure_cause(reply) is not None:
         return ErrorClass.FAILED
     if value is not None:
@@ -69,7 +79,26 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2  # as broken models do
     if repeats or not (words or re.search(r"\b[A-Z]\b", text)):
         return ErrorClass.IRRELEVANT
-    return ErrorClass.REFUSAL if REFUSAL.search(text) else ErrorClass.MISUNDERSTOOD
+    languages = languages_of(text)
+    declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
+    if declines or is_unsure(text, languages):
+        return ErrorClass.REFUSAL
+    return ErrorClass.IRRELEVANT if _is_irrelevant(text, asked, languages) else ErrorClass.MISUNDERSTOOD
+
+
+def _is_irrelevant(text: str, asked: str, languages: tuple[str, ...]) -> bool:
+    """Return whether a text is nothing but references, or has no word of what is asked in its language."""
+    lines = [line for line in text.splitlines() if not _REFERENCE.search(line)]
+    content = _content(" ".join(lines), languages)
+    asked_content = _content(asked, languages)
+    if not content or not asked_content or {*languages}.isdisjoint(languages_of(asked)):
+        return len(lines) < len(text.splitlines()) and not content
+    return not any(same_word(word, other) for word in content for other in asked_content)
+
+
+def _content(text: str, languages: tuple[str, ...]) -> set[str]:
+    """Return the words that tell one text from another."""
+    return set(filter(is_content, words_in(pattern_of("plain", languages).sub(" ", text))))
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
@@ -81,7 +110,8 @@ def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score],
         if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
             continue
         reply = replies[document["doc_id"]].text
-        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])
+        asked = " ".join([document.get("question") or "", *(document.get("options") or ())])
+        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"], asked)
         wrong.append(WrongAnswer(document, score, reply or "", kind))
     return wrong
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import REPLY_LANGUAGE, Sample, letter
 from medtasks.errors import RepliesError
 from medtasks.extract.careful.yes_no import plain_verdict
 from medtasks.extract.extractor_registry import AnswerKind, RegisteredExtractor, extractor_of
 from medtasks.extract.published.medheval_closed import BINARY, NO, YES
+from medtasks.extract.reading.languages import known_language
 
 EXAMPLE = '{"reply": "The answer is A", "options": ["yes", "no"]}'
 _WORDS = {  # options of rules that read words, which have no sense without them
@@ -28,7 +29,7 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
         ``value`` and ``reason`` of the answer, and its facts.
 
     Raises:
-        UnknownName: There is no such rule.
+        UnknownName: There is no such rule or language.
         RepliesError: The item is no object with a reply, or lacks something that the rule needs.
     """
     rule = extractor_of(name)
@@ -52,8 +53,10 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
 
 def _document(rule: RegisteredExtractor, item: Mapping[str, Any], options: list[str]) -> dict[str, Any]:
     """Return the columns that a rule may look at; a closed question without options asks for yes or no."""
-    columns = {name: item[name] for name in ("question", "answer", "language") if item.get(name) is not None}
+    columns = {name: item[name] for name in ("question", "answer") if item.get(name) is not None}
     columns["options"] = options
+    if item.get("language") is not None:
+        columns[REPLY_LANGUAGE] = known_language(item["language"])
     if rule.kind is not AnswerKind.CLOSED:
         return columns
     answer = str(columns.get("answer", ""))

@@ -329,6 +329,8 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
         return
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
+    if task.dataset is not None and "language" in mapping_in(config, "metadata"):
+        yield "language: only replies to questions of your own are read in one language; remove it from the metadata"
     family, listed, blocks = task.family, config.get("metric_list"), "copy it from a block of docs/own_tasks.md"
     rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
     for name, row in {} if has_failed else task.rows.items():

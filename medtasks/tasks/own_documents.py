@@ -15,8 +15,9 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import REPLY_LANGUAGE, Document, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
+from medtasks.extract.reading.languages import known_language
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
 from medtasks.home import dataset_holding, owner_only
@@ -78,6 +79,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
+    language = mapping_in(config, "metadata").get("language")
+    if language is not None:
+        added[REPLY_LANGUAGE] = [known_language(language, f" of '{config.get('task')}':")] * len(table)
     left_out = {*added}
     if apart:
         left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)

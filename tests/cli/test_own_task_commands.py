@@ -14,8 +14,16 @@ from medtasks.doctor.check_results import State, scope_of
 from medtasks.doctor.tasks_and_data import own_tasks
 from medtasks.report.collecting import section
 from medtasks.runs.run import TaskRun
-from medtasks.tasks.documents import select
-from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
+from medtasks.tasks.documents import select, task_problems
+from medtasks.tasks.task_files import (
+    included_option,
+    including,
+    scored_task,
+    task_config,
+    task_file,
+    task_files,
+    tasks_of,
+)
 
 from ..picture_sets import jpeg, texture
 from ..tables import each_row
@@ -294,6 +302,15 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
         (found,) = own_tasks(scope_of(["sides"]))
     assert found.state is State.PROBLEM
     assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
+
+
+def test_a_language_for_replies_to_a_prepared_dataset_is_refused(folder):
+    change(folder, "dataset_path: json", "dataset_path: !function medtasks.data.path_of.mediconfusion")
+    change(folder, "{data_files: {test: sides.jsonl}}", "{load_from_disk: true}")
+    change(folder, "metric_list:", "metadata: {language: de}\nmetric_list:")
+    with including([folder]):
+        (problem,) = task_problems(task_file("sides"))
+    assert "language: only replies to questions of your own are read in one language" in problem
 
 
 def test_a_misspelt_hook_without_the_optional_packages(medtasks, folder, monkeypatch):

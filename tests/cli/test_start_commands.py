@@ -357,6 +357,11 @@ def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
         ]
         == "B"
     )
+    beside = {"reply": "O tumor fica no lado A", "options": OPTIONS}
+    for language, value in (([], None), (["--language", "pt"], "A")):
+        assert json.loads(medtasks("parse", "robust_choice", *language, stdin=lines(beside)).out)["value"] == value
+    unknown = "unknown language 'german'. Known: ar, bn,"
+    fails(["parse", "robust_choice", "--language", "german"], unknown, stdin=lines(beside))
     labels = {"reply": "Effusion, no nodule.", "options": ["Nodule", "Effusion"]}
     assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [0, 1]
     needs = "the rule 'robust_yes_no_maybe' needs 'options', in their order, such as"

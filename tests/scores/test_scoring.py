@@ -271,6 +271,35 @@ def test_kinds_of_wrong_answers(reply, kind):
     assert error_class(reply, read(reply, ("polyp", "ulcer", "normal mucosa")).value) is kind
 
 
+ORGAN = "Identify the organ in the highlighted area of the CT image. liver, spleen, kidney"
+ASKED = {  # after the kinds of replies in the supplement of GMAI-MMBench
+    ErrorClass.REFUSAL: [
+        ("It would be unethical to make a diagnosis from one image; see a specialist.", ORGAN),
+        ("Eine Diagnose kann ich nicht stellen.", ORGAN),
+        ("请咨询医生。", "图中标记的是哪个器官？肝脏，脾脏，肾脏"),
+        ("Обратитесь к врачу.", ORGAN),
+    ],
+    ErrorClass.IRRELEVANT: [
+        ("Moreau K, Lindt P, et al. Imaging of the liver. Ann Radiol 2011; 4:17-22.", ORGAN),
+        ("ARCHIVES OF UROLOGY\nhttp://urology.example/abstract/12", ORGAN),
+        ("A moderate enlargement of the ventricles is illustrated in the image.", ORGAN),
+        ("今天天气很好。", "图中标记的是哪个器官？肝脏，脾脏，肾脏"),
+        ("Das Wetter ist schön.", "Welches Organ ist markiert? Leber, Milz, Niere"),
+    ],
+    ErrorClass.MISUNDERSTOOD: [
+        ("The highlighted organ is the femur.", ORGAN),
+        ("Das markierte Organ ist das Herz.", "Welches Organ ist markiert? Leber, Milz, Niere"),
+        ("Das Herz.", ORGAN),  # in another language no word could be the same
+        ("The heart.", ""),
+    ],
+}
+
+
+@each_row("reply, kind", rows(ASKED))
+def test_irrelevant_and_refused_replies_of_any_language(reply, kind):
+    assert error_class(reply[0], None, reply[1]) is kind
+
+
 def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     kinds = count_kinds(robust.wrong)
     written = [reply.text for reply in replies.values()]

@@ -60,7 +60,7 @@ def _bare_names(text: str, options: OptionSet) -> list[str]:
 
 
 def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
-    languages = languages_of(text)
+    languages = languages_of(text, sample.languages)
     everything = frozenset(options.letters.values())
     statements = option_statements(text, options, languages)
     if statements is None:

@@ -160,7 +160,7 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """
     verdict = gold_verdict(sample.document["answer"].strip())
     if verdict is not None:
-        answer = yes_no(reply, sample.question)
+        answer = yes_no(reply, sample.question, sample.languages)
         if answer.value is None:
             return _invalid(answer.reason, closed=True)
         overlap = token_overlap({answer.value}, {verdict})

@@ -356,7 +356,7 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     text = classes.without_echo(own)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
-    languages = _english_or(languages_of(f"{text} {' '.join(classes.options)}"))
+    languages = _english_or(languages_of(f"{text} {' '.join(classes.options)}", sample.languages))
     if not text.isascii():
         text = classes.unspaced.sub(r" \g<0> ", pattern_of(" ".join(_CLASSES), ("zh", "ja")).sub(r" \g<0> ", text))
     options = set() if classes.shifted and grades_called(text) else _stated(text, classes, languages)

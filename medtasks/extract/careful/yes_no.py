@@ -334,7 +334,7 @@ def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     equal = equal_option(text, sample.options)
     if equal is not None:
         return Answer.ok(letter(equal))
-    languages = languages_of(f"{text} {sample.question}")
+    languages = languages_of(f"{text} {sample.question}", sample.languages)
     answer = worded_option(verdicts(without_writer(text, languages)), sample.options)
     return answer or Answer.invalid(Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH)
 

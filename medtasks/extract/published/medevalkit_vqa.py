@@ -191,7 +191,7 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
         measures = None if closed else compared(words, " ".join(targets)).measures
         return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
-    answer = yes_no(text, sample.question)
+    answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
         return Answer.invalid(answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold="")
     return _answer(answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from medtasks.errors import unknown_name
 from medtasks.home import packaged_facts
 
 _ANY = "und"  # block of marks that belong to no language
@@ -54,6 +55,13 @@ def _words() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 def all_languages() -> tuple[str, ...]:
     """Return the languages that have words, as two-letter codes."""
     return tuple(language for language in _words() if language != _ANY)
+
+
+def known_language(name: object, place: str = "") -> str:
+    """Return the name of a language that has words, or raise UnknownName, which tells where it is written."""
+    if name not in all_languages():
+        raise unknown_name(f"language{place}", str(name), all_languages())
+    return str(name)
 
 
 def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
