@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import re
 import shutil
 from pathlib import Path
@@ -18,8 +17,8 @@ from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
 
 from ..cli.conftest import medtasks  # noqa: F401  # a fixture
-from ..conftest import SHARED
 from ..processes import run_here
+from ..recordings import recordings
 from ..tables import each_row
 from .whole_runs import answering, evaluate
 
@@ -32,7 +31,7 @@ BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
 ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
 ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped", "own_choice_think"]
-PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+PUBLISHED = recordings("MEDTASKS_TEST_DATA", "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
 WHOLE = {
     re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
 }  # no questions of their own

@@ -113,7 +113,7 @@ def test_the_trained_model_sees_and_is_blind_without_images(pairs):
         assert all(loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke"))))
 
 
-def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs):
+def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, subtests):
     pairs = pairs[:10]
     plain = Bench(pairs, weights="trained", batch_size=1, prefix_cache=False, feature_cache_mb=0)
     replies = plain.adapter.generate_until(plain.generation())
@@ -141,4 +141,4 @@ def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs):
         assert [answers[number] for number in range(len(pairs))] == replies
         assert_pairs([score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9)
 
-    check()
+    check(subtests=subtests)

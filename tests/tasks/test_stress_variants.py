@@ -32,10 +32,10 @@ KIT, PAIRS, CLASSES, LETTERS = "medevalkit_medxpertqa_mm", "mediconfusion", "mul
 
 
 @pytest.fixture(scope="module")
-def questions(test_data):
+def questions(recorded_data):
     """MedXpertQA's questions with images, which repeat their options, as this package prepares them."""
     documents = []
-    for line in (test_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (recorded_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         options, files = (
             [option["content"] for option in row["options"]],

@@ -336,9 +336,9 @@ def published_target(name, document):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_golden_medevalkit_datasets(golden, test_data, home, name):
+def test_golden_medevalkit_datasets(golden, recorded_data, home, name):
     dataset, folder = SOURCES[name]
-    source = test_data / "medevalkit" / folder
+    source = recorded_data / "medevalkit" / folder
     if not source.is_dir():
         pytest.skip(f"no files in the published format in {source}")
     manifest = prepare(dataset, Options(source, allow_incomplete=True))
