@@ -18,12 +18,11 @@ from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Document, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.families.family import Column
-from medtasks.families.family_registry import families, family_of
 from medtasks.home import dataset_holding, owner_only
 from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
+from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
-from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
@@ -311,7 +310,7 @@ def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
 
 def needed_columns(config: Config, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     who = ""
     if family is not None:
         short = family.short if "kind" not in names else None
@@ -350,7 +349,7 @@ def check(config: Config, columns: Columns, names: Sequence[str], location: str,
     Raises:
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     if family is not None and family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
         raise MedTasksError(
             f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
@@ -467,7 +466,7 @@ def _holds(kind: Column, value: Any, options: Any) -> bool:
 
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
-    family = family_of(hook_name(process_results))
+    family = family_of(process_results)
     paired = family is not None and family.paired
     added = _following_ids(columns, names, count, paired=paired)
     if paired and "categories" not in names:
