@@ -125,7 +125,7 @@ def document(n: int, **columns: Any) -> dict[str, Any]:
 def made_up(
     module: str, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]
 ) -> MadeUp:
-    """Return the family of a module of hooks; ``columns`` say what its documents have besides those of a single choice."""
+    """Return the family of a module; ``columns`` say what its documents have besides those of a single choice."""
     documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
     return MadeUp(module, rules, documents, replies)
 

@@ -276,9 +276,8 @@ NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 )
 def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, words):
     folder = own_folder(tmp_path)
-    (folder / "mine.py").write_text(
-        "KEYS = ['key']\nMETRICS = [{'metric': 'acuracy'}]\ndef target(doc):\n    return doc['key']\n"
-    )
+    metrics = "METRICS = [{'metric': 'acuracy'}]\n"
+    (folder / "mine.py").write_text(f"KEYS = ['key']\n{metrics}def target(doc):\n    return doc['key']\n")
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
         file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
