@@ -381,7 +381,7 @@ def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places
             need = f", and {who} needs {kind.value}"
             for row, value in enumerate(columns[name]):
                 options = columns["options"][row] if "options" in columns else ()
-                if not _holds(kind, value, options):
+                if not holds(kind, value, options):
                     is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
                     description = "something else" if is_hidden else _described(kind, value, options)
                     yield f"{places[row]}: '{name}' is {description}{need}"
@@ -456,7 +456,8 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {  # of lists of such entr
 }
 
 
-def _holds(kind: Column, value: Any, options: Any) -> bool:
+def holds(kind: Column, value: Any, options: Any) -> bool:
+    """Return whether a value is what a column of a kind needs."""
     is_right = _ENTRY_HOLDS.get(kind)
     if is_right is not None and not (isinstance(value, list) and all(is_right(entry, options) for entry in value)):
         return False

@@ -23,7 +23,7 @@ _MARKS = {
 def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     """Return new settings by model family; AttributeError for an unknown name."""
     if name not in _named():
-        raise AttributeError(f"there are no settings '{name}'")
+        raise AttributeError(f"there is no medtasks.hooks.settings_of.{name}")
     default = copy.deepcopy(_named()[name])
     blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
     by_family = {family: block for families, block in blocks.items() for family in families.split()}

@@ -22,6 +22,7 @@ from medtasks.tasks.task_variants import thinking_of, variant_changes
 _PREPARED = "medtasks.data.path_of."
 _IMAGES = "medtasks.hooks.images.images"
 _UNNAMED, _TAKE_FIRST = "none", "take_first"  # the harness's one filter where a file names none
+_READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
 _LIKELIHOODS = "multiple_choice"
 
 
@@ -187,7 +188,7 @@ def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]
             yield name, Row(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
         elif by_judge:
             yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
-        elif default and all(step.get("function") == _TAKE_FIRST for step in steps):
+        elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
             yield name, Row(default)
 
 
