@@ -119,7 +119,7 @@ dataset_path: json
 dataset_kwargs: {data_files: {test: questions.jsonl}}
 test_split: test
 lmms_eval_specific_kwargs: {default: {template: "{{ question }} {{ options }}"}}
-doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.lettered
 process_results: !function medtasks.hooks.choice.process_results
 metric_list: !function medtasks.hooks.choice.METRIC_LIST
 metadata: {version: 2}

@@ -9,7 +9,7 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks.cli import compare, curate, data, metrics, pages, score, start
+from medtasks.cli import compare, curate, data, metrics, own_tasks, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
@@ -23,7 +23,8 @@ _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("duplicates")(pages.duplicates)
 app.command("demo", rich_help_panel=_START)(start.demo)
 app.command("doctor", rich_help_panel=_START)(start.doctor)
-app.command("tasks", rich_help_panel=_START)(start.list_tasks)
+app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
+app.command("new", rich_help_panel=_START)(own_tasks.new)
 app.command("plan", rich_help_panel=_START)(start.plan)
 app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge)

@@ -36,9 +36,6 @@ from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
     INCLUDE,
     scored_task,
-    tags_of,
-    task_files,
-    variants_of,
 )
 from medtasks.tasks.task_index import tasks_folder
 from medtasks.version import __version__
@@ -143,31 +140,6 @@ def doctor(
     say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
-
-
-def list_tasks(
-    context: typer.Context,
-    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
-    sanity: Annotated[bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")] = False,
-    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
-    include_path: IncludePath = None,
-) -> None:
-    """List our tasks and groups with a short description, or their variants."""
-    look_into(context, include_path)
-    tasks = task_files()
-    width = max(len(name) for name in tasks)
-    for task in tasks.values():
-        variants = variants_of(task, sanity=sanity, thinking=thinking)
-        if variants:
-            endings = [f"_{variant.variant}" for variant in variants]
-            endings += [tag.removeprefix(task.name) for tag in tags_of(task) if sanity]
-            line = f"{task.name:<{width}}  {' '.join(endings)}"
-        elif sanity or thinking:
-            continue
-        else:
-            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
-        if all(word.lower() in line.lower() for word in words or ()):
-            print(line)  # noqa: T201
 
 
 def plan(

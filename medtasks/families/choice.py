@@ -48,7 +48,7 @@ class SingleChoice(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
-    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
+    rotated: ClassVar[str | None] = "rotated_choice"
     metrics: Sequence[AnyMetric] = (
         Metric("accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
         counts.INVALID_RATE,
@@ -167,7 +167,7 @@ class MultiSelect(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = AnswerKind.LABELS
     extractor = "listed_options"
-    rotated = "medtasks.hooks.rotations.process_listed"
+    rotated = "rotated_multi_answer"
     metrics: Sequence[AnyMetric] = (
         *(
             Metric(f"mcls_{name}", selection=counts.answered, description=description, of=itemgetter(name))

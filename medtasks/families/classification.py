@@ -148,7 +148,7 @@ class Classification(TaskFamily):
     name = "classification"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
-    rotated = "medtasks.hooks.rotations.process_classes"
+    rotated = "rotated_classes"
     metrics: Sequence[AnyMetric] = (
         *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
         counts.INVALID_RATE,

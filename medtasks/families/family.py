@@ -166,8 +166,8 @@ class TaskFamily(ABC):
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
-    # Hook, as task files name it, that scores its samples asked in every rotation of their options; None where no
-    # target is among the options, or a judge reads the replies.
+    # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
+    # among the options, or a judge reads the replies.
     rotated: ClassVar[str | None] = None
     # Rows for replies that are letters, in tasks that compare likelihoods.
     letter_rows: ClassVar[Mapping[str, Row]] = {}

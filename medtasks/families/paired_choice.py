@@ -143,7 +143,7 @@ class PairedChoice(TaskFamily):
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor: ClassVar[str | None] = "robust_choice"
     paired = True
-    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
+    rotated: ClassVar[str | None] = "rotated_choice"
     # Replies of modes that compare likelihoods, recorded as letters, are read by the reference's parser of choices.
     letter_rows: ClassVar[Mapping[str, Row]] = {
         "reference": Row("mediconfusion_reference"),

@@ -212,11 +212,6 @@ def _named_answer(doc: Document, settings: Settings | None = None) -> str:
     return str(doc["answer"])
 
 
-def lettered_target(doc: Document) -> str:
-    """Return the right option's letter."""
-    return str(doc["answer"])
-
-
 def letters(doc: Document) -> list[str]:
     """Return the options' letters, for tasks that compare the likelihood of letters.
 

@@ -18,9 +18,9 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.privacy import digest
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.families.family_registry import families
 from medtasks.home import file_state
 from medtasks.prompts.images import image_path
+from medtasks.tasks.hook_names import families
 from medtasks.tasks.task_file import names_in_templates
 
 Document = Mapping[str, Any]

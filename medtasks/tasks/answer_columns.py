@@ -53,10 +53,10 @@ def listed_options(options: Any) -> Any:
         if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
             return content
         content = {str(key): text for key, text in (pair.values() for pair in content)}
-    return _in_order_of_keys(content) or options if isinstance(content, Mapping) else options
+    return in_order_of_keys(content) or options if isinstance(content, Mapping) else options
 
 
-def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
+def in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
     """Return the texts of lettered or numbered options; an empty list where keys are missing or something else."""
     texts: dict[str, Any] = {}
     for key, text in content.items():

@@ -23,13 +23,12 @@ from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATE
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line, unknown_name
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
 from medtasks.families.family import Asks
-from medtasks.families.family_registry import HOOKS
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import image_path, images
+from medtasks.tasks.hook_names import HOOKS, public_hooks
 from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
-from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
 from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
@@ -304,7 +303,7 @@ def _imported(name: DottedName) -> Any:
         )
         if not is_missing:
             raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
-        hint = near_match(name, [*names, *published_names()]) or f"; {module}.py next to the task's file can define it"
+        hint = near_match(name, [*names, *public_hooks()]) or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 

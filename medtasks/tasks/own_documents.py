@@ -19,12 +19,11 @@ from medtasks.data.samples import REPLY_LANGUAGE, Document, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.extract.reading.languages import known_language
 from medtasks.families.family import Column
-from medtasks.families.family_registry import families, family_of
 from medtasks.home import dataset_holding, owner_only
 from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
+from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
-from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
@@ -315,7 +314,7 @@ def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
 
 def needed_columns(config: Config, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     who = ""
     if family is not None:
         short = family.short if "kind" not in names else None
@@ -354,7 +353,7 @@ def check(config: Config, columns: Columns, names: Sequence[str], location: str,
     Raises:
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     if family is not None and family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
         raise MedTasksError(
             f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
@@ -386,7 +385,7 @@ def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places
             need = f", and {who} needs {kind.value}"
             for row, value in enumerate(columns[name]):
                 options = columns["options"][row] if "options" in columns else ()
-                if not _holds(kind, value, options):
+                if not holds(kind, value, options):
                     is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
                     description = "something else" if is_hidden else _described(kind, value, options)
                     yield f"{places[row]}: '{name}' is {description}{need}"
@@ -461,7 +460,8 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {  # of lists of such entr
 }
 
 
-def _holds(kind: Column, value: Any, options: Any) -> bool:
+def holds(kind: Column, value: Any, options: Any) -> bool:
+    """Return whether a value is what a column of a kind needs."""
     is_right = _ENTRY_HOLDS.get(kind)
     if is_right is not None and not (isinstance(value, list) and all(is_right(entry, options) for entry in value)):
         return False
@@ -471,7 +471,7 @@ def _holds(kind: Column, value: Any, options: Any) -> bool:
 
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
-    family = family_of(hook_name(process_results))
+    family = family_of(process_results)
     paired = family is not None and family.paired
     added = _following_ids(columns, names, count, paired=paired)
     if paired and "categories" not in names:

@@ -22,7 +22,7 @@ from medtasks.data.selecting import Criteria, described
 from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestions
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, make_folder, written_whole
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, Config, DottedName, dumped, harness_folder, index_tasks
 

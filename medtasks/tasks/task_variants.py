@@ -27,9 +27,9 @@ from medtasks.data.images import degrading
 from medtasks.data.samples import Document
 from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
 from medtasks.families.family import AskedFor, Row, TaskFamily
-from medtasks.families.family_registry import ABSTAINING, HOOKS
 from medtasks.prompts.template import NO_IMAGE
-from medtasks.tasks.published_names import METRIC_LIST, prompt_settings
+from medtasks.tasks.hook_names import HOOKS
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_index import (
     COLUMNS,
     ROWS,
@@ -136,12 +136,12 @@ def variant_changes(
             metadata.pop(done, None)
         changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
         if variant == ROTATED and family is not None:
-            changes["process_results"] = DottedName(str(family.rotated))
-            changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+            changes["process_results"] = DottedName(f"{HOOKS}{family.rotated}.process_results")
+            changes["metric_list"] = DottedName(f"{HOOKS}{family.rotated}.METRIC_LIST")
         elif variant == ABSTAIN:
-            hook = str(config["process_results"]).removeprefix(HOOKS).replace(".", "__")
-            changes["process_results"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}")
-            changes["metric_list"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}_{METRIC_LIST}")
+            module = str(config["process_results"]).rpartition(".")[0]
+            changes["process_results"] = DottedName(f"{module}.process_abstaining")
+            changes["metric_list"] = DottedName(f"{module}.ABSTAINING_METRIC_LIST")
         elif variant == DEGRADED:
             metadata["degradations"] = degrading.VERSION
             metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]

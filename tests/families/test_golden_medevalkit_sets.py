@@ -28,7 +28,7 @@ GROUPS = {
 
 def score(rule, documents, replies, *breakdown):
     """Return the scores of one row, whatever order the samples come in."""
-    task = task_of("kit_choice.process_results", {"row": Row(rule)}, breakdown=breakdown)
+    task = task_of("kit_choice", {"row": Row(rule)}, breakdown=breakdown)
     given = {one["doc_id"]: Reply.of_text(reply) for one, reply in zip(documents, replies, strict=True)}
     shuffled = random.Random(len(documents)).sample(documents, len(documents))
     return score_replies(task, shuffled, given)["row"]

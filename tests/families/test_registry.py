@@ -8,52 +8,48 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
-from medtasks.families.family_registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.metrics.metric import Scale, undeclared
+from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_files
-from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
 from ..task_families import FAMILIES
 
-_MODULES = [f"{HOOKS}{module}.process_results" for module in sorted(modules())]
-PUBLISHED = list(dict.fromkeys([*(f"{HOOKS}{name}" for name in NAMED), *filter(family_of, _MODULES)]))
+HIDDEN = ("grouped_choice", "submission", "kit_submission", "rotated_choice", "rotated_classes", "rotated_multi_answer")
+"""Modules of families that are for sets of ours alone."""
 PAGE = (Path(__file__).parents[2] / "docs" / "own_tasks.md").read_text(encoding="utf-8")
 
 
-@each_row("hook", PUBLISHED)
-def test_every_hook_has_a_family_and_its_rule(hook):
-    assert callable(DottedName(hook).resolve())
-    family = family_of(hook)
+@each_row("module", sorted(families()))
+def test_every_family_has_its_rule(module):
+    family = families()[module]
     assert isinstance(family, TaskFamily)
-    if hook == f"{HOOKS}free_form.process_results":
+    if module == "free_form":
         assert (family.extractor, family.asks) == (None, Asks.JUDGE)
     else:
         assert extractor_of(family.extractor, family.kind).name == family.extractor
 
 
 def test_hooks_of_our_tasks_have_a_family_and_others_have_none():
-    assert family_of("medtasks.hooks.choice.prompt") is None
+    assert family_of("medtasks.hooks.prompts.question") is None
     assert family_of("my_package.process_results") is None
     rotated = {family.rotated for family in families().values() if family.rotated}
-    assert set() < rotated <= set(PUBLISHED)
+    assert set() < rotated <= {*families()}
     used = {str(task.process_results) for task in task_files().values() if task.kind == "task"}
-    assert used <= set(PUBLISHED)
+    assert used <= {f"{HOOKS}{module}.process_results" for module in families()}
     assert all(task.only_harness == "" for task in task_files().values() if task.kind == "task")
 
 
 def test_the_page_names_families_and_their_columns():
     table = re.search(r"\| family \|.*?\n\n", PAGE, re.DOTALL)[0]
     rows = [row for row in table.splitlines()[2:] if row and "BLEU option" not in row]
-    printed = {row.split("|")[3].strip(" `"): row for row in rows}
-    for hook in PUBLISHED:
-        family, room = family_of(hook), hook.split(".")[2]
-        if "judge" in family.name or room in ("grouped_choice", "submission", "kit_submission", "rotations"):
+    printed = {re.sub(r"\[(.*)\].*", r"\1", row.split("|")[1].strip()): row for row in rows}
+    for module, family in families().items():
+        if "judge" in family.name or module in HIDDEN:
             continue
-        row = printed[room]
-        assert family.name in row
+        row = printed[family.name]
         columns = family.short or family.columns
-        named = row + printed["choice"] if "the same" in row else row
+        named = row + printed["single choice"] if "the same" in row else row
         assert [name for name in columns if f"`{name}`" not in named] == []
 
 
@@ -63,7 +59,7 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
     asked = []
 
     def judge(*_):
-        asked.append(one.hook)
+        asked.append(one.module)
         raise MedTasksError("a judge was asked")
 
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")

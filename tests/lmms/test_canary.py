@@ -341,8 +341,8 @@ YAML = choice_yaml(
     num_fewshot="0",
     reasoning_tags="none",
     output_type="generate_until",
-    doc_to_text="!function medtasks.hooks.multimedeval_prompts.prompt",
-    doc_to_target="!function medtasks.hooks.multimedeval_prompts.target",
+    doc_to_text="!function medtasks.hooks.prompts.question",
+    doc_to_target="!function medtasks.hooks.prompts.target",
     lmms_eval_specific_kwargs='{default: {template: "{{ question }} {{ options }}", option: "{{ text }}"}}',
     metadata="{version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}",
 )
@@ -350,8 +350,8 @@ OWN = {  # what a task has instead, and its filters
     "canary_report": """\
 doc_to_text: "{{indication}}"
 doc_to_target: "{{report}}"
-process_results: !function medtasks.hooks.reports.multimedeval_process_results
-metric_list: !function medtasks.hooks.reports.MULTIMEDEVAL_METRICS
+process_results: !function medtasks.hooks.multimedeval_reports.process_results
+metric_list: !function medtasks.hooks.multimedeval_reports.METRIC_LIST
 filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: report_text}]}]
 """,
     "canary_open": """\

@@ -236,7 +236,7 @@ def test_yes_no_replies_call_what_their_rule_calls_right(family, document, rule,
 
 
 def test_classes_have_the_texts_of_the_options_if_all_samples_share_them():
-    family, task = classification.MULTI_LABEL, task_of("multilabel.process_results", {})
+    family, task = classification.MULTI_LABEL, task_of("multilabel", {})
     documents = [{"doc_id": str(n), "options": ["mass", "edema"], "labels": [n % 2, 1]} for n in range(6)]
     replies = ["mass and edema", "Edema.", "No finding.", None, "I cannot tell.", "mass"]
     scores = [

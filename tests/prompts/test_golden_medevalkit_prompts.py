@@ -9,7 +9,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 

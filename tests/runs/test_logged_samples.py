@@ -15,7 +15,6 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
 from medtasks.families.family import Row
-from medtasks.hooks import published
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import logged, without_scoring
 from medtasks.runs.redaction import (
@@ -30,6 +29,7 @@ from medtasks.runs.redaction import (
     without_home,
 )
 from medtasks.runs.reply_envelope import enveloped
+from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
 
@@ -108,8 +108,8 @@ FAMILIES["pairs"] = (
 def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     module, fields, rule = FAMILIES[family]
-    process = published(f"medtasks.hooks.{module}.process_results")
-    metrics = published(f"medtasks.hooks.{module}.METRIC_LIST")
+    process = DottedName(f"medtasks.hooks.{module}.process_results").resolve()
+    metrics = DottedName(f"medtasks.hooks.{module}.METRIC_LIST").resolve()
     doc = {**SHARED, **fields, "dataset": CREDENTIALED}
     returned = process(doc, [enveloped(reply, Row(rule))])
     names = {entry["metric"] for entry in metrics}
@@ -161,7 +161,7 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
     assert (home / "replies").exists() == in_words
     if isinstance(results[0], str) and len(results) == 1:
         fields = {"options": ["zyz a", "zyz b"], "answer": "B"}
-        published("medtasks.hooks.choice.process_results")({**doc, **fields, "doc_id": "scored"}, results)
+        DottedName("medtasks.hooks.choice.process_results").resolve()({**doc, **fields, "doc_id": "scored"}, results)
         assert [path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()]
 
 

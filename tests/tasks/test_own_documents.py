@@ -23,7 +23,7 @@ from ..tables import each_row
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
-    "doc_to_text": "medtasks.hooks.prompts.prompt",
+    "doc_to_text": "medtasks.hooks.prompts.lettered",
     "doc_to_visual": "medtasks.hooks.images.images",
     "dataset_path": "questions.parquet",
 }
@@ -325,7 +325,7 @@ def test_options_in_several_columns():
 
 LETTERED = {"default": {"template": "{{ question }} {{ options }}", "option": "{{ letter }}. {{ text }}"}}
 BARE = {"default": {"template": "{{ question }} {{ options }}"}}
-TEMPLATE = "medtasks.hooks.multimedeval_prompts.prompt"
+TEMPLATE = "medtasks.hooks.prompts.question"
 
 
 @pytest.fixture

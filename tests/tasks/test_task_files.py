@@ -11,7 +11,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.family import Row
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import include, task_config, task_file, task_files
 from medtasks.tasks.task_index import (
     DottedName,
@@ -166,7 +166,7 @@ HARNESS_PATHS = """
 dataset_path: json
 dataset_kwargs: {data_files: {test: rows.jsonl, train: [rows.jsonl, gone.jsonl], other: https://a.b/rows.jsonl}}
 process_docs: !function sibling.only_first
-doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.lettered
 """
 
 

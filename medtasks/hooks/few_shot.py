@@ -1,0 +1,5 @@
+"""Prompts after solved examples."""
+
+from medtasks.prompts.few_shot import images, messages, prompt
+
+__all__ = ["images", "messages", "prompt"]

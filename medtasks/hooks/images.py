@@ -1,0 +1,5 @@
+"""Images of a document."""
+
+from medtasks.prompts.images import images, no_images
+
+__all__ = ["images", "no_images"]

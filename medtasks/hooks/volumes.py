@@ -1,0 +1,5 @@
+"""Prompts that show slices of a volume."""
+
+from medtasks.prompts.volumes import messages, prompt, volumes
+
+__all__ = ["messages", "prompt", "volumes"]
