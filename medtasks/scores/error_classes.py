@@ -31,6 +31,7 @@ Documents = Sequence[Document]
 Replies = Mapping[str, Reply]
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
+_LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")  # of an option; "A" may be an article
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
 # Columns that are shown in their own way, and a patient's, which is never shown.
@@ -87,8 +88,10 @@ def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorC
 
 
 def _is_irrelevant(text: str, asked: str, languages: tuple[str, ...]) -> bool:
-    """Return whether a text is nothing but references, or has no word of what is asked in its language."""
+    """Return whether a text is nothing but references, or has no option's letter and no word of what is asked."""
     lines = [line for line in text.splitlines() if not _REFERENCE.search(line)]
+    if any(map(_LABEL.search, lines)):
+        return False
     content = _content(" ".join(lines), languages)
     asked_content = _content(asked, languages)
     if not content or not asked_content or {*languages}.isdisjoint(languages_of(asked)):

@@ -291,6 +291,7 @@ ASKED = {  # after the kinds of replies in the supplement of GMAI-MMBench
         ("Das markierte Organ ist das Herz.", "Welches Organ ist markiert? Leber, Milz, Niere"),
         ("Das Herz.", ORGAN),  # in another language no word could be the same
         ("The heart.", ""),
+        ("CまたはE。", ORGAN),
     ],
 }
 
