@@ -1,19 +1,21 @@
 """Every published hook has its family, which the page for people names, and whose metrics declare themselves."""
 
 import contextlib
+import json
+import math
 import re
 from pathlib import Path
 
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
-from medtasks.families.family import Asks, Reply, Row, TaskFamily
-from medtasks.metrics.metric import Scale, undeclared
+from medtasks.families.family import Asks, Reply, Row, TaskFamily, compares_texts
+from medtasks.metrics.metric import Role, Scale, evaluate, undeclared
 from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_files
 
 from ..tables import each_row
-from ..task_families import FAMILIES
+from ..task_families import FAILURES, FAMILIES, install_stand_ins, score_of
 
 HIDDEN = ("grouped_choice", "submission", "kit_submission", "rotated_choice", "rotated_classes", "rotated_multi_answer")
 """Modules of families that are for sets of ours alone."""
@@ -71,19 +73,59 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
     assert bool(asked) == (one.family.asks is not Asks.NOBODY)
 
 
-RAW = re.compile("cider|radcliq|bertscore|roberta_large|similarity|hallucination_score")
-COUNT = re.compile(
-    "^(answers|mentions|reports|submission|incomplete|failed|scored|unjudged)_|possible_injection|_(decided)$"
-)
+def declared_metrics():
+    """Return every metric of every family, those for comparisons alone included."""
+    families = [task.family for task in task_files().values() if task.kind == "task"]
+    families += [one.family for one in FAMILIES.values()]
+    return {metric for family in families for metric in (*family.metrics, *family.compared_only)}
 
 
-def test_every_metric_declares_its_scale_and_a_sentence():
-    tasks = [task for task in task_files().values() if task.kind == "task" and not task.only_harness]
-    metrics = {one for task in tasks for one in (*task.family.metrics, *task.family.compared_only)}
-    assert len(metrics) > 80
+def test_every_metric_declares_a_sentence_a_direction_and_one_scale():
+    metrics = declared_metrics()
+    scales = {metric.name: metric.scale for metric in metrics}
+    assert len(scales) > 80
     for metric in metrics:
-        is_count = COUNT.search(metric.name) or metric.name == "positives_label"
-        expected = Scale.RAW if RAW.search(metric.name) else Scale.COUNT if is_count else Scale.SHARE
-        assert (metric.name, metric.scale) == (metric.name, expected)
         assert re.fullmatch(r"[A-Z].{8,110}\.", metric.description), metric
+        assert metric.scale is scales[metric.name], metric
+        if metric.scale is Scale.COUNT:  # of samples, not of a quality: nothing to compare
+            assert (metric.role, metric.has_error) == (Role.ASIDE, False), metric
+            assert not metric.higher_is_better, metric
+        elif metric.higher_is_better is None and not metric.of_questions:
+            assert metric.has_error, metric  # or it is a count
+        if metric.role is Role.MAIN:
+            assert (metric.scale, metric.higher_is_better, metric.has_error) == (Scale.SHARE, True, True), metric
+        if metric.is_compared and metric.role is Role.PART:
+            assert metric.higher_is_better is not None, metric
     assert undeclared("accuracy").scale is Scale.RAW
+
+
+@each_row("one", FAMILIES.values())
+def test_values_keep_to_the_scale_that_their_metric_declares(one, monkeypatch):
+    install_stand_ins(monkeypatch)
+    own = [metric for metric in one.family.metrics if not compares_texts(metric)]  # what others compute is stood in for
+    for replies in (one.replies, [FAILURES["marked"]] * len(one.documents)):
+        scores = [score_of(one.family, *pair, one.rules[0]) for pair in zip(one.documents, replies, strict=True)]
+        for name, estimate in evaluate(own, one.family.settled(scores)).items():
+            value, scale = estimate.value, one.family.metric(name).scale
+            if scale is Scale.COUNT:
+                assert value == int(value) >= 0, name
+            elif scale is Scale.SHARE and not math.isnan(value):
+                assert 0 <= value <= 1, name
+
+
+def test_metrics_of_texts_are_no_shares_where_published_values_are_none(golden):
+    lines = (golden / "metrics" / "radcliq.jsonl").read_text(encoding="utf-8").splitlines()
+    radcliq = [json.loads(line) for line in lines]
+    pairs = json.loads((golden / "metrics" / "bertscore" / "expected.json").read_text(encoding="utf-8"))["pairs"]
+    corpora = (golden / "reports" / "cider" / "corpora.jsonl").read_text(encoding="utf-8").split("\n")
+    published = {
+        "radcliq_v0": [case["v0"] for case in radcliq],
+        "radcliq_v1": [case["v1"] for case in radcliq],
+        "bertscore_f1": [pair["no_idf_rescaled"][2] for pair in pairs],
+        "idf_bertscore_f1": [pair["idf_references_rescaled"][2] for pair in pairs],
+        "cider_coco_reference": [json.loads(line)["cider_standin"].get("mean") or 0 for line in corpora if line],
+    }
+    scales = {metric.name: metric.scale for metric in declared_metrics()}
+    for name, values in published.items():
+        assert min(values) < 0 or max(values) > 1, name
+        assert scales[name] is Scale.RAW, name
