@@ -17,13 +17,16 @@ to be found, or more than 1 in 10,000 pairs of different pictures passes.
 import io
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
 from medtasks.data.duplicates import image_hashes as ph
-from medtasks.data.sources import bundled_sample as synthetic_images
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+import synthetic_images
 
 SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied

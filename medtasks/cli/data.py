@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,8 @@ app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
 MEDHEVAL = "medheval"
+SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
+"""Synthetic images and questions in MediConfusion's layout."""
 
 
 @app.command("list")
@@ -312,12 +315,6 @@ def _fail(problems: Sequence[str], name: str, fix: str) -> None:
 
 
 @app.command()
-def where() -> None:
-    """Print the data folder."""
-    print(home())  # noqa: T201
-
-
-@app.command()
 def sample(folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
     """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
@@ -328,7 +325,6 @@ def write_sample_home(folder: Path) -> None:
     """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
-    from medtasks.data.sources.bundled_sample import write_sample_source
 
     before = os.environ.get(HOME_VARIABLE)
     os.environ[HOME_VARIABLE] = str(folder.absolute())
@@ -336,8 +332,7 @@ def write_sample_home(folder: Path) -> None:
         if _state("mediconfusion") not in ("no", "sample"):
             raise MedTasksError(f"{folder} holds the real MediConfusion; choose another folder for the sample")
         source = folder / "source" / "mediconfusion"
-        source.mkdir(parents=True, exist_ok=True)
-        write_sample_source(source)
+        shutil.copytree(SAMPLE, source, dirs_exist_ok=True)
         report_prepared(run("mediconfusion", Options(source, sample=True)))
     except OSError as error:
         raise MedTasksError(f"cannot write the sample to {folder}: {error.strerror or error}") from error

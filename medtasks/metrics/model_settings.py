@@ -70,9 +70,14 @@ def weights_info(name: str) -> WeightsInfo:
     return WEIGHTS[name]
 
 
+def weights_home() -> Path:
+    """Return the folder that ``medtasks weights fetch`` fills."""
+    return home() / "weights"
+
+
 def weights_folder(name: str) -> Path:
     """Return the folder that ``medtasks weights fetch`` fills for ``name``."""
-    return home() / "weights" / weights_info(name).name
+    return weights_home() / weights_info(name).name
 
 
 def _shared_folder(name: str) -> Path | None:

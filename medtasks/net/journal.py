@@ -127,7 +127,7 @@ class Journal:
             warn_once(
                 f"answers cannot be kept in {self.path} ({error.strerror or type(error).__name__}); the run goes on "
                 f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
-                f"--model_args journal=FOLDER (for run --journal: with MEDTASKS_HOME)."
+                f"--model_args journal=FOLDER."
             )
 
 

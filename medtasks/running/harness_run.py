@@ -26,7 +26,6 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
-from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import NOTICES, read_results, results_files
@@ -308,13 +307,3 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
             f"--repeats out"
         )
-
-
-def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:
-    """Return the harness's environment variables for a repeat, with a journal of its own."""
-    if not variables:
-        return {}
-    from medtasks.lmms.server_journal import JOURNAL_VARIABLE  # with the harness, which other runs do not need
-
-    folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
-    return {**variables, JOURNAL_VARIABLE: str(folder)}

@@ -14,8 +14,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
-from medtasks.lmms.server_journal import JOURNAL_VARIABLE
-from medtasks.running.harness_run import repeat_notices, repeat_variables, seeded
+from medtasks.running.harness_run import repeat_notices, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.result_files import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
@@ -151,7 +150,7 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
     assert row.ties == 0
 
 
-def test_each_repeat_has_its_own_seeds_and_journal_and_shards_are_not_repeated(tmp_path):
+def test_each_repeat_has_its_own_seeds_and_shards_are_not_repeated(tmp_path):
     tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
     first, third = (read_options(seeded(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
@@ -162,9 +161,6 @@ def test_each_repeat_has_its_own_seeds_and_journal_and_shards_are_not_repeated(t
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
     with pytest.raises(MedTasksError, match="no whole number"):
         seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
-    folders = [repeat_variables({JOURNAL_VARIABLE: "kept"}, ["--seed", "7"], number) for number in (1, 2, 1)]
-    assert folders[0] == folders[2] != folders[1]
-    assert repeat_variables({}, [], 2) == {}
     with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
         medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")
 

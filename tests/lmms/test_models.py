@@ -12,7 +12,7 @@ from lmms_eval.api.reasoning import strip_reasoning_tags
 from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
 
-from medtasks.extract.failure import copied_reply, cut_reply, failed_reply, failure_cause, reasoned_reply
+from medtasks.extract.failure import cut_reply, failed_reply, failure_cause, reasoned_reply
 from medtasks.families.family import Reply, Row, without_its_reasoning
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
@@ -191,7 +191,6 @@ MARKED = [
     failed_reply("I pass"),
     cut_reply("B"),
     reasoned_reply("Hm.", "B"),
-    copied_reply("B"),
     "[[medtasks:withheld]] B",
     '{"rule": "nonsense", "reply": "A"}',
     enveloped("A", Row("nonsense", fenced=True)),

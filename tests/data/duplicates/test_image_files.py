@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw, ImageOps
 from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.duplicates.image_copies import images_below
 from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, read_image
-from medtasks.data.sources import bundled_sample as synthetic_images
 from medtasks.home import home
 
+from ... import synthetic_images
 from ...picture_sets import jpeg, jpeg_bytes, texture, write_folder
 from ...tables import each_row
 
