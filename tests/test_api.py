@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 
 import medtasks
-from medtasks.audit.report.collecting import collect_run
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_warnings
 from medtasks.families.choice import SingleChoice
+from medtasks.report.collecting import collect_run
 from medtasks.runs.logged_samples import logged
 from medtasks.runs.run import read_run as run_on_disk
 from medtasks.tasks.task_files import including
 
-from .audit.report.harness_output import STAMP, publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
+from .report.harness_output import STAMP, publish_own, texts, write_run, write_task
 from .tables import each_row
 
 TASK = "mediconfusion"
@@ -44,8 +44,8 @@ def test_the_import_loads_no_library():
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("[] ")
     assert "'read_run'" in ran.stdout
-    with pytest.raises(AttributeError, match="no attribute 'scores'"):
-        medtasks.scores  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'scored'"):
+        medtasks.scored  # noqa: B018
 
 
 def test_replies_are_parsed_without_a_task():

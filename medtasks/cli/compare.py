@@ -10,24 +10,24 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.comparing import ComparedTask, Comparison, compare_all
-from medtasks.audit.report import wording
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.wording import difference_interval, p_value
-from medtasks.audit.run_values import NEAR_TIE, Agreement, Overlap
-from medtasks.audit.tables import number_table
-from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.metrics.metric import unit_of
+from medtasks.report import wording
+from medtasks.report.tables import number_table
+from medtasks.report.wording import difference_interval, p_value
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
+from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
+from medtasks.scores.run_values import NEAR_TIE, Agreement, Overlap
+from medtasks.scores.score_model import as_json
+from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
+from medtasks.version import __version__
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
 _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
@@ -46,6 +45,7 @@ from medtasks.curate.study import StudyKind, checked_name, read_images, read_pai
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.samples import option_index
 from medtasks.errors import MedTasksError
+from medtasks.report.tables import number_table
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import number_table
 from medtasks.cli.options import IncludePath, look_into, named_values
 from medtasks.cli.output import out, say, say_columns
 from medtasks.cli.output import show as print_table
@@ -25,6 +24,7 @@ from medtasks.data.images.decoding import AS_STORED
 from medtasks.data.selecting import SELECTABLE, choose, described, selectable
 from medtasks.errors import MedTasksError, SourceError, collected_warnings
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
+from medtasks.report.tables import number_table
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import members_of, task_files
@@ -394,7 +394,7 @@ def tree(
 
     The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
     """
-    from medtasks.audit.report.dataset_pages import write_tree_page
+    from medtasks.report.dataset_pages import write_tree_page
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 
     dataset = whole_dataset(name)

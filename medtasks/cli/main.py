@@ -9,11 +9,11 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks import __version__
 from medtasks.cli import compare, curate, data, metrics, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
+from medtasks.version import __version__
 
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False

@@ -11,22 +11,22 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.doctor.metric_models import weights_trouble
-from medtasks.audit.recording import installed_version
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.wording import names_by, number
-from medtasks.audit.tables import number_table
 from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
 from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
+from medtasks.metrics.missing_weights import weights_trouble
 from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_home
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
+from medtasks.report.tables import number_table
+from medtasks.report.wording import names_by, number
+from medtasks.running.recording import installed_version
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
+from medtasks.scores.score_model import as_json
+from medtasks.version import __version__
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"

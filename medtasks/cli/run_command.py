@@ -13,8 +13,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.audit.run_values import chosen_metrics
 from medtasks.cli.options import IncludePath, MaxFailed, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.data.safe_parsing import parse_json
@@ -32,6 +30,7 @@ from medtasks.running.harness_run import (
 )
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
+from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
@@ -48,6 +47,7 @@ from medtasks.runs.run_manifest import (
     warn,
 )
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.scores.run_values import chosen_metrics
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including, task_file
 
@@ -251,8 +251,8 @@ class _Call:
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:
     """Run several times, write and show the joint scores, and raise the errors at the end."""
-    from medtasks.audit.repeats import write_repeats
-    from medtasks.audit.report.task_tables import repeats_table
+    from medtasks.report.repeats import write_repeats
+    from medtasks.report.task_tables import repeats_table
 
     errors = []
     for number in range(1, repeats + 1):
@@ -315,7 +315,7 @@ def merge(
     they are named and nothing is written. The exit code is 1 if more samples of a task than --max-failed lack a reply
     or a verdict.
     """
-    from medtasks.audit.merging import merge as merged
+    from medtasks.scores.merging import merge as merged
 
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)

@@ -17,21 +17,20 @@ from rich.console import Console
 from rich.text import Text
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.doctor.check_results import State
-from medtasks.audit.planning import assumptions
-from medtasks.audit.planning import plan as planned
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.published import published_of
-from medtasks.audit.report.wording import number
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
+from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE
+from medtasks.report.published import published_of
+from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
+from medtasks.scores.planning import assumptions
+from medtasks.scores.planning import plan as planned
+from medtasks.scores.score_model import as_json
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
@@ -42,6 +41,7 @@ from medtasks.tasks.task_files import (
     variants_of,
 )
 from medtasks.tasks.task_index import tasks_folder
+from medtasks.version import __version__
 
 _DEMO_SCORES = ("set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust")
 
@@ -118,7 +118,7 @@ def doctor(
     prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
     over the network. The exit code is 1 if there is a problem; warnings do not count.
     """
-    from medtasks.audit.doctor.examining import examine
+    from medtasks.doctor.examining import examine
 
     look_into(context, include_path)
     with Console(stderr=True).status("Checking everything, which takes some seconds ..."):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import as_json
 from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, read_drafts, tally
 from medtasks.curate.review.reviews import (
     UNSCORED,
@@ -59,6 +58,7 @@ from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
+from medtasks.scores.score_model import as_json
 from medtasks.tasks.own_tasks import refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import SETTINGS

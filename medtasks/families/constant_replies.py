@@ -1,7 +1,7 @@
 """Replies of models that do not look at the image: the same to every question, or the most frequent target.
 
 A strategy says which *answer* is meant to each sample; the words that a rule reads as this answer differ from rule to
-rule and are found by :mod:`medtasks.audit.baselines`. Frequencies are those of these samples' targets, so that the
+rule and are found by :mod:`medtasks.scores.baselines`. Frequencies are those of these samples' targets, so that the
 accuracy is the best that the same answer to every question can have.
 """
 

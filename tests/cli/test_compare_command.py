@@ -12,8 +12,8 @@ from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 
 from .. import tiny_multimedeval
-from ..audit.two_runs import losses, own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..scores.two_runs import losses, own_tasks, write_replies
 from ..tables import each_row
 from .conftest import rows_of
 

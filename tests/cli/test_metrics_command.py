@@ -6,10 +6,10 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from medtasks.audit.doctor.metric_models import weights_trouble
 from medtasks.cli import metrics
 from medtasks.data.prepare import downloads
 from medtasks.metrics import model_settings
+from medtasks.metrics.missing_weights import weights_trouble
 from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, weights_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS
 

@@ -10,9 +10,9 @@ import openpyxl
 import pytest
 from PIL import Image
 
-from medtasks.audit.doctor.check_results import State, scope_of
-from medtasks.audit.doctor.tasks_and_data import own_tasks
-from medtasks.audit.report.collecting import section
+from medtasks.doctor.check_results import State, scope_of
+from medtasks.doctor.tasks_and_data import own_tasks
+from medtasks.report.collecting import section
 from medtasks.runs.run import TaskRun
 from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of

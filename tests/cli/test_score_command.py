@@ -20,8 +20,8 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs.logged_samples import replies_folder
 
 from .. import tiny_multimedeval
-from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..scores.two_runs import own_tasks, write_replies
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from ..tiny_medevalkit import put_source

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import medtasks as package
-from medtasks import __version__
-from medtasks.audit.doctor.check_results import CheckResult, State
-from medtasks.audit.planning import Assumptions, plan
 from medtasks.cli import start
 from medtasks.cli.output import say
+from medtasks.doctor.check_results import CheckResult, State
 from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.running.recipes import recipes
 from medtasks.runs.run_manifest import read_manifests
+from medtasks.scores.planning import Assumptions, plan
+from medtasks.version import __version__
 
 from ..made_up_runs import write_run
 from ..tables import each_row
@@ -176,7 +176,7 @@ def doctor(medtasks, monkeypatch):
             asked.append((list(names), verify, *filter(None, [model, model_args])))
             return list(findings)
 
-        monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
+        monkeypatch.setattr("medtasks.doctor.examining.examine", examine)
         return medtasks("doctor", *arguments), asked
 
     return run

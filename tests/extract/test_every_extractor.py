@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of, extractors
@@ -18,6 +17,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.scores.error_classes import error_class
 
 from ..growth import assert_linear
 from ..tables import each_row

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
@@ -23,6 +22,7 @@ from medtasks.metrics.class_scores import (
     multilabel_metrics,
 )
 from medtasks.metrics.metric import forget_computed
+from medtasks.scores.scoring import score_replies, with_interval
 from medtasks.stats.bootstrap import values_with_errors
 from medtasks.stats.standard_error import clustered_error
 

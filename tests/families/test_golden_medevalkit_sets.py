@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.extract.failure import failure_cause
 from medtasks.families import kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
 from medtasks.metrics.metric import Score
+from medtasks.scores.scoring import score_replies
 
 from ..extract.reading import recorded
 from ..task_families import score_of, task_of, values_of

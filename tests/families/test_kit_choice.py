@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
@@ -17,6 +16,7 @@ from medtasks.families.family import Reply, Row
 from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.home import home
 from medtasks.metrics.metric import evaluate
+from medtasks.scores.baselines import baselines
 from medtasks.tasks import own_documents
 
 from ..task_families import FAMILIES

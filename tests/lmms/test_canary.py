@@ -12,9 +12,6 @@ import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
 from PIL import Image
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
@@ -22,8 +19,11 @@ from medtasks.data.images.decoding import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, arrow_schema
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
+from medtasks.report.collecting import collect_run
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
+from medtasks.scores.score_model import report_as_dict
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
 
 from ..processes import LEAVE, on_two_processes, run_here

@@ -7,14 +7,14 @@ from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.report.published import published_of
-from medtasks.audit.report.task_tables import published_table
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.report.collecting import collect_run
+from medtasks.report.published import published_of
+from medtasks.report.task_tables import published_table
 from medtasks.running.recipes import expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 from medtasks.runs.run import read_run
+from medtasks.scores.score_model import report_as_dict
 
 from ..made_up_runs import write_run
 from ..runs.test_run import manifest

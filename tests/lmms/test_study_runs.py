@@ -7,12 +7,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.page import write_page
 from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.home import dataset_folder
+from medtasks.report.collecting import collect_run
+from medtasks.report.page import write_page
 from medtasks.runs.run import read_run
 
 from ..curate.reviewed_study import detailed_study, even, review

@@ -9,9 +9,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit, xlogy
 from sklearn.metrics import class_likelihood_ratios, confusion_matrix, precision_score, recall_score
 
-from medtasks.audit.scoring import numbers_by_class
 from medtasks.families import classification, closed_questions, kit_questions
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
+from medtasks.scores.scoring import numbers_by_class
 from medtasks.stats.intervals import ratio_of_shares
 
 from ..tables import each_row

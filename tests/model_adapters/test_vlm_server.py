@@ -11,7 +11,6 @@ import pytest
 from medtasks.model_adapters.vlm_server import VlmServer, server_client
 from PIL import Image
 
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply, Row
@@ -19,6 +18,7 @@ from medtasks.net.journal import RUN_VARIABLE
 from medtasks.prompts import few_shot
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_envelope import opened
+from medtasks.scores.scoring import PAIR_METRICS, score_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 

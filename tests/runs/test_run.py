@@ -5,11 +5,12 @@ import os
 
 import pytest
 
-from medtasks.audit.report.collecting import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.report.collecting import facts
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.run import Source, other_models, read_run
 from medtasks.runs.run_manifest import RunManifest, RunProcess
+from medtasks.runs.run_notes import missing_tasks, run_notes
 
 from ..tables import each_row
 

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
 from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.scores.scoring import with_interval
 
 CLOSE = {"rel": 1e-9, "abs": 1e-12}
 LETTERS = {

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial
 
-from medtasks.audit.planning import Assumptions, plan
 from medtasks.metrics.class_scores import count_classes, multiclass_metrics
+from medtasks.scores.planning import Assumptions, plan
 from medtasks.stats.calibration import area_values, roc_area
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,

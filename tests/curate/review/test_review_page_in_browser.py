@@ -10,7 +10,7 @@ import pytest
 from medtasks.curate.review.reviews import Judgement, read_reviews, unjudged
 from medtasks.curate.study import read_study
 
-from ...audit.report.test_page_in_browser import WIDE, Reader, browser
+from ...report.test_page_in_browser import WIDE, Reader, browser
 from ..reviewed_study import pairs_study
 from .test_review_server import reviewing, save, start_review
 
