@@ -386,25 +386,6 @@ def select(
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
 
 
-@app.command()
-def tree(
-    name: Prepared, page: Annotated[Path | None, Option("--out", help="The page. Default: NAME_tree.html here.")] = None
-) -> None:
-    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the resulting command.
-
-    The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
-    """
-    from medtasks.report.dataset_pages import write_tree_page
-    from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
-
-    dataset = whole_dataset(name)
-    documents = load_documents(dataset)
-    path = page or Path(f"{name}_tree.html")
-    sample = Manifest.read(dataset_folder(dataset)).sample
-    write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
-    say(f"Page: {path} ({len(documents)} questions)")
-
-
 def options() -> dict[str, str]:
     """Return the options of ``medtasks data select`` by column; other columns are selected with --where."""
     return {name: f"--{name.replace('_', '-')}" for name in inspect.signature(select).parameters if name in SELECTABLE}

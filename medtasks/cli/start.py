@@ -114,9 +114,9 @@ def doctor(
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.
 
-    Checks the harness, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
-    prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
-    over the network. The exit code is 1 if there is a problem; warnings do not count.
+    Checks the harness, credentials, names of tasks, your own task files, prepared data, weights of metrics and the
+    judge. Only the judge, and the served model in --model-args, are asked over the network. The exit code is 1 if
+    there is a problem; warnings do not count.
     """
     from medtasks.doctor.examining import examine
 
