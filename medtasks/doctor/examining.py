@@ -14,7 +14,7 @@ from medtasks.doctor import check_results as areas
 from medtasks.doctor import metric_models, tasks_and_data
 from medtasks.doctor.check_results import HARNESS, CheckResult, findings_of
 from medtasks.errors import near_match, one_line
-from medtasks.lmms.remote_models import class_path_of
+from medtasks.lmms.remote_models import class_path_of, model_names
 from medtasks.running.recording import installed_version
 from medtasks.runs.redaction import redacted
 from medtasks.tasks.task_index import harness_folder
@@ -64,9 +64,7 @@ def importable_model(name: str) -> Iterator[CheckResult]:
     """Check that a model of the harness exists, and that the packages it imports are installed."""
     path = class_path_of(name)
     if not path:
-        from lmms_eval.models import MODEL_REGISTRY_V2
-
-        hint = near_match(name, MODEL_REGISTRY_V2.list_model_names())
+        hint = near_match(name, model_names())
         yield areas.MODEL.problem(name, f"there is no model '{name}'{hint}", "lmms-eval models lists all")
         return
     module, _, class_name = path.rpartition(".")

@@ -1,7 +1,6 @@
 """Merging the runs of shards into the files of one run: samples, the results scored from them, and a manifest."""
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -70,7 +69,7 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
         rows = dict(sorted((row, lines) for run in runs for row, lines in run.tasks[name].lines.items()))
         filters = range(len(runs[0].tasks[name].filters))
         samples[name] = [lines[index] for index in filters for lines in rows.values()]
-    content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
+    content = _content(runs, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
     folder = output / str(content.get("model_name_sanitized") or "")
@@ -119,15 +118,13 @@ def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> dict[str, Any]:
     """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
-    from lmms_eval.utils import handle_non_serializable
-
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for index, name in enumerate(filters):
         for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
-            values[f"{metric},{name}"] = estimate.value
+            values[f"{metric},{name}"] = float(estimate.value)
             if estimate.clusters is not None:
-                values[f"{metric}{STDERR},{name}"] = estimate.error
-    return dict(json.loads(json.dumps(values, default=handle_non_serializable)))
+                values[f"{metric}{STDERR},{name}"] = float(estimate.error)
+    return values
 
 
 def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
@@ -171,34 +168,32 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
 
 
 def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Aggregate the rows of a group's tasks as in its file, with the harness's own functions."""
-    from lmms_eval.api.group import GroupConfig
-    from lmms_eval.api.metrics import aggregate_subtask_metrics, pooled_sample_stderr
-
-    config = GroupConfig(aggregate_metric_list=resolved(task_config(name).get("aggregate_metric_list")))
+    """Aggregate the rows of a group's tasks as its file says; reports compute the standard errors."""
     keys = dict.fromkeys(key for task in members for key in rows[task] if "," in key and STDERR not in key)
+    declared = resolved(task_config(name).get("aggregate_metric_list")) or []
     row: dict[str, Any] = {}
-    for key in keys:
-        tasks = [task for task in members if key in rows[task]]
-        counts = [sizes[task] for task in tasks]
-        error = f"{STDERR},".join(key.split(","))
-        errors = [rows[task][error] for task in members if error in rows[task]]
-        for metric in config.aggregate_metric_list or ():
-            if metric.metric in key:  # part of a metric's name suffices in the harness
-                aggregate = metric.aggregation if callable(metric.aggregation) else aggregate_subtask_metrics
-                row[key] = aggregate([rows[task][key] for task in tasks], counts, metric.weight_by_size)
-                row[error] = _NO_ERROR if _NO_ERROR in errors else pooled_sample_stderr(errors, counts)
+    for metric in [declared] if isinstance(declared, Mapping) else declared:
+        aggregation = metric.get("aggregation")
+        aggregate = aggregation if callable(aggregation) else _mean
+        for key in keys:
+            if metric["metric"] in key:  # part of a metric's name suffices in the harness
+                tasks = [task for task in members if key in rows[task]]
+                values = [rows[task][key] for task in tasks]
+                row[key] = aggregate(values, [sizes[task] for task in tasks], metric.get("weight_by_size", False))
+                row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
+
+
+def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
+    weights = sizes if is_weighted else [1] * len(sizes)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
     return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
 
 
-def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: TaskRows) -> dict[str, Any]:
-    from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
-    from lmms_eval.utils import hash_string
-
+def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
     contents = [run.tasks[name].results.content for name in rows for run in runs]
     by_task = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks", "results", "groups")
     joined = {
@@ -216,15 +211,10 @@ def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
             joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
-    parsed = {name: [dict(line.record) for line in lines] for name, lines in samples.items()}
-    joined["task_hashes"] = {
-        name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
-        for name, lines in parsed.items()
-    }
-    joined["efficiency"] = build_efficiency_summary({"samples": parsed, "configs": joined["configs"]})
     if not joined["groups"]:
         del joined["groups"]
     of_process = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
+    of_process += ("task_hashes", "efficiency")  # of a shard's own samples
     return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
 
 
