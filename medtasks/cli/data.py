@@ -45,11 +45,14 @@ SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
 def list_datasets(
     name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")] = None,
 ) -> None:
-    """List datasets, your own last, with their access level and whether they are prepared."""
+    """List datasets, your own last, with access level and state; or show source, licence and size of a single one."""
     own_infos = own_datasets()
     infos = [*CATALOGUE.values(), *own_infos.values()]
     if name is not None:
         infos = [own_infos[name]] if name in own_infos else _group(name)
+        if infos[0].name == name:
+            _show(infos[0])
+            return
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
@@ -77,17 +80,15 @@ def _total_size(infos: Sequence[DatasetInfo]) -> str:
     return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
 
 
-@app.command()
-def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]) -> None:
-    """Show the source, licence and size of one dataset."""
+def _show(info: DatasetInfo) -> None:
+    """Print the source, licence and size of one dataset."""
     from medtasks.data.prepare.prepare_dataset import recipe_of
 
-    info = own_datasets().get(name) or dataset_info(name)
     layout = images = ""
     with contextlib.suppress(LookupError):
         layout = recipe_of(info.part_of or info.name).layout
     with contextlib.suppress(OSError, MedTasksError):
-        images = described_images(Manifest.read(dataset_folder(name)).model_dump())
+        images = described_images(Manifest.read(dataset_folder(info.name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     moving = ""
     if info.revision == "main":
@@ -95,7 +96,7 @@ def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data li
     elif not (info.sha256 or info.md5 or len(info.revision) == 40):
         moving = ", without a digest of its files, so that numbers may move with them"
     facts = {
-        "prepared": _state(name),
+        "prepared": _state(info.name),
         "access": info.access,
         "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,

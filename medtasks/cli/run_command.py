@@ -66,7 +66,7 @@ OnlyFailed = Annotated[
         help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
     ),
 ]
-RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models list'.")]
+RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")]
 BackendName = Annotated[str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")]
 Repeats = Annotated[
     int,

@@ -186,7 +186,7 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
     """Return one recipe. Raises UnknownName with the nearest name."""
     by_name = recipes(folders)
     if name not in by_name:
-        raise unknown_name(_KEY, name, by_name, "medtasks models list")
+        raise unknown_name(_KEY, name, by_name, "medtasks models")
     return by_name[name]
 
 

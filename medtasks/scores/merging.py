@@ -1,6 +1,7 @@
 """Merging the runs of shards into the files of one run: samples, the results scored from them, and a manifest."""
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -121,10 +122,10 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
     values: dict[str, Any] = {}
     for index, name in enumerate(filters):
         for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
-            values[f"{metric},{name}"] = float(estimate.value)
+            values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
-                values[f"{metric}{STDERR},{name}"] = float(estimate.error)
-    return values
+                values[f"{metric}{STDERR},{name}"] = estimate.error
+    return dict(json.loads(json.dumps(values, default=lambda number: number.item())))  # of numpy's types
 
 
 def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
@@ -213,8 +214,10 @@ def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
             joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
     if not joined["groups"]:
         del joined["groups"]
-    of_process = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
-    of_process += ("task_hashes", "efficiency")  # of a shard's own samples
+    of_process = (
+        *("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds"),
+        *("task_hashes", "efficiency"),  # of a shard's own samples
+    )
     return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
 
 
