@@ -217,7 +217,10 @@ def review(
     folder: StudyFolder,
     reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
     port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
-    agreement: Annotated[bool, Option("--agreement", help="Only print the agreement of reviewers.")] = False,
+    status: Annotated[
+        bool,
+        Option("--status", help="Only print what was drafted and reviewed, and how reviewers agree."),
+    ] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
@@ -226,7 +229,9 @@ def review(
     from medtasks.curate.review.review_server import ReviewServer, opened
 
     study = read_study(folder)
-    if not agreement:
+    if status:
+        _print_state(folder)
+    else:
         try:
             name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
         except (KeyError, OSError):
@@ -240,7 +245,7 @@ def review(
                 server.serve_forever(poll_interval=0.2)
             say(f"{file.summary()}; {file.path}")
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
-    if not results and agreement:
+    if not results and status:
         say("There are fewer than two reviewers, so there is no agreement to compute.")
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
@@ -313,9 +318,8 @@ def patterns(
     say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
 
 
-@app.command()
-def show(folder: StudyFolder) -> None:
-    """Show the contents of a study, and the outcome of each request and draft."""
+def _print_state(folder: Path) -> None:
+    """Print the contents of a study, the outcome of each request and draft, and the progress of reviewers."""
     study = read_study(folder)
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""

@@ -141,9 +141,8 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: M
     }
 
 
-@weights_app.command("list")
-def list_weights() -> None:
-    """List all weights, whether they are on this machine, and under which licence."""
+def _list_weights() -> None:
+    """Print all weights, whether they are on this machine, and under which licence."""
     rows = [(info.name, f"{info.size:,.0f}", info.description, info.licence) for info in WEIGHTS.values()]
     rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
     rows.append((TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later"))
@@ -156,10 +155,13 @@ def list_weights() -> None:
 
 @weights_app.command("fetch")
 def fetch_weights(
-    names: Annotated[list[str], Argument(help="Names, see 'medtasks weights list'; 'all' for all of them.")],
+    names: Annotated[list[str] | None, Argument(help="Names; 'all' for all of them; none to list them.")] = None,
     source: Annotated[Path | None, Option(help="For wordnet: a folder or archive instead of the download.")] = None,
 ) -> None:
-    """Download weights; those that are on this machine are not downloaded again."""
+    """List weights and their licences, or download some; those that are on this machine are not downloaded again."""
+    if not names:
+        _list_weights()
+        return
     existing = (*WEIGHTS, WORDNET)
     if unknown := [name for name in names if name not in (*existing, _ALL)]:
         raise unknown_name("weights", unknown[0], (*existing, _ALL))

@@ -158,7 +158,7 @@ def hub(monkeypatch):
 
 
 def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_path):
-    first, *lines = medtasks("weights", "list").out.splitlines()
+    first, *lines = medtasks("weights", "fetch").out.splitlines()
     assert first.split() == ["weights", "here", "MB", "description", "licence"]
     assert [line.split()[0] for line in lines[:-2]] == [*WEIGHTS, "wordnet", "ptb-tokenizer"]
     assert lines[-2] == f"Weights folder: {weights_folder('radgraph').parent}"
@@ -169,7 +169,7 @@ def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_p
     path = weights_folder("radgraph") / "radgraph.tar.gz"
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [f"radgraph: {path}", f"pubmedbert: {weights_folder('pubmedbert')}"]
-    rows = [line.split()[:2] for line in medtasks("weights", "list").out.splitlines()]
+    rows = [line.split()[:2] for line in medtasks("weights", "fetch").out.splitlines()]
     assert {name for name, here in rows if here == "yes"} - {"wordnet", "ptb-tokenizer"} == {"radgraph", "pubmedbert"}
     sources = []
     monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)
