@@ -40,7 +40,7 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
         command = f"replies are kept, score them with: medtasks score {name} {files}"
     else:
         command = f"go on with: {shlex.join(manifest.command)}"
-        if ours or "--journal" in manifest.command:
+        if ours:
             command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."

@@ -317,9 +317,8 @@ def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path)
     assert "journal" in missing_tasks(read_run(tmp_path))["one"]
     manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
     assert "journal" not in missing_tasks(read_run(tmp_path, "pretrained=y"))["one"]
-    command = ["medtasks", "run", "--journal"]
-    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""}, command=command)
-    assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
+    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""})
+    assert "journal" not in missing_tasks(read_run(tmp_path, "openai"))["one"]
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)
     kept.write_text("{}\n")
