@@ -67,7 +67,7 @@ def test_every_rule_scores_every_reply():
     scores = score_replies(strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
-    assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v5")
+    assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v6")
     assert values(reference) == {"accuracy": 0.5, "invalid_rate": 0.5, **ALL_ANSWERED}
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
@@ -76,7 +76,7 @@ def test_every_rule_scores_every_reply():
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
     form = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
-    replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
+    replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "warfarin", "drug number 1, aspirin")
     assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
@@ -105,7 +105,7 @@ def test_pairs(pairs, task, rules):
     for name in ("mediconfusion", task):
         scores = score_replies(task_file(name), pairs, texts(pairs, lambda document: document["answer"]))
         by_row = {row: score.rule for row, score in scores.items()}
-        assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v5"}
+        assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v6"}
         for score in scores.values():
             assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
             assert score.estimates["set_accuracy"].error == 0

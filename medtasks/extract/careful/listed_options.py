@@ -11,7 +11,7 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.languages import languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of
 from medtasks.extract.reading.option_statements import OptionStatements, decided, is_bare, option_statements, praised
 from medtasks.extract.reading.reply_text import own_words
@@ -86,7 +86,7 @@ def _excepts(text: str, languages: tuple[str, ...]) -> bool:
 
 
 def _is_all(text: str, languages: tuple[str, ...]) -> bool:
-    return pattern_of("all", languages).search(text) is not None
+    return any("all" in signal.roles for signal in signals_in(folded(text), "all aside", languages))
 
 
 def _in_walk(text: str, statements: OptionStatements, everything: frozenset[int]) -> frozenset[int] | None:

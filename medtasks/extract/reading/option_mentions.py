@@ -196,7 +196,10 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
     plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
-    return OptionSet(plain, texts, numbered, tuple(without_article(words_in(text)) for text in texts))
+    whole = tuple(words_in(text) for text in texts)
+    short = tuple(without_article(words) for words in whole)
+    words = short if len({*short}) == len({*whole}) else whole  # "A, B and C" begins with no article
+    return OptionSet(plain, texts, numbered, words)
 
 
 @lru_cache(maxsize=1)
