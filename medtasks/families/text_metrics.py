@@ -11,6 +11,7 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
+from medtasks.judges import green_judge as green_judge  # registers GREEN
 from medtasks.metrics.metric import (
     STDERR,
     CorpusMetric,
