@@ -135,13 +135,13 @@ def export(
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
     from medtasks.report.exporting import exports, hub_yaml, write_eee
-    from medtasks.runs.run import read_run
+    from medtasks.runs.run import open_run
 
     if hub is None and eee is None:
         raise MedTasksError("nothing to write; name a file with --hub, or a folder with --eee")
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
-        chosen = exports(read_run(results, model), task or ())
+        chosen = exports(open_run(results, model), task or ())
     if hub:
         names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
         write_text(hub, hub_yaml(chosen, names))
@@ -170,7 +170,7 @@ def duplicates(
     """
     from medtasks.data.dataset_lookup import provenance
     from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
-    from medtasks.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
     from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 
     if against == name:
@@ -186,7 +186,7 @@ def duplicates(
         images = dataset_images(name)
     other = other_images(against, without=images.own) if against else None
     copies = find_duplicates(images, other, distance)
-    names = Names(copies)
+    names = DuplicateNames(copies)
     contents = duplicates_as_dict(name, data, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])

@@ -40,7 +40,7 @@ from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimi
 from medtasks.scores.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.scores.reply_parsing import EXAMPLE, parse_reply
-from medtasks.scores.score_model import RuleScores, Score, TaskReport, as_json
+from medtasks.scores.score_model import MetricScore, RuleScores, TaskReport, as_json
 from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
@@ -230,7 +230,7 @@ def _tables(
         yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
-def _error_cell(score: Score) -> str:
+def _error_cell(score: MetricScore) -> str:
     return with_error(score.value, score.error, score.share, score.low, score.high)
 
 

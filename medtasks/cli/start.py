@@ -223,7 +223,7 @@ def plan(
 
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-Folders = Annotated[
+RunFolders = Annotated[
     list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
 ]
 _WIDTH = 116
@@ -238,7 +238,7 @@ def show_path(
 
 
 @models_app.command("list")
-def list_models(include_path: Folders = None) -> None:
+def list_models(include_path: RunFolders = None) -> None:
     """List all recipes: parameters, licence, gate on the Hub, backends, and how to make the model think."""
     rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
     for each in recipes(include_path or ()).values():
@@ -250,7 +250,7 @@ def list_models(include_path: Folders = None) -> None:
 
 @models_app.command("show")
 def show_model(
-    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: Folders = None
+    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: RunFolders = None
 ) -> None:
     """Show one recipe: every fact with its source, traps, unknowns, published scores, and its commands."""
     chosen = recipe(name, include_path or ())

@@ -51,7 +51,7 @@ from medtasks.data.schema import (
     CURATED_PAIR,
     OPEN_QUESTION,
     Columns,
-    Document,
+    NewDocument,
     new_document,
 )
 from medtasks.data.sources.medheval_gold import YES_NO
@@ -271,7 +271,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             yield PublishedRow(IMAGES, content, [image])
 
 
-def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
+def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 
     ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.

@@ -52,13 +52,13 @@ class StudyKind(enum.StrEnum):
     CONTEXTUAL = "contextual"
 
 
-class Record(BaseModel):
+class StudyRecord(BaseModel):
     """Base of all records of a study: no unknown fields, no changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StudyImage(Record):
+class StudyImage(StudyRecord):
     """One image with its text."""
 
     image_id: str
@@ -80,7 +80,7 @@ class StudyImage(Record):
         return data
 
 
-class ImagePair(Record):
+class ImagePair(StudyRecord):
     """Two images that one encoder finds alike and another does not."""
 
     pair_id: str
@@ -89,7 +89,7 @@ class ImagePair(Record):
     sim_gen: float  # and in the vision-only encoder's
 
 
-class Study(Record):
+class Study(StudyRecord):
     """Description of a study and of its making."""
 
     schema_version: int = 1

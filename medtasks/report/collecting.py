@@ -23,7 +23,7 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.replies import read_replies
 from medtasks.runs.result_files import SERVED_MODEL
-from medtasks.runs.run import NO_RESULTS, Run, TaskRun
+from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
 from medtasks.runs.run_notes import missing_tasks, moment, run_notes
 from medtasks.scores.score_model import Baseline, Gain, RuleScores, RunReport, TaskReport
 from medtasks.scores.subgroups import grouped_by, with_interval
@@ -79,7 +79,7 @@ class Section:
 
 
 def collect_run(
-    run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
+    run: RecordedRun, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
 ) -> RunReport:
     """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
 
@@ -361,7 +361,7 @@ def _computed_and_missing(
     return of_task, calibration, missing
 
 
-def facts(run: Run) -> dict[str, str]:
+def facts(run: RecordedRun) -> dict[str, str]:
     """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
     results = run.results[-1].content if run.results else {}
     config = mapping_in(results, "config")

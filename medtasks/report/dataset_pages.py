@@ -1,8 +1,8 @@
 """Pages about a dataset: the search for duplicates with its JSON, and GMAI-MMBench's lexical tree (supplement, C.2).
 
-Only :class:`Names` turns names of images into text. For a credentialed dataset these are hashed ids, the same as in
-results: no image, no file name, nothing about the images it is compared with. The tree's page holds how many questions
-have which values of the columns that ``medtasks data select`` chooses by, and nothing else of a question.
+Only :class:`DuplicateNames` turns names of images into text. For a credentialed dataset these are hashed ids, the same
+as in results: no image, no file name, nothing about the images it is compared with. The tree's page holds how many
+questions have which values of the columns that ``medtasks data select`` chooses by, and nothing else of a question.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from medtasks.data.duplicates.image_copies import (
 )
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Documents
 from medtasks.data.selecting import resolved, selectable, values
 from medtasks.errors import MedTasksError
 from medtasks.report import wording
@@ -41,10 +42,9 @@ COLUMNS = (
 LEVELS = 4
 """The first so many columns that a dataset has are the levels of its tree; the others narrow it."""
 Row = tuple[tuple[int, ...], ...]
-Documents = Sequence[Mapping[str, Any]]
 
 
-class Names:
+class DuplicateNames:
     """Names of images and questions in the output."""
 
     def __init__(self, search: Duplicates) -> None:
@@ -103,7 +103,7 @@ def _second_file(finding: DuplicatePair) -> int:
 
 
 def duplicates_as_dict(
-    dataset: str, data: Mapping[str, Any], search: Duplicates, names: Names, distance: int
+    dataset: str, data: Mapping[str, Any], search: Duplicates, names: DuplicateNames, distance: int
 ) -> dict[str, Any]:
     """Return the result of a search in a dataset or task as JSON types, with the provenance of its ``data``."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
@@ -137,7 +137,7 @@ def duplicates_as_dict(
     }
 
 
-def _against(other: OtherImages, search: Duplicates, names: Names) -> dict[str, Any]:
+def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
     folders = [other.folder] if other.folder else []
     errors = {} if names.other_is_hidden else other.unreadable
     # Each image and each question of the dataset counts once, under its surest finding.
@@ -214,7 +214,7 @@ def _listed(*counts: tuple[int, str, str]) -> str:
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any], search: Duplicates, names: Names, path: Path, *, sample: bool
+    contents: Mapping[str, Any], search: Duplicates, names: DuplicateNames, path: Path, *, sample: bool
 ) -> None:
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]

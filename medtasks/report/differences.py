@@ -14,8 +14,7 @@ from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import AnyMetric, Metric, Role, mean
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
 from medtasks.report.wording import names_by
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.scores.comparing import (
@@ -254,7 +253,7 @@ def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
 
 
 TOKENS, WORDS = "tokens", "words"
-_TRUNCATED: Metric[SampleScore] = Metric(
+_TRUNCATED: Metric[Score] = Metric(
     "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
 )
 _BINS, _LEAST_IN_BIN = 4, 5

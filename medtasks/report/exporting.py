@@ -23,10 +23,10 @@ from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
 from medtasks.report.wording import clusters_in_words, counted, number, scored
-from medtasks.runs.run import Run, TaskRun
+from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
-from medtasks.scores.score_model import RuleScores, Score
+from medtasks.scores.score_model import MetricScore, RuleScores
 
 _HUB = "https://huggingface.co/datasets/"
 _AGAIN = "run it again with 'medtasks run', all of its questions"
@@ -40,7 +40,7 @@ class Export:
     recorded: TaskRun
     manifest: RunManifest
 
-    def scores(self) -> list[tuple[RuleScores, Score, str]]:
+    def scores(self) -> list[tuple[RuleScores, MetricScore, str]]:
         """Return the main metrics that are defined, under each row, with a note on each."""
         report, reading = self.section.report, self.section.reading
         metrics = reading.task.metrics if reading else ()
@@ -61,7 +61,7 @@ class Export:
         return scores
 
 
-def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
+def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
     """Return the tasks of a run to publish, by default all of ours but groups and sanity variants.
 
     Raises MedTasksError if one has synthetic or incomplete data or a part of the samples, or the run is not whole.
@@ -77,7 +77,7 @@ def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
     return [_checked(run, part, run.tasks[name]) for name, part in results.items()]
 
 
-def _checked(run: Run, part: Section, recorded: TaskRun) -> Export:
+def _checked(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
     """Return a task's export; MedTasksError says why there is none."""
     report, name = part.report, recorded.name
     manifest = next((manifest for manifest in reversed(run.manifests) if name in manifest.tasks), None)
@@ -160,7 +160,7 @@ def write_eee(chosen: Iterable[Export], folder: Path, organization: str, relatio
     return paths
 
 
-def _eee_result(export: Export, rule: RuleScores, score: Score, note: str) -> dict[str, Any]:
+def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> dict[str, Any]:
     """Return one score as a result of Every Eval Ever, with source of the data, metric, uncertainty and decoding."""
     report, settings = export.section.report, export.section.report.settings
     source, name = settings.get("source", ""), report.dataset or report.name

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies, Reply
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
@@ -27,14 +27,14 @@ from medtasks.scores.run_values import (
     Agreement,
     Overlap,
     RunValues,
-    Scores,
+    ScoresById,
     Values,
     agreement,
     by_repeat,
     chosen_metrics,
     mean_values,
 )
-from medtasks.scores.scoring import AUROC, Documents, Replies
+from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
@@ -46,7 +46,7 @@ _Key = TypeVar("_Key")
 Names = Sequence[str]
 BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
 """Values of two runs by rule and metric."""
-Labels = Mapping[str, Mapping[str, Label]]
+LabelsByTask = Mapping[str, Mapping[str, Label]]
 """People's labels by run and document id."""
 _TAKEN_AS_TRUE = (
     "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
@@ -96,7 +96,7 @@ def compare_runs(
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
-    labels: Labels | None = None,
+    labels: LabelsByTask | None = None,
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
@@ -130,7 +130,7 @@ def _compare_pair(
     metrics: Mapping[str, AnyMetric],
     rules: Names,
     margin: float | None,
-    labels: Labels | None,
+    labels: LabelsByTask | None,
 ) -> ComparedTask:
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
@@ -183,7 +183,7 @@ def _compare_together(
     values: dict[tuple[str, str], tuple[Values, Values]],
     skipped: dict[tuple[str, str], str],
     metrics: Mapping[str, AnyMetric],
-    scores: Mapping[str, tuple[Scores, Scores]],
+    scores: Mapping[str, tuple[ScoresById, ScoresById]],
 ) -> dict[tuple[str, str], PairedResult]:
     """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
     results: dict[tuple[str, str], PairedResult] = {}
@@ -196,7 +196,7 @@ def _compare_together(
     return results
 
 
-def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: Sequence[str]) -> list[str]:
+def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]) -> list[str]:
     """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
     if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
         return []
@@ -206,7 +206,7 @@ def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: 
 
 
 def _corrected_values(
-    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: Labels | None
+    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: LabelsByTask | None
 ) -> BothValues:
     """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
     if not labels:

@@ -27,7 +27,7 @@ from medtasks.stats.paired import PairedResult, PairedValues
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricScore:
     """One metric."""
 
     metric: str
@@ -51,7 +51,7 @@ class Group:
 
     name: str  # value of the column
     questions: int  # answered
-    scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
+    scores: tuple[MetricScore, ...]  # the main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
     p_holm: tuple[float, ...] = ()  # per score: test against all other samples, corrected for the column's groups
     gaps: tuple[EstimatedValue, ...] = ()  # per score: minus that of all other samples; NaN if not compared
@@ -61,7 +61,7 @@ class Group:
 class ColumnTest:
     """Test of a main metric by the groups of a column."""
 
-    overall: Score  # of all answered samples
+    overall: MetricScore  # of all answered samples
     different: str  # group with the smallest p-value if this test rejects after correction, else empty
     p: float  # that no group differs: the smallest of the groups' corrected ones
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
@@ -78,7 +78,7 @@ class PairOutcomes:
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
     both_wrong: int = 0  # both images got a valid answer, and both a wrong one
-    solved_of_decided: Score | None = None  # both right, as a share of both right and both wrong
+    solved_of_decided: MetricScore | None = None  # both right, as a share of both right and both wrong
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RuleScores:
     name: str  # filter name, such as reference
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # one sentence on the rule; empty if unknown
-    scores: tuple[Score, ...]  # all metrics, the main one first
+    scores: tuple[MetricScore, ...]  # all metrics, the main one first
     reasons: Mapping[str, int] = field(default_factory=dict)  # number of replies by reason; empty without samples
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # by column; empty without samples or columns
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
@@ -109,7 +109,7 @@ class RuleScores:
         return ", ".join((self.name, *self.also))
 
     @property
-    def estimates(self) -> dict[str, Score]:
+    def estimates(self) -> dict[str, MetricScore]:
         """Scores by metric."""
         return {score.metric: score for score in self.scores}
 
@@ -122,7 +122,7 @@ class RuleScores:
         failed, unjudged = self.reasons.get(Reason.ADAPTER_FAILED, 0), self.reasons.get(Reason.JUDGE_FAILED, 0)
         return SampleCounts(sum(self.reasons.values()) - failed - unjudged, failed, unjudged)
 
-    def group_score(self, column: str, name: str, metric: str) -> Score | None:
+    def group_score(self, column: str, name: str, metric: str) -> MetricScore | None:
         """Return one metric of one group."""
         named = (group for group in self.groups.get(column, ()) if group.name == name)
         return next((score for group in named for score in group.scores if score.metric == metric), None)
@@ -181,7 +181,7 @@ class LengthBin:
     least: int
     most: int
     questions: int
-    score: Score  # of these questions alone
+    score: MetricScore  # of these questions alone
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Thinking:
     gains: tuple[Gain, ...]  # thinking minus direct, on the questions that both answered; empty if it was not run
     rule: str  # name of the row that the other fields are about
     answered: int
-    truncated: Score  # share whose reasoning never ended
+    truncated: MetricScore  # share whose reasoning never ended
     unit: str  # what lengths count: tokens of the whole reply, else words of the reasoning
     mean: float  # of the lengths; NaN if none is known, like the next two
     median: float
@@ -210,7 +210,7 @@ class RepeatedScore:
     values: tuple[float, ...]  # one per repeat, in ascending order
     mean: float
     spread: float  # their standard deviation; NaN for a single one
-    majority: Score | None  # of the most frequent answers; None if it does not follow from single samples
+    majority: MetricScore | None  # of the most frequent answers; None if it does not follow from single samples
     share: bool  # whether it is a fraction
     error: float = math.nan
     low: float = math.nan
@@ -243,7 +243,7 @@ class RepeatedTask:
 
 
 @dataclass(frozen=True)
-class Item:
+class AuditItem:
     """One question with its reply."""
 
     doc_id: str  # its id; hashed where the task is withheld
@@ -284,7 +284,7 @@ class TaskReport:
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
-    items: tuple[Item, ...] = ()  # every question answered; empty without samples
+    items: tuple[AuditItem, ...] = ()  # every question answered; empty without samples
     pictures: Mapping[str, Path] = field(default_factory=dict)  # image files by key; empty if withheld
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
@@ -400,7 +400,7 @@ class RunReport:
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
-    Score: ("has_error", "unit", "components", "most_shared"),
+    MetricScore: ("has_error", "unit", "components", "most_shared"),
     Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),

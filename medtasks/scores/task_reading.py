@@ -17,16 +17,25 @@ from typing import Any
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import MedTasksError, RepliesError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
-from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
+from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Replies, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import CorpusMetric, Declaration, Estimate, Metric, Role, clustered, mean, undeclared
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Declaration,
+    Estimate,
+    Metric,
+    Role,
+    Score,
+    clustered,
+    mean,
+    undeclared,
+)
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.prompts.images import image_path
 from medtasks.runs.logged_samples import replies_folder
@@ -34,8 +43,8 @@ from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.scores.run_values import values_by_question
-from medtasks.scores.score_model import Item, RuleScores, Score
-from medtasks.scores.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
+from medtasks.scores.score_model import AuditItem, MetricScore, RuleScores
+from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import MOST_GROUPS, group_names, grouped_by, number_bands, with_interval
 from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
@@ -59,7 +68,7 @@ _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # o
 class Computed:
     """Scores of one rule, computed from the replies."""
 
-    samples: Mapping[str, SampleScore]  # by document id
+    samples: Mapping[str, Score]  # by document id
     report: RuleScores  # their aggregates, without the rule's name in the task and its description
 
 
@@ -91,16 +100,14 @@ class TaskReading:
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
-def scores_by_id(
-    task: TaskFile, documents: Documents, replies: Replies
-) -> dict[str, tuple[str, dict[str, SampleScore]]]:
+def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
     """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
 
 
-def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
+def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
     """Count replies by reason, and compute nothing else."""
     judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
@@ -191,7 +198,7 @@ def rule_reports(
     return tuple(reports), notes
 
 
-def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
+def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
     value, error = recorded
     if computed.by_construction or math.isnan(error):
         error = computed.error  # is not compared
@@ -372,7 +379,7 @@ def _read_replies(reading: TaskReading) -> None:
     reading.computed = computed
 
 
-def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, SampleScore]) -> Computed:
+def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, Score]) -> Computed:
     """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
     if task.family.scores_suffice:
         scores = list(by_id.values())
@@ -380,7 +387,7 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
     return without_metrics(rule, by_id)
 
 
-def audit_items(reading: TaskReading) -> tuple[Item, ...]:
+def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     """Return every question answered, in the order of the dataset.
 
     If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
@@ -415,7 +422,7 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
         names = {column: group_names(rows.get(doc_id, {}), column, bands.get(column, {})) for column in columns}
         groups = {column: tuple(of_column) for column, of_column in names.items() if of_column}
         if reading.withheld:
-            item = Item(
+            item = AuditItem(
                 doc_id=hidden_id("doc", doc_id),
                 unit=hidden_id("pair" if task.family.paired else "doc", unit),
                 losses=reply.losses or (),
@@ -423,7 +430,7 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 groups=groups,
             )
         else:
-            item = Item(
+            item = AuditItem(
                 doc_id=doc_id,
                 unit=unit,
                 images=tuple(key for key, _ in _keyed_images(task, document)),

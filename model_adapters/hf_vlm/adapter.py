@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from loguru import logger
@@ -42,6 +42,7 @@ from ..base.batching import (
     token_losses,
 )
 from ..base.checkpoints import CheckpointError, refuse_missing
+from ..base.requests import Item, Result
 from ..base.shared_scoring import Questions, score_by_question
 from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
 
@@ -165,8 +166,6 @@ def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
 
 # Inputs per token with a known value for text: an id, attended to, of no image.
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1

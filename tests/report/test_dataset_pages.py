@@ -14,7 +14,7 @@ from medtasks.data.duplicates.image_copies import other_images as other_pictures
 from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import MedTasksError
 from medtasks.report import dataset_pages
-from medtasks.report.dataset_pages import COLUMNS, Names, duplicates_as_dict, tree_data, write_tree_page
+from medtasks.report.dataset_pages import COLUMNS, DuplicateNames, duplicates_as_dict, tree_data, write_tree_page
 
 from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 from .page_structure import Structure
@@ -23,7 +23,7 @@ from .page_structure import Structure
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40)
-    names = Names(found)
+    names = DuplicateNames(found)
     contents = duplicates_as_dict(name, provenance(name), found, names, 40)
     dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from PIL import Image
 
 from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.document_store import load_documents
-from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, Alike, ImageHash, Looks, hash_images, near
+from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, Alike, ImageHash, ImageViews, hash_images, near
 from medtasks.data.images.strict_pillow import FORMATS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import is_private
@@ -299,7 +299,7 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     """
     exact = Alike(0, 1.0)
     images = [image for image in dataset.images if image.known.views]
-    looks = Looks([(image.files[0], image.known) for image in images])
+    looks = ImageViews([(image.files[0], image.known) for image in images])
     alike = {(number, number): exact for number in range(len(images))} | near(looks, looks, distance)
     within = []
     for (number, twin), resemblance in alike.items():
@@ -318,7 +318,7 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
             if match and image.questions:
                 kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
                 outside.append(DuplicatePair(image, match, kind, None, exact))
-        close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
+        close = near(looks, ImageViews([(image.files[0], image.known) for image in others]), distance)
         for (number, twin), resemblance in close.items():
             first, second = images[number], others[twin]
             if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:

@@ -42,9 +42,9 @@ from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_
 from medtasks.data.images.strict_pillow import (
     FORMATS,
     ON_BLACK,
+    ImageSource,
     NoReader,
     Range,
-    Source,
     UnclearRange,
     UnreadableImage,
     open_image,
@@ -132,7 +132,7 @@ class DecodedImage:
     conversions: tuple[str, ...] = ()  # of the file's values; empty for 8 bits as stored
 
 
-def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
+def decoded(source: ImageSource, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
     Raises FileNotFoundError, or UnreadableImage without the file's name: UnclearRange if it is unknown which values of
@@ -158,7 +158,7 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
         raise UnreadableImage(cause) from error
 
 
-def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
+def decoded_somehow(source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
     """Decode an image to view or compare it; one of an unclear range, which no model would see, is stretched."""
     try:
         return decoded(source, decoding, side)
@@ -186,7 +186,7 @@ def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
     return (NEARLY_FLAT,)
 
 
-def is_whole_image(source: Source) -> bool:
+def is_whole_image(source: ImageSource) -> bool:
     """Return whether an image decodes completely."""
     try:
         decoded(source, REFERENCE)
@@ -195,14 +195,14 @@ def is_whole_image(source: Source) -> bool:
     return True
 
 
-def _windowed(source: Source, decoding: Decoding) -> DecodedImage:
+def _windowed(source: ImageSource, decoding: Decoding) -> DecodedImage:
     from medtasks.data.images.dicom_images import windowed  # brings NumPy, which most images and commands do without
 
     pixels, done = windowed(source, decoding.value_range)
     return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
 
 
-def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedImage:
+def _decoded(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
     from_dicom = decoding.rule is ImageRule.LINEAR
     if from_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
         return _windowed(source, decoding)
@@ -248,7 +248,7 @@ def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
     return _COPIED_COST if image.has_transparency_data or image.format in _COPIED else _COST
 
 
-def _to_rgb(image: Image.Image, raw: str, source: Source, decoding: Decoding) -> tuple[Image.Image, list[str]]:
+def _to_rgb(image: Image.Image, raw: str, source: ImageSource, decoding: Decoding) -> tuple[Image.Image, list[str]]:
     """Decode an opened image by a rule, without turning it, and name the conversions; ``raw`` is its layout."""
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
@@ -385,7 +385,7 @@ class ImageStore:
                 os.rmdir(folder)
 
 
-def read_facts(source: Source, decoding: Decoding) -> ImageFacts:
+def read_facts(source: ImageSource, decoding: Decoding) -> ImageFacts:
     """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
     if isinstance(source, Path) and is_volume(source):
         return ImageFacts(volume_digests(source).voxels, (VOLUME,))

@@ -19,12 +19,12 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.dataset_manifest import Manifest, measured
-from medtasks.data.document_store import SCRATCH, Documents, publish, work_folder
+from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, work_folder
 from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.named_files import read_named
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
-from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
+from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile
 
 _NAMED = 3
@@ -88,7 +88,7 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
         yield PublishedRow(table, None, cause=f"it holds {rows} rows, the published table {published}")
 
 
-Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
+RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class SourceRecipe:
     """Reading and downloading of one dataset."""
 
     columns: Columns  # of its documents
-    test: Reader  # reads the evaluated rows, in published order
+    test: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    demonstrations: Reader | None = None  # reads the examples for few-shot prompts, if there are any
+    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if there are any
     hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
-    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
+    remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
     decoding: Decoding = REFERENCE  # of its image files for models
     counted: bool = True  # whether its rows must be as many as the catalogue says
     obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
@@ -173,9 +173,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
 
 def _gather(
     info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
-) -> tuple[Documents, list[str], list[str]]:
+) -> tuple[DocumentCollection, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[Document] = []
+    documents: list[NewDocument] = []
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -193,7 +193,7 @@ def _gather(
         files, digests = [image.file for image in row.images], [image.sha256 for image in row.images]
         if "image_file" in recipe.columns:
             (file,), (digest,) = files, digests
-            columns: Document = {"image_file": file, "image_sha256": digest}
+            columns: NewDocument = {"image_file": file, "image_sha256": digest}
         else:
             columns = {"image_files": files, "image_sha256": digests}
         documents.append({**row.document, "dataset": info.name, **columns})
@@ -202,7 +202,7 @@ def _gather(
 
 def _demonstrations(
     info: DatasetInfo, recipe: SourceRecipe, source: Path, images: ImageStore
-) -> tuple[Documents, list[str]]:
+) -> tuple[DocumentCollection, list[str]]:
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
@@ -249,7 +249,7 @@ class TableReader:
         """Find a split in a source, by default in the Hub's parquet files."""
         return hub_table(source, split, self.required, self.optional, self.hub_folder)
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         """Return the document of a row of a split; UnusableRow if it gives none."""
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import option_index
-from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
+from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, NewDocument
 from medtasks.errors import SourceError
 
 _GROUPS = {
@@ -75,7 +75,7 @@ class GmaiFile(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
         values = row.values
         for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):

@@ -35,7 +35,7 @@ from medtasks.data.prepare.source_recipe import (
     by_name,
     check_count,
 )
-from medtasks.data.schema import REPORT, Document, new_document
+from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -62,7 +62,7 @@ class _R2Gen(TableReader):
         records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
         return source_files.records_table(records, ("id", "report", "image_path"))
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         study, report = row.text("id"), row.text("report")
         if not report.strip():
             raise UnusableRow("its report is empty")
@@ -103,7 +103,7 @@ class _OpenI(TableReader):
             records.append((name, {"id": identity.get("id"), "images": images, **texts}))
         return source_files.records_table(records, ())
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         study, findings = row.text("id"), row.text("findings")
         if not findings.strip():
             raise UnusableRow("studies without findings", outside=True)

@@ -36,7 +36,7 @@ class _Studies(TableReader):
         with source_files.required_file(source, [_STUDIES]).open() as stream:
             return source_files.listed_records(_STUDIES, read_stream(stream), ("id", "image", "findings", "impression"))
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         study, findings, impression = row.name("id"), row.text("findings"), row.text("impression")
         if not findings.strip() and not impression.strip():
             raise UnusableRow("studies without findings and without an impression", outside=True)
@@ -72,7 +72,7 @@ class _RadReStruct(_Studies):
                 records.append((place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]}))
         return source_files.records_table(records, ("options", "answer_type"))
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         kind = row.one_of("answer_type", _TYPES, "answer_type is none of")
         lists = {name: row.texts(name) for name in ("options", "answers")}
         if not lists["answers"] or len(lists["options"]) < 2:

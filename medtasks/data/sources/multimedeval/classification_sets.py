@@ -35,7 +35,7 @@ from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, check_count
-from medtasks.data.schema import CLASSIFICATION, Document, new_document
+from medtasks.data.schema import CLASSIFICATION, NewDocument, new_document
 from medtasks.errors import SourceError
 
 MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
@@ -150,7 +150,7 @@ class _PadUfes(TableReader):
         tested = _lesions(source, "test")
         return source_files.csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
         # The text on a patient in the reference's later prompt, without unknown fields.
         fields = {name: row.values[column] for name, column in _HISTORY.items() if row.values[column]}

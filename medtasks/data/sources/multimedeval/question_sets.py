@@ -28,7 +28,7 @@ from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import MOST_LETTERS, letter
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
@@ -65,7 +65,7 @@ class _MedQA(TableReader):
         file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
         return source_files.json_lines(file, ("question", "options", "answer_idx"))
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
         right = list(options).index(row.one_of("answer_idx", options, "answer_idx is none of the options' keys"))
         return choice_document(f"{split}/{row.index}", row.text("question"), list(options.values()), right)
@@ -76,7 +76,7 @@ class _MedMCQA(TableReader):
     options = ("opa", "opb", "opc", "opd")
     required, optional = ("id", "question", *options, "cop"), ("subject_name",)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
         right, subject = _answer_index(row, "cop", len(options)), row.optional_text("subject_name")
         return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
@@ -98,7 +98,7 @@ class _PubMedQA(TableReader):
         entries = zip(content, published.rows(), strict=True)
         return source_files.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
         context = " ".join(row.texts("CONTEXTS"))
         return choice_document(row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context)
@@ -107,7 +107,7 @@ class _PubMedQA(TableReader):
 class _MMLU(TableReader):
     columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         options, subject = row.texts("choices"), row.text("subject")
         right = _answer_index(row, "answer", len(options))
         return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=subject)
@@ -131,13 +131,13 @@ class _MedNLI(TableReader):
         file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
         return source_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
         context = row.text("sentence1")
         return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=context)
 
 
-def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
+def open_question(row: SourceRow, doc_id: str, **more: str | None) -> NewDocument:
     """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
     return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more)
 
@@ -145,7 +145,7 @@ def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
 class _QuestionsWithImages(TableReader):
     columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         if row.encoded("image") is None:
             raise UnusableRow("it has no image")
         return open_question(row, f"{split}/{row.index}")
@@ -172,7 +172,7 @@ class Slake(TableReader):
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
         return source_files.records_table(chosen, columns)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
         return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
 
@@ -227,7 +227,7 @@ class OwnQuestions(TableReader):
         """Open the images."""
         return source_files.file_reader([self.folder], (), ())
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return the document of a sample."""
         doc_id = f"test/{row.index}"
         if self.kind == VQA:

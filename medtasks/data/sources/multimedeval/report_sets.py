@@ -106,7 +106,7 @@ def report_sections(report: str) -> list[ReportSection]:
     return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
 
 
-Protocol = Literal["paper", "head"]
+SetProtocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
 _IMPRESSION = "impression"
 _PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
@@ -124,7 +124,7 @@ GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["desc
 SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
 
 
-def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | None:
+def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -163,7 +163,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | N
     return tuple(plain)
 
 
-def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
     published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"

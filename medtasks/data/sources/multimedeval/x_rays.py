@@ -37,7 +37,7 @@ from medtasks.data.named_files import named_file
 from medtasks.data.prepare import source_files, source_recipe
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
+from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, NewDocument, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
 
@@ -71,7 +71,7 @@ class _ChestXray14(TableReader):
         file = source_files.required_file(source, tables, " or ".join(tables))
         return source_files.csv_table(file, columns, lambda row: row["Image Index"] in names)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         findings = row.text("Finding Labels").split("|")
         unknown = [name for name in findings if name not in (*FOURTEEN_FINDINGS, _NONE)]
         if unknown:
@@ -128,7 +128,7 @@ class _MimicCxr(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         if FIVE_FINDINGS[0] not in row.values:
             raise UnusableRow("the findings table has no row for its study")
         for finding in FIVE_FINDINGS:
