@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medtasks.data.catalogue import Access
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_tables import SourceRow, json_lines
 from medtasks.data.privacy import access_of
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_holding, written_whole

@@ -17,16 +17,10 @@ from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
 from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
-from medtasks.data.prepare.source_files import (
-    ReadValues,
-    SourceFile,
-    SourceRow,
-    SourceTable,
-    csv_table,
-    not_found,
-    required_file,
-)
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable, csv_table
+from medtasks.data.prepare.table_reader import TableReader, UnusableRow
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, NewDocument
 from medtasks.errors import SourceError

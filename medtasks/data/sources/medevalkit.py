@@ -31,9 +31,10 @@ from typing import Any
 from medtasks.data import schema
 from medtasks.data.document_store import DocumentCollection
 from medtasks.data.images.decoding import ImageStore
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ParquetTable, ReadValues, SourceRow, SourceTable
+from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
 from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
@@ -111,7 +112,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_files.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_tables.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -184,7 +185,7 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return source_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return source_tables.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
@@ -212,7 +213,7 @@ class _MedXpertQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
+        return source_tables.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())

@@ -15,8 +15,9 @@ from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import ImageStore
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare.source_files import SourceRow, listed_records, not_found
+from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_tables import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, NewDocument
 from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name

@@ -24,9 +24,11 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import SourceRow, SourceTable
+from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
 from medtasks.data.samples import MOST_LETTERS, letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -63,7 +65,7 @@ class _MedQA(TableReader):
         inside = f"questions/US/{split}.jsonl"
         names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
         file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
-        return source_files.json_lines(file, ("question", "options", "answer_idx"))
+        return source_tables.json_lines(file, ("question", "options", "answer_idx"))
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
@@ -88,15 +90,15 @@ class _PubMedQA(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
         file = source_files.required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
-        content = source_files.read_json(file)
+        content = source_tables.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         columns = ("QUESTION", "CONTEXTS", "final_decision")
-        published = source_files.records_table(
+        published = source_tables.records_table(
             ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
         )
         entries = zip(content, published.rows(), strict=True)
-        return source_files.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
+        return source_tables.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
@@ -129,7 +131,7 @@ class _MedNLI(TableReader):
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
         file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return source_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        return source_tables.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -166,11 +168,11 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise source_files.not_found(source, path.name)
-        questions = source_files.listed_records(path.name, read_file(path), columns)
+        questions = source_tables.listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
-        return source_files.records_table(chosen, columns)
+        return source_tables.records_table(chosen, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
@@ -192,10 +194,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = source_files.read_json(SourceFile(path))
+        content = source_tables.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        source_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
+        source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -209,7 +211,7 @@ class OwnQuestions(TableReader):
             self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
         except MedTasksError as error:
             raise whole.error(str(error)) from error
-        self.samples = source_files.records_table(samples, columns)
+        self.samples = source_tables.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
