@@ -25,9 +25,9 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.report import tables
+from medtasks.report.report_model import RunReport, report_as_dict
 from medtasks.report.wording import counted, names_by, number
 from medtasks.runs.result_files import repeat_folders
-from medtasks.scores.score_model import RunReport, report_as_dict
 from medtasks.tasks.task_files import included_option, task_files
 from medtasks.version import __version__
 
@@ -169,7 +169,8 @@ def duplicates(
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
     from medtasks.data.dataset_lookup import provenance
-    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
+    from medtasks.data.duplicates.duplicate_search import find_duplicates
+    from medtasks.data.duplicates.image_copies import dataset_images, other_images, own_images
     from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
     from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 

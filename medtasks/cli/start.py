@@ -22,7 +22,7 @@ from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
-from medtasks.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE, as_json
 from medtasks.report.published import published_of
 from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, recipe, recipes
@@ -30,7 +30,6 @@ from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.scores.planning import assumptions
 from medtasks.scores.planning import plan as planned
-from medtasks.scores.score_model import as_json
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (

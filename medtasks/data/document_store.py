@@ -17,7 +17,7 @@ import filelock
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import ending_of
+from medtasks.data.images.image_store import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, make_folder, owner_only, written_whole

@@ -9,6 +9,7 @@ from pathlib import Path
 from medtasks.home import packaged_facts
 from medtasks.report import wording
 from medtasks.report.page import TEMPLATES, write_rendered
+from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.sentences import quotable_sentences
 from medtasks.report.tables import Table, cells
 from medtasks.report.wording import (
@@ -25,7 +26,6 @@ from medtasks.report.wording import (
     scored,
 )
 from medtasks.runs.run_notes import moment
-from medtasks.scores.score_model import RunReport, TaskReport
 
 AUTHORS = "to be stated by the authors"
 _CLINICAL = ("sensitivity", "specificity", "ppv", "npv")

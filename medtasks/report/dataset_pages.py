@@ -12,14 +12,8 @@ from itertools import count as counter
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import (
-    Concern,
-    CopyKind,
-    DistinctImage,
-    DuplicatePair,
-    Duplicates,
-    OtherImages,
-)
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, DuplicatePair, Duplicates
+from medtasks.data.duplicates.image_copies import DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Documents

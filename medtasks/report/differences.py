@@ -15,6 +15,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
+from medtasks.report.report_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.report.wording import names_by
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.scores.comparing import (
@@ -26,7 +27,6 @@ from medtasks.scores.comparing import (
     same_values,
 )
 from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
-from medtasks.scores.score_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedValues, compare_paired, corrected

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
+from medtasks.report.report_model import RunReport
 from medtasks.report.tables import NOT_DEFINED
 from medtasks.report.wording import coded
-from medtasks.scores.score_model import MetricScore, RunReport
+from medtasks.scores.score_model import MetricScore
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

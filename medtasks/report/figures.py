@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
+from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.task_tables import coverage_rows
 from medtasks.report.wording import coded, count, estimate, number, pair_rows, scored, signed
 from medtasks.report.wording import warnings as task_warnings
-from medtasks.scores.score_model import MetricScore, RunReport, TaskReport
+from medtasks.scores.score_model import MetricScore
 from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:

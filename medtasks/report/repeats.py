@@ -21,12 +21,13 @@ from pathlib import Path
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.home import written_whole
+from medtasks.home import as_json, written_whole
 from medtasks.metrics.metric import Declaration, Score, mean, undeclared
 from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import RepeatedRow, RepeatedScore, RepeatedTask, RunReport
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, open_run, read_repeats
-from medtasks.scores.score_model import MetricScore, RepeatedRow, RepeatedScore, RepeatedTask, RunReport, as_json
+from medtasks.scores.score_model import MetricScore
 from medtasks.scores.scoring import rule_scores
 from medtasks.scores.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
 from medtasks.stats.intervals import interval

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
+from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import INTERVALS as INTERVALS
 from medtasks.report.tables import NOT_DEFINED, Cell
 from medtasks.scores.error_classes import ErrorClass
-from medtasks.scores.score_model import MetricScore, PairOutcomes, TaskReport
+from medtasks.scores.score_model import MetricScore, PairOutcomes
 
 BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "

@@ -22,20 +22,13 @@ from medtasks.runs.asked_questions import QuestionIndex, name_of
 from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run
 from medtasks.runs.run_notes import run_notes
+from medtasks.scores.audit_items import audit_items, image_files
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import score_replies
-from medtasks.scores.task_reading import (
-    TaskReading,
-    audit_items,
-    image_files,
-    read_task,
-    rule_reports,
-    scores_by_id,
-    without_metrics,
-)
+from medtasks.scores.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file

@@ -16,6 +16,7 @@ from medtasks.families.counts import COUNTS, judged, unstopped
 from medtasks.families.family import Column, Replies, Reply, Rule, TaskFamily, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
+from medtasks.home import as_json
 from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -34,7 +35,7 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.score_model import PairOutcomes, RuleScores, as_json
+from medtasks.scores.score_model import PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task

@@ -23,7 +23,8 @@ from medtasks.curate.study import IMAGES, StudyKind, read_images
 from medtasks.data import named_files
 from medtasks.data.catalogue import Access
 from medtasks.data.document_store import with_image_files
-from medtasks.data.images.decoding import LINEAR, REFERENCE, ImageStore, decoded
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume

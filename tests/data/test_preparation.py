@@ -9,7 +9,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.prepare.source_files import SourceFile

@@ -15,14 +15,14 @@ from PIL import Image
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, arrow_schema
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import report_as_dict
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import open_run
-from medtasks.scores.score_model import report_as_dict
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
 

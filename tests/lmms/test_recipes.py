@@ -5,16 +5,16 @@ import re
 import pytest
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.report.collecting import collect_run
 from medtasks.report.published import published_of
+from medtasks.report.report_model import report_as_dict
 from medtasks.report.task_tables import published_table
 from medtasks.running.recipes import expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 from medtasks.runs.run import open_run
-from medtasks.scores.score_model import report_as_dict
 
 from ..made_up_runs import write_run
 from ..runs.test_run import manifest

@@ -11,7 +11,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import Columns, arrow_schema
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Rule

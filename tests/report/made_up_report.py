@@ -13,21 +13,9 @@ from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.report import tables
 from medtasks.report.published import published_scores
+from medtasks.report.report_model import ComparedScore, Gain, PublishedScore, RunComparison, RunReport, TaskReport
 from medtasks.report.report_tables import report_tables
-from medtasks.scores.score_model import (
-    AuditItem,
-    Baseline,
-    ComparedScore,
-    Gain,
-    Group,
-    MetricScore,
-    PairOutcomes,
-    PublishedScore,
-    RuleScores,
-    RunComparison,
-    RunReport,
-    TaskReport,
-)
+from medtasks.scores.score_model import AuditItem, Baseline, Group, MetricScore, PairOutcomes, RuleScores
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan

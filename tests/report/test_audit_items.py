@@ -12,9 +12,9 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.report.collecting import collect_replies, collect_run
+from medtasks.report.report_model import report_as_dict
 from medtasks.runs.run import open_run
-from medtasks.scores.score_model import report_as_dict
-from medtasks.scores.task_reading import as_logged
+from medtasks.scores.audit_items import as_logged
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 

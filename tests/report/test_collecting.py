@@ -17,12 +17,12 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.report import wording
 from medtasks.report.collecting import collect_replies, collect_run
 from medtasks.report.page import write_page
+from medtasks.report.report_model import report_as_dict
 from medtasks.report.report_tables import summary_table
 from medtasks.report.sentences import headline, quotable_sentences
 from medtasks.report.task_tables import gains_table
 from medtasks.report.wording import cluster_notes
 from medtasks.runs.run import open_run
-from medtasks.scores.score_model import report_as_dict
 from medtasks.scores.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.stats.intervals import interval
 from medtasks.stats.paired import holm

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from medtasks.data.dataset_lookup import provenance
+from medtasks.data.duplicates.duplicate_search import find_duplicates
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
-from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
 from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import MedTasksError

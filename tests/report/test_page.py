@@ -15,8 +15,9 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.report import page
 from medtasks.report.page import LEFT_OUT, SIDES, named_options, thumbnails, write_page
+from medtasks.report.report_model import report_as_dict
 from medtasks.report.wording import REASONS
-from medtasks.scores.score_model import MetricScore, report_as_dict
+from medtasks.scores.score_model import MetricScore
 from medtasks.version import __version__
 
 from ..tables import each_row

@@ -19,12 +19,13 @@ from medtasks.report import differences, task_tables, wording
 from medtasks.report.collecting import collect_run
 from medtasks.report.page import write_page
 from medtasks.report.repeats import collected
+from medtasks.report.report_model import PublishedScore, report_as_dict
 from medtasks.report.tables import latex_text, number_table, terminal
 from medtasks.runs.run import Source, open_run
 from medtasks.runs.run_notes import moment
 from medtasks.scores.comparing import ComparedTask
 from medtasks.scores.run_values import Overlap
-from medtasks.scores.score_model import AuditItem, Baseline, PublishedScore, report_as_dict
+from medtasks.scores.score_model import AuditItem, Baseline
 
 from ..tables import each_row
 from .made_up_report import NAN, SECRET, full_report, latex, markdown, nasty, share

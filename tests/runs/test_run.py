@@ -6,9 +6,9 @@ import os
 import pytest
 
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.report.collecting import facts
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.run import Source, open_run, other_models
+from medtasks.runs.run_facts import facts
 from medtasks.runs.run_manifest import RunManifest, RunProcess
 from medtasks.runs.run_notes import missing_tasks, run_notes
 

@@ -34,7 +34,8 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import decoded_somehow, pixels_sha256
+from medtasks.data.images.decoding import decoded_somehow
+from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError

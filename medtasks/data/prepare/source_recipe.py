@@ -15,7 +15,8 @@ from tqdm import tqdm
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.dataset_manifest import Manifest, measured
 from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, work_folder
-from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
+from medtasks.data.images.decoding import REFERENCE, Decoding
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile

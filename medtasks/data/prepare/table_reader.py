@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from medtasks.data.images.decoding import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.named_files import read_named
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.source_tables import SourceRow, SourceTable, hub_table

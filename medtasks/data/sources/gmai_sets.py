@@ -15,7 +15,7 @@ from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
-from medtasks.data.images.decoding import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download

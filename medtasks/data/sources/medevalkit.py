@@ -30,7 +30,7 @@ from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.document_store import DocumentCollection
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
 from medtasks.data.prepare.source_tables import ParquetTable, ReadValues, SourceRow, SourceTable

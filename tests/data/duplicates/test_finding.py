@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from medtasks.data.duplicates import image_copies, image_hashes
-from medtasks.data.duplicates.image_copies import Concern, CopyKind, dataset_images, find_duplicates, other_images
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, find_duplicates
+from medtasks.data.duplicates.image_copies import dataset_images, other_images
 from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, ImageViews, hash_images, near
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError

@@ -29,7 +29,7 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download, hub_download

@@ -22,7 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
+from medtasks.data.images.decoding import LINEAR, Decoding
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile

@@ -44,7 +44,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile

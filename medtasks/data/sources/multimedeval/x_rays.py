@@ -30,8 +30,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.dicom_images import reading_dicom
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
 from medtasks.data.prepare import source_files, source_recipe, source_tables
