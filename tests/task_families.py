@@ -15,13 +15,13 @@ from medtasks.extract import labeler
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
 from medtasks.families import submission, text_metrics
-from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.hooks import published
 from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
-from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, ScoreList, evaluate, mean
 from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
@@ -44,17 +44,17 @@ UNREADABLE = "mumble mumble"
 def score_of(
     family: TaskFamily, doc: Mapping[str, Any], reply: Any = None, rule: str | None = None, **how: Any
 ) -> Score:
-    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Row`."""
+    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Rule`."""
     given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
-    return family.score(Sample(doc), given, Row(rule, **how))
+    return family.score(Sample(doc), given, Rule(rule, **how))
 
 
-def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
+def values_of(family: TaskFamily, scores: ScoreList) -> dict[str, float]:
     """Return all metrics and standard errors by the names that the harness shows."""
     return flat(family.metrics, scores)
 
 
-def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
+def flat(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
     values: dict[str, float] = {}
     for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
         values[metric.name] = estimate.value
@@ -63,7 +63,7 @@ def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     return values
 
 
-def task_of(hook: str, rows: Mapping[str, Row], metrics: str = "METRIC_LIST", **changes: Any) -> TaskFile:
+def task_of(hook: str, rows: Mapping[str, Rule], metrics: str = "METRIC_LIST", **changes: Any) -> TaskFile:
     """Return a task that a hook scores, of any open dataset."""
     module = hook.partition(".")[0]
     columns: dict[str, Any] = {"dataset": "mediconfusion", "output_type": "generate_until", **changes}
@@ -108,7 +108,7 @@ class MadeUp:
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
         changes = {"output_type": output_type, "breakdown": ("department",)}
-        return task_of(self.hook, {"rule": Row(rule)}, self.metrics_name, **changes)
+        return task_of(self.hook, {"rule": Rule(rule)}, self.metrics_name, **changes)
 
 
 def document(n: int, **columns: Any) -> dict[str, Any]:

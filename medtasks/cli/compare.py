@@ -13,6 +13,7 @@ from typer import Argument, Option
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.home import as_json
 from medtasks.metrics.metric import unit_of
 from medtasks.report import wording
 from medtasks.report.tables import number_table
@@ -22,7 +23,6 @@ from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
 from medtasks.scores.run_values import NEAR_TIE, Agreement, Overlap
-from medtasks.scores.score_model import as_json
 from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for

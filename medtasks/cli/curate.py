@@ -16,12 +16,7 @@ from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
-from medtasks.curate.hallucination_questions import (
-    draft_hallucination,
-    made_study,
-    planned_study,
-    prompt_for,
-)
+from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
     FAILURE_MODES,
     categorize,
@@ -30,6 +25,7 @@ from medtasks.curate.pairs.pair_drafts import (
     pairs_with_questions,
     write_failure_modes,
 )
+from medtasks.curate.report_studies import made_study, planned_study
 from medtasks.curate.review.reviews import (
     DISAGREED,
     HIGHEST,

@@ -14,6 +14,8 @@ from typer import Argument, Option
 from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
+from medtasks.home import as_json
+from medtasks.judges import green_judge as green_judge  # registers GREEN
 from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
@@ -25,7 +27,6 @@ from medtasks.report.tables import number_table
 from medtasks.report.wording import names_by, number
 from medtasks.running.recording import installed_version
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.scores.score_model import as_json
 from medtasks.version import __version__
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)

@@ -24,9 +24,9 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.report import tables
+from medtasks.report.report_model import RunReport, report_as_dict
 from medtasks.report.wording import counted, names_by, number
 from medtasks.runs.result_files import repeat_folders
-from medtasks.scores.score_model import RunReport, report_as_dict
 from medtasks.tasks.task_files import included_option, task_files
 from medtasks.version import __version__
 
@@ -120,11 +120,11 @@ def export(
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
     from medtasks.report.exporting import exports, hub_yaml
-    from medtasks.runs.run import read_run
+    from medtasks.runs.run import open_run
 
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
-        chosen = exports(read_run(results, model), task or ())
+        chosen = exports(open_run(results, model), task or ())
     names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
     write_text(hub, hub_yaml(chosen, names))
     say(f"written: {hub}")
@@ -150,8 +150,9 @@ def duplicates(
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
     from medtasks.data.dataset_lookup import provenance
-    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
-    from medtasks.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.data.duplicates.duplicate_search import find_duplicates
+    from medtasks.data.duplicates.image_copies import dataset_images, other_images, own_images
+    from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
     from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 
     if against == name:
@@ -167,7 +168,7 @@ def duplicates(
         images = dataset_images(name)
     other = other_images(against, without=images.own) if against else None
     copies = find_duplicates(images, other, distance)
-    names = Names(copies)
+    names = DuplicateNames(copies)
     contents = duplicates_as_dict(name, data, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])

@@ -23,7 +23,7 @@ from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
-from medtasks.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE, as_json
 from medtasks.report.published import published_of
 from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, Recipe, recipe, recipes
@@ -31,7 +31,6 @@ from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.scores.planning import assumptions
 from medtasks.scores.planning import plan as planned
-from medtasks.scores.score_model import as_json
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
@@ -223,7 +222,7 @@ def plan(
     print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
-Folders = Annotated[
+RunFolders = Annotated[
     list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
 ]
 _WIDTH = 116
@@ -239,7 +238,7 @@ def show_path(
 
 def models(
     name: Annotated[str | None, Argument(help="Recipe to show; without it all are listed.")] = None,
-    include_path: Folders = None,
+    include_path: RunFolders = None,
 ) -> None:
     """List the recipes of published models, or show one: every fact with its source, traps, scores and commands."""
     if name is None:

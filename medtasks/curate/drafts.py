@@ -24,7 +24,16 @@ import filelock
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.curate.study import DRAFTS, Record, Study, StudyKind, read_images, read_lines, read_pairs, write_lines
+from medtasks.curate.study import (
+    DRAFTS,
+    Study,
+    StudyKind,
+    StudyRecord,
+    read_images,
+    read_lines,
+    read_pairs,
+    write_lines,
+)
 from medtasks.errors import MedTasksError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import append_whole, packaged_facts
@@ -59,7 +68,7 @@ class DraftOutcome(enum.StrEnum):
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
-class Draft(Record):
+class Draft(StudyRecord):
     """One question as the LLM drafted it."""
 
     item_id: str
@@ -79,7 +88,7 @@ class Draft(Record):
         return digest_of(self.images, self.question, self.options, self.answers)[:16]
 
 
-class Drafted(Record):
+class Drafted(StudyRecord):
     """Result of one request: a line of the journal."""
 
     request: str  # id of the image or pair; ``categories/ID`` for the categories of an image

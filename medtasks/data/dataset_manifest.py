@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageFacts, ImageRule
+from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule
+from medtasks.data.images.image_store import ImageFacts
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 

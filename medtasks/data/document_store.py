@@ -17,13 +17,13 @@ import filelock
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import ending_of
+from medtasks.data.images.image_store import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, make_folder, owner_only, written_whole
 
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
-Documents = Collection[Mapping[str, Any]]
+DocumentCollection = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
 
 
@@ -61,7 +61,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
         ) from error
 
 
-def publish(work: Path, manifest: Manifest, documents: Documents, schema: Any, demonstrations: Documents = ()) -> Path:
+def publish(
+    work: Path, manifest: Manifest, documents: DocumentCollection, schema: Any, demonstrations: DocumentCollection = ()
+) -> Path:
     """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that.
 
     ``schema`` is that of an Arrow table.

@@ -8,6 +8,7 @@ from typing import Any
 MOST_LETTERS = 26  # options of a question that is answered by a letter
 
 Document = Mapping[str, Any]
+Documents = Sequence[Document]
 
 
 def letter(index: int) -> str:

@@ -21,14 +21,14 @@ from medtasks.families.family import (
     Column,
     ReadAnswer,
     Reply,
-    Row,
+    Rule,
     TaskFamily,
     letters_of,
 )
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection, mean
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")  # granularity: the word decides, the spelling is not documented
@@ -80,7 +80,7 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
+def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
 
@@ -138,7 +138,7 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
         answer, asked = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
@@ -238,7 +238,7 @@ _NO_OPTIONS = "no_options"
 """Why a question is in no score where options are compared by likelihood."""
 
 
-def settled(scores: Scores) -> Scores:
+def settled(scores: ScoreList) -> ScoreList:
     """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
     def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
@@ -258,15 +258,15 @@ def settled(scores: Scores) -> Scores:
     ]
 
 
-def _with_options(scores: Scores) -> Scores:
+def _with_options(scores: ScoreList) -> ScoreList:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
 
 
-def _drawn(scores: Scores) -> Scores:
+def _drawn(scores: ScoreList) -> ScoreList:
     return _with_options(settled(counts.answered(scores)))
 
 
-def _warning(scores: Scores) -> str:
+def _warning(scores: ScoreList) -> str:
     if stop := counts.stop_warning(scores):
         return stop
     selected = _drawn(scores)
@@ -311,7 +311,7 @@ class KitChoice(SingleChoice):
         *counts.SAMPLE_COUNTS,
     )
 
-    def settled(self, scores: Scores) -> Scores:
+    def settled(self, scores: ScoreList) -> ScoreList:
         """Return scores with their draws."""
         return settled(scores)
 
@@ -353,7 +353,7 @@ class KitLikelihoods(KitChoice):
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, row)
         rule = row.extractor or LIKELIHOOD_EXTRACTOR

@@ -15,7 +15,7 @@ from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Rule, TaskFamily, letters_of
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
@@ -27,8 +27,8 @@ from medtasks.metrics.metric import (
     PanelResult,
     Role,
     Score,
-    Scores,
-    Selection,
+    ScoreFilter,
+    ScoreList,
 )
 from medtasks.stats.bootstrap import Floats, posterior_ends, values_with_errors
 from medtasks.stats.exchange import SummedCounts
@@ -111,7 +111,7 @@ _LABELS = Panel(
 FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
-def _class_remark(scores: Scores, *, warns: bool) -> str:
+def _class_remark(scores: ScoreList, *, warns: bool) -> str:
     """List the images per class, or warn of classes with few."""
     numbers: Counter[int] = Counter()
     scored = counts.answered(scores)
@@ -131,7 +131,7 @@ def _class_remark(scores: Scores, *, warns: bool) -> str:
 
 
 def _panel_metrics(
-    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: Selection
+    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: ScoreFilter
 ) -> tuple[CorpusMetric, ...]:
     metrics = [
         CorpusMetric(name, selection=selection, panel=panel, description=description)
@@ -237,7 +237,7 @@ class MultiLabel(TaskFamily):
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, row: Rule) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
             return super().read(sample, reply, row)

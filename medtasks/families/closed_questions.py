@@ -19,15 +19,15 @@ from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, jud
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
 
 
-def _weights(scores: Scores) -> list[float]:
+def _weights(scores: ScoreList) -> list[float]:
     """Return each question's weight: 0 for one without a score, else 1 and its part of its cell's averaged ones."""
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
@@ -122,7 +122,7 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         answer, rule = self.read(sample, reply, row)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -136,7 +136,7 @@ class ClosedQuestions(TaskFamily):
             "rule": rule,
         }
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, row: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule = super().read(sample, reply, row)
         return (answer if reply.losses is None else judged(answer, sample)), rule

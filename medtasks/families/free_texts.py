@@ -25,7 +25,7 @@ from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
-from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
@@ -41,7 +41,7 @@ from medtasks.metrics.metric import (
     Role,
     Scale,
     Score,
-    Scores,
+    ScoreList,
     counting,
 )
 from medtasks.metrics.report_metrics import metric_info
@@ -73,7 +73,7 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, row: Rule) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
         return self._fields(sample, self.read(sample, reply, row)[0])
 
@@ -108,10 +108,10 @@ _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
 
 
-def _with_verdict(name: str) -> Callable[[Scores], Scores]:
+def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
     """Return the selection of scores with a verdict; empty if the judge read none of those that it was asked about."""
 
-    def selected(scores: Scores) -> Scores:
+    def selected(scores: ScoreList) -> ScoreList:
         candidates = answered(scores)
         verdicts = [score[name] for score in candidates if score["asked"]]
         if verdicts and all(verdict is None for verdict in verdicts):
@@ -148,7 +148,7 @@ class JudgedText(TaskFamily):
     def __init__(self, wording: str) -> None:
         self._wording = medheval_judges.WORDINGS[wording]
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         answer, rule = self.read(sample, reply, row)
         text, judge = answer.facts["judged"], None
         try:
@@ -169,7 +169,7 @@ class JudgedText(TaskFamily):
             "rule": rule,
         }
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, row: Rule) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, row)[0])
 

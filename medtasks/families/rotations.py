@@ -16,7 +16,7 @@ from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting, mean
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 
@@ -29,7 +29,7 @@ class RotatedQuestion:
     values: Mapping[str, float]
 
 
-def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
+def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
     """Return the questions of rotated replies, each once, whatever the order of their scores.
 
     ``flip_rate`` is 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as

@@ -21,9 +21,12 @@ from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
-from medtasks.metrics.metric import mean
+from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores, keys_of
+from medtasks.metrics.report_metrics import MetricInfo, ReportScores, keys_of, register, score_keys
+
+# GREEN's categories (a) to (f), as its keys name them.
+GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
 
 _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
@@ -203,3 +206,20 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
     )
     settings_of_judge = {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"}
     return ReportScores(samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"})
+
+
+register(
+    MetricInfo(
+        "green",
+        "errors and matched findings that a judge counts with GREEN's prompt, strict and as published",
+        score_keys("green", "strict", "reference"),
+        asks_judge=True,
+        compute=green,
+        further={
+            "green_matched": (Scale.RAW, True),
+            **dict.fromkeys(score_keys("green", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(score_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
+        },
+    )
+)

@@ -1,7 +1,7 @@
 """Page and JSON of the search for duplicates in a dataset.
 
-Only :class:`Names` turns names of images into text. For a credentialed dataset these are hashed ids, the same as in
-results: no image, no file name, nothing about the images it is compared with.
+Only :class:`DuplicateNames` turns names of images into text. For a credentialed dataset these are hashed ids, the same
+as in results: no image, no file name, nothing about the images it is compared with.
 """
 
 from collections import Counter
@@ -9,14 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import (
-    Concern,
-    CopyKind,
-    DistinctImage,
-    DuplicatePair,
-    Duplicates,
-    OtherImages,
-)
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, DuplicatePair, Duplicates
+from medtasks.data.duplicates.image_copies import DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
 from medtasks.report import wording
@@ -29,7 +23,7 @@ _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
 
 
-class Names:
+class DuplicateNames:
     """Names of images and questions in the output."""
 
     def __init__(self, search: Duplicates) -> None:
@@ -88,7 +82,7 @@ def _second_file(finding: DuplicatePair) -> int:
 
 
 def duplicates_as_dict(
-    dataset: str, data: Mapping[str, Any], search: Duplicates, names: Names, distance: int
+    dataset: str, data: Mapping[str, Any], search: Duplicates, names: DuplicateNames, distance: int
 ) -> dict[str, Any]:
     """Return the result of a search in a dataset or task as JSON types, with the provenance of its ``data``."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
@@ -122,7 +116,7 @@ def duplicates_as_dict(
     }
 
 
-def _against(other: OtherImages, search: Duplicates, names: Names) -> dict[str, Any]:
+def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
     folders = [other.folder] if other.folder else []
     errors = {} if names.other_is_hidden else other.unreadable
     # Each image and each question of the dataset counts once, under its surest finding.
@@ -199,7 +193,7 @@ def _listed(*counts: tuple[int, str, str]) -> str:
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any], search: Duplicates, names: Names, path: Path, *, sample: bool
+    contents: Mapping[str, Any], search: Duplicates, names: DuplicateNames, path: Path, *, sample: bool
 ) -> None:
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]

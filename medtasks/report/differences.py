@@ -14,8 +14,8 @@ from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import AnyMetric, Metric, Role, mean
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
+from medtasks.report.report_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.report.wording import names_by
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.scores.comparing import (
@@ -27,7 +27,6 @@ from medtasks.scores.comparing import (
     same_values,
 )
 from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
-from medtasks.scores.score_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedValues, compare_paired, corrected
@@ -254,7 +253,7 @@ def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
 
 
 TOKENS, WORDS = "tokens", "words"
-_TRUNCATED: Metric[SampleScore] = Metric(
+_TRUNCATED: Metric[Score] = Metric(
     "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
 )
 _BINS, _LEAST_IN_BIN = 4, 5

@@ -15,10 +15,10 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
 from medtasks.report.wording import clusters_in_words, counted, number, scored
-from medtasks.runs.run import Run, TaskRun
+from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
-from medtasks.scores.score_model import RuleScores, Score
+from medtasks.scores.score_model import MetricScore, RuleScores
 
 _HUB = "https://huggingface.co/datasets/"
 _AGAIN = "run it again with 'medtasks run', all of its questions"
@@ -32,7 +32,7 @@ class Export:
     recorded: TaskRun
     manifest: RunManifest
 
-    def scores(self) -> list[tuple[RuleScores, Score, str]]:
+    def scores(self) -> list[tuple[RuleScores, MetricScore, str]]:
         """Return the main metrics that are defined, under each row, with a note on each."""
         report, reading = self.section.report, self.section.reading
         metrics = reading.task.metrics if reading else ()
@@ -53,7 +53,7 @@ class Export:
         return scores
 
 
-def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
+def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
     """Return the tasks of a run to publish, by default all of ours but groups and sanity variants.
 
     Raises MedTasksError if one has synthetic or incomplete data or a part of the samples, or the run is not whole.
@@ -69,7 +69,7 @@ def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
     return [_checked(run, part, run.tasks[name]) for name, part in results.items()]
 
 
-def _checked(run: Run, part: Section, recorded: TaskRun) -> Export:
+def _checked(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
     """Return a task's export; MedTasksError says why there is none."""
     report, name = part.report, recorded.name
     manifest = next((manifest for manifest in reversed(run.manifests) if name in manifest.tasks), None)

@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 from medtasks.report import wording
+from medtasks.report.report_model import RunComparison, RunReport
 from medtasks.report.sentences import image_gain, quotable_sentences
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.task_tables import task_tables
 from medtasks.report.wording import INTERVALS, label, score_cell
 from medtasks.runs.run_notes import moment
-from medtasks.scores.score_model import RunComparison, RunReport
 from medtasks.stats.paired import ALPHA
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from medtasks.report.group_tables import class_tables, group_tables
+from medtasks.report.report_model import RepeatedTask, TaskReport
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
@@ -26,7 +27,6 @@ from medtasks.report.wording import (
     score_cell,
     scored,
 )
-from medtasks.scores.score_model import RepeatedTask, TaskReport
 from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10

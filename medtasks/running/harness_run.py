@@ -38,7 +38,7 @@ _STEP = 0.05
 
 
 @dataclass
-class Outcome:
+class HarnessOutcome:
     """Outcome of the tasks so far."""
 
     done: list[str] = field(default_factory=list)  # tasks whose results are on disk
@@ -57,9 +57,9 @@ def run_tasks(
     arguments: Sequence[str],
     output: Path,
     launcher: Sequence[str] = (),
-    watch: Callable[[Outcome], None] = lambda outcome: None,
+    watch: Callable[[HarnessOutcome], None] = lambda outcome: None,
     variables: Mapping[str, str] = MappingProxyType({}),
-) -> Outcome:
+) -> HarnessOutcome:
     """Run tasks in one process of the harness, then each one without results in a process of its own.
 
     The harness writes results only after the last task and may exit with code 0 after an error, so its results files
@@ -74,7 +74,7 @@ def run_tasks(
         watch: Called with the outcome when a process of the harness begins and ends, also by Ctrl-C or a signal.
         variables: Additional environment variables of the harness.
     """
-    outcome = Outcome()
+    outcome = HarnessOutcome()
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else ["--timezone", "UTC"]
@@ -112,8 +112,8 @@ def _run(
     names: Sequence[str],
     command: Sequence[str],
     output: Path,
-    outcome: Outcome,
-    watch: Callable[[Outcome], None],
+    outcome: HarnessOutcome,
+    watch: Callable[[HarnessOutcome], None],
     variables: Mapping[str, str],
 ) -> None:
     before, began = _results_files(output), time.monotonic()
@@ -200,7 +200,7 @@ def _have_ended(process: "subprocess.Popen[bytes]", children: Sequence[RunProces
     return True
 
 
-def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) -> list[Path]:
+def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutcome) -> list[Path]:
     """Add the tasks of new results files; return the files that are cut off.
 
     The harness goes on after a file that it could not write, so samples are counted here.

@@ -31,7 +31,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.home import dataset_folder, file_state, home
 from medtasks.net.disk_cache import SqliteCache
-from medtasks.running.harness_run import Outcome, wanted_tasks
+from medtasks.running.harness_run import HarnessOutcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.runs.replies import read_lines
@@ -158,7 +158,7 @@ class RunRecording:
                 model=model,
             )
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: HarnessOutcome) -> None:
         """Record the outcomes of the tasks so far."""
         folder = self.path.parent
         tasks = dict(self.manifest.tasks)

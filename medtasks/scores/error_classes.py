@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.errors import MedTasksError, plain
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Score
 from medtasks.tasks.task_file import TaskFile
-
-Documents = Sequence[Document]
-Replies = Mapping[str, Reply]
 
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes

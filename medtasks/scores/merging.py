@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
-from medtasks.families.family import FENCED, Row
+from medtasks.families.family import FENCED, Rule
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -24,7 +24,7 @@ from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
 from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
-from medtasks.scores.scoring import Documents, panel_results, warn
+from medtasks.scores.scoring import panel_results, warn
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
@@ -158,7 +158,7 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
     for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
         document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
         reply = replies.get(document["doc_id"])  # None for a question that has changed
-        texts = {} if reply is None else task.family.texts(Sample(document), reply, Row(rule))
+        texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
         if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
             raise MedTasksError(
                 f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "

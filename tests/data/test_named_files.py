@@ -18,17 +18,19 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from medtasks.curate.hallucination_questions import made_study, planned_study
+from medtasks.curate.report_studies import made_study, planned_study
 from medtasks.curate.study import IMAGES, StudyKind, read_images
 from medtasks.data import named_files
 from medtasks.data.catalogue import Access
 from medtasks.data.document_store import with_image_files
-from medtasks.data.images.decoding import LINEAR, REFERENCE, ImageStore, decoded
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare.source_files import ParquetTable, SourceFile, csv_table, file_reader, json_lines, read_json
+from medtasks.data.prepare.source_files import SourceFile, file_reader
+from medtasks.data.prepare.source_tables import ParquetTable, csv_table, json_lines, read_json
 from medtasks.data.sources.iu_xray import _OpenI
 from medtasks.data.sources.multimedeval.question_sets import OwnQuestions, Slake
 from medtasks.data.sources.multimedeval.x_rays import read_dicom

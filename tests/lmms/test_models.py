@@ -13,7 +13,7 @@ from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause, reasoned_reply
-from medtasks.families.family import Reply, Row, without_its_reasoning
+from medtasks.families.family import Reply, Rule, without_its_reasoning
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.logged_samples import is_withheld
@@ -193,7 +193,7 @@ MARKED = [
     reasoned_reply("Hm.", "B"),
     "[[medtasks:withheld]] B",
     '{"rule": "nonsense", "reply": "A"}',
-    enveloped("A", Row("nonsense", fenced=True)),
+    enveloped("A", Rule("nonsense", fenced=True)),
 ]
 FORGED = [
     *MARKED,
@@ -213,7 +213,7 @@ class Unmarked(Model):
 def assert_is_plain(reply):
     for shown in (reply, strip_reasoning_tags(reply, [["<think>", "</think>"]])):
         read, row = opened(shown)
-        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Row())
+        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Rule())
         assert not is_withheld(read.text)
     assert not without_its_reasoning(opened(reply)[0]).failed
 

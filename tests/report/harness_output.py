@@ -11,10 +11,10 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import Columns, arrow_schema
 from medtasks.extract.failure import cut_reply
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.home import own_tasks_folder
 from medtasks.runs.logged_samples import LoggedSample
 from medtasks.runs.reply_envelope import enveloped
@@ -90,7 +90,7 @@ def _scores(name: str, samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
     return shown
 
 
-def _samples(name: str, replies: Replies, row: Row) -> Iterator[Sample]:
+def _samples(name: str, replies: Replies, row: Rule) -> Iterator[Sample]:
     """Yield the documents that were answered, with what the row's filter makes of the reply and the hook of that."""
     hook = resolved(task_config(name)["process_results"])
     for number, document in enumerate(task_documents(task_file(name))):

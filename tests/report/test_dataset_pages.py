@@ -5,11 +5,11 @@ import hashlib
 import re
 
 from medtasks.data.dataset_lookup import provenance
+from medtasks.data.duplicates.duplicate_search import find_duplicates
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
-from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
 from medtasks.report import dataset_pages
-from medtasks.report.dataset_pages import Names, duplicates_as_dict
+from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict
 
 from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 from .page_structure import Structure
@@ -18,7 +18,7 @@ from .page_structure import Structure
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40)
-    names = Names(found)
+    names = DuplicateNames(found)
     contents = duplicates_as_dict(name, provenance(name), found, names, 40)
     dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))

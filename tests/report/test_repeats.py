@@ -16,7 +16,7 @@ from medtasks.report.repeats import collected, join, write_repeats
 from medtasks.running.harness_run import repeat_notices, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.result_files import repeat_folder, repeat_folders
-from medtasks.runs.run import read_run
+from medtasks.runs.run import open_run
 from medtasks.scores.task_reading import given_replies, read_task
 from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file
@@ -108,7 +108,7 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     )
     means = []
     for name in names:
-        readings = [read_task(read_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
+        readings = [read_task(open_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
         means.append(statistics.fmean(r.computed["robust"].report.estimates[gain.metric].value for r in readings))
     assert (gain.score, gain.variant_score) == pytest.approx(tuple(means))
     first = next(rule for rule in task.rules if rule.name == "robust").estimates[gain.metric]
@@ -196,7 +196,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert (task["seeds"], task["notes"]) == ([1234, 1235], [])  # other seeds, other replies
     assert write_repeats(tmp_path)[TASK].repeats == 2
     with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
-        read_run(tmp_path)
+        open_run(tmp_path)
 
     def after(first, second, wanted="2"):
         for number, options in enumerate((first, second), 1):

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from medtasks.report.report_model import Gain
 from medtasks.report.sentences import quotable_sentences
 from medtasks.runs.run_manifest import PrimaryOutcome
-from medtasks.scores.score_model import Baseline, ColumnTest, Gain, RuleScores
+from medtasks.scores.score_model import Baseline, ColumnTest, RuleScores
 from medtasks.stats.intervals import EstimatedValue
 from medtasks.stats.paired import PairedResult
 

@@ -201,8 +201,8 @@ def _transformers(folder: Path, device: Any) -> Encode:
 def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and average the inputs of that at the positions of the image."""
     from medtasks.model_adapters.base.checkpoints import CheckpointError
-    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_model, load_processor
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
+    from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_model, load_processor
 
     arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
     processor = load_processor(arguments)

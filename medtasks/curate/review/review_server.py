@@ -52,7 +52,7 @@ from medtasks.curate.review.reviews import (
     settled,
     unjudged,
 )
-from medtasks.curate.study import Record, Study, StudyImage, read_images, read_study, write_private
+from medtasks.curate.study import Study, StudyImage, StudyRecord, read_images, read_study, write_private
 from medtasks.data.images.decoding import LINEAR, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
@@ -171,7 +171,7 @@ def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
         ) from None
 
 
-class _Saving(Record):
+class _Saving(StudyRecord):
     """Body of a request to save."""
 
     item: str

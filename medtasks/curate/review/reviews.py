@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.study import REVIEWS, Record, Study, StudyImage
+from medtasks.curate.study import REVIEWS, Study, StudyImage, StudyRecord
 from medtasks.data.samples import option_index
 from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.errors import MedTasksError, SourceError
@@ -37,7 +37,7 @@ SCORE, PASSES = "score", f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
 
 
-class Judgement(Record):
+class Judgement(StudyRecord):
     """Scores that a reviewer gives one question on one image; None if not given."""
 
     score: int | None = None  # 1 to 10
@@ -46,7 +46,7 @@ class Judgement(Record):
     language: bool | None = None
 
 
-class ItemReview(Record):
+class ItemReview(StudyRecord):
     """A reviewer's judgement of one draft, and its wording after their edits."""
 
     digest: str  # of the draft that was judged
@@ -70,7 +70,7 @@ class ItemReview(Record):
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
-class Review(Record):
+class Review(StudyRecord):
     """The file of one reviewer."""
 
     schema_version: int = 1

@@ -34,7 +34,8 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import decoded_somehow, pixels_sha256
+from medtasks.data.images.decoding import decoded_somehow
+from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError
@@ -249,7 +250,7 @@ class _View:
     sketch: int  # 0 for the whole image, 1 for the part inside its border
 
 
-class Looks:
+class ImageViews:
     """Views of images and their hashes, none of a single grey."""
 
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
@@ -258,7 +259,7 @@ class Looks:
         self.hashes = stacked([view for _, image in images for view in image.views])
 
 
-def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
+def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int, int], Alike]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
     Returns the closest resemblance by number of the image in ``first`` and in ``second``, in one set the smaller number
@@ -291,7 +292,7 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
 
 def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
     """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
-    looks, likeness_of = Looks(images), _likenesses()
+    looks, likeness_of = ImageViews(images), _likenesses()
     rows: dict[int, list[int]] = defaultdict(list)
     for row, view in enumerate(looks.views):
         rows[view.image].append(row)

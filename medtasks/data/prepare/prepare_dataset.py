@@ -12,7 +12,7 @@ from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
-from medtasks.data.images.decoding import ImageFacts, read_facts
+from medtasks.data.images.image_store import ImageFacts, read_facts
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of

@@ -29,11 +29,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from medtasks.data import schema
-from medtasks.data.document_store import Documents
-from medtasks.data.images.decoding import ImageStore
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.document_store import DocumentCollection
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ParquetTable, ReadValues, SourceRow, SourceTable
+from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
 from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
@@ -55,7 +56,7 @@ _REMARKS = {
 
 def kit_choice(
     doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
-) -> schema.Document:
+) -> schema.NewDocument:
     """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
     flags = list(more.pop("flags", ()))
     letters = [letter(index) for index in range(len(options))]
@@ -70,7 +71,7 @@ def kit_choice(
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
     """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
 
-    def remarks(documents: Documents) -> Iterator[str]:
+    def remarks(documents: DocumentCollection) -> Iterator[str]:
         counts = Counter(flag for document in documents for flag in document["flags"])
         for flag, text in _REMARKS.items():
             if counts[flag]:
@@ -111,7 +112,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_files.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_tables.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -120,7 +121,7 @@ class _OmniMedVQA(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
         options = [text for text in published.values() if text is not None]
         absent = next((name for name, text in published.items() if text is None), "")
@@ -184,9 +185,9 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return source_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return source_tables.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
         *lines, question = cells
         options = [_LETTER.sub("", line).strip() for line in lines]
@@ -212,9 +213,9 @@ class _MedXpertQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
+        return source_tables.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
         gold, lines = row.text("label"), lettered(options)
@@ -233,7 +234,7 @@ class _MedFrameQA(TableReader):
     columns, embedded = schema.KIT_CHOICE, _FRAMES
     required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = row.texts("options")
         if len(options) < 2:
             raise row.error("options are fewer than two")
@@ -247,7 +248,7 @@ class _Slake(question_sets.Slake):
     columns = schema.KIT_QUESTION
     language = None
 
-    def document(self, row: SourceRow, split: str) -> schema.Document:
+    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         if "answer_type" not in row.values:
             raise row.error("answer_type is missing")
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
@@ -290,7 +291,7 @@ class _MMMU(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, split: str) -> schema.Document:
+    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
         gold = row.text("answer") if split != "test" else None
@@ -316,7 +317,7 @@ class _MMMUPro(TableReader):
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
         return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options, question = _literal_options(row), row.optional_text("question") or ""
         named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
         if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):

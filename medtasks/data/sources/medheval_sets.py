@@ -13,11 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare.source_files import SourceRow, listed_records, not_found
+from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
-from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
+from medtasks.data.prepare.source_tables import SourceRow, listed_records
+from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, NewDocument
 from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
 
@@ -104,7 +105,7 @@ def source_of(row: SourceRow) -> str:
     return source
 
 
-def _closed(row: SourceRow, *, typed: bool = False) -> Document:
+def _closed(row: SourceRow, *, typed: bool = False) -> NewDocument:
     """Return the columns of a question; files that are not ``typed`` hold yes/no questions."""
     kind, hallucination = BINARY, None
     if typed:
@@ -137,12 +138,12 @@ def _closed(row: SourceRow, *, typed: bool = False) -> Document:
     }
 
 
-def _open(row: SourceRow) -> Document:
+def _open(row: SourceRow) -> NewDocument:
     question_type = row.optional_text("question_type")
     return {"question": row.text("question"), "answer": row.text("answer"), "question_type": question_type}
 
 
-def _report(row: SourceRow) -> Document:
+def _report(row: SourceRow) -> NewDocument:
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
         raise row.error("structured_answer is not an object with anatomy, measurement and symptom")
@@ -155,7 +156,7 @@ _SHARED = ("img_name", "question", "answer", "qid")
 _TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
-_KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Document]]] = {
+_KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
     "medheval_visual_cxr": _TYPED,
     "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),

@@ -26,7 +26,8 @@ from tqdm import tqdm
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
+from medtasks.data.images.decoding import is_whole_image
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
 from medtasks.data.prepare.downloads import (

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from medtasks.data.duplicates import image_copies, image_hashes
-from medtasks.data.duplicates.image_copies import Concern, CopyKind, dataset_images, find_duplicates, other_images
-from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, Looks, hash_images, near
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, find_duplicates
+from medtasks.data.duplicates.image_copies import dataset_images, other_images
+from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, ImageViews, hash_images, near
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -202,7 +203,7 @@ def test_the_closest_views_are_reported(tmp_path):
     folder = write_folder(
         tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
     )
-    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
+    looks = ImageViews(list(hash_images(sorted(folder.iterdir()))[0].items()))
     images = [image_hashes.read_image(looks.views[at].file)[0] for at in (0, 2)]
     whole = [image_hashes.details(image_hashes.sketches(image)[0], 64) for image in images]
     assert [view.sketch for view in looks.views] == [0, 1, 0, 1]

@@ -44,11 +44,12 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, SourceRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count, images_row
+from medtasks.data.prepare.source_tables import SourceRow
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
@@ -56,7 +57,7 @@ _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
 FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_KNOWN = source_files.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 
@@ -106,7 +107,7 @@ def report_sections(report: str) -> list[ReportSection]:
     return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
 
 
-Protocol = Literal["paper", "head"]
+SetProtocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
 _IMPRESSION = "impression"
 _PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
@@ -117,14 +118,14 @@ _NUMBER_OF_IDS = 13_057
 _OUTSIDE = "notes of the split without findings and exactly one impression"
 
 
-_EXAMS = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
 GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
 SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
 
 
-def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | None:
+def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -163,11 +164,11 @@ def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | N
     return tuple(plain)
 
 
-def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
     published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    for row in source_files.csv_table(
+    for row in source_tables.csv_table(
         source_files.required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)
     ).rows():
         note = str(row.values["ids"]).strip()
@@ -175,7 +176,7 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
             raise row.error("ids is no whole number")
         places[note] = row.place
     file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = source_files.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    notes = source_tables.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     read = set()
@@ -264,7 +265,7 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
     file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
-    for row in source_files.csv_table(file, ("VolumeName", "Findings_EN")).rows():
+    for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name, findings = row.text("VolumeName"), row.text("Findings_EN")
         if (name, findings) in seen:
             continue

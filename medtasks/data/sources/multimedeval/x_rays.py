@@ -30,14 +30,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.dicom_images import reading_dicom
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare import source_files, source_recipe
-from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
+from medtasks.data.prepare import source_files, source_recipe, source_tables
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable
+from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow, by_name
+from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, NewDocument, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
 
@@ -69,9 +71,9 @@ class _ChestXray14(TableReader):
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
         file = source_files.required_file(source, tables, " or ".join(tables))
-        return source_files.csv_table(file, columns, lambda row: row["Image Index"] in names)
+        return source_tables.csv_table(file, columns, lambda row: row["Image Index"] in names)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         findings = row.text("Finding Labels").split("|")
         unknown = [name for name in findings if name not in (*FOURTEEN_FINDINGS, _NONE)]
         if unknown:
@@ -89,7 +91,7 @@ class _ChestXray14(TableReader):
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
     table = mimic_cxr_file(source, "split")
-    return source_files.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return source_tables.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -113,7 +115,7 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = source_files.csv_table(
+        findings = source_tables.csv_table(
             mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
         )
 
@@ -128,7 +130,7 @@ class _MimicCxr(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         if FIVE_FINDINGS[0] not in row.values:
             raise UnusableRow("the findings table has no row for its study")
         for finding in FIVE_FINDINGS:
@@ -154,7 +156,7 @@ class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_files.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        return source_tables.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
@@ -182,7 +184,7 @@ class _DiffVqa(TableReader):
                 document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
                 yield PublishedRow(row.place, document, stored)
         if split == "test":
-            of_all_splits = source_files.csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
@@ -225,7 +227,7 @@ class _VinDrMammo(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         graded = {"test": "test", "train": "training"}[split]
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
-        return source_files.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent / "images"
@@ -248,7 +250,7 @@ class _VinDrMammo(TableReader):
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return source_files.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+    return source_tables.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
