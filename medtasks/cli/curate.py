@@ -6,6 +6,7 @@ import math
 import re
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,6 +32,7 @@ from medtasks.curate.review.reviews import (
     HIGHEST,
     LOWEST,
     PASSING,
+    ReviewerAgreement,
     agreements,
     balanced,
     current,
@@ -222,27 +224,37 @@ def review(
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
-    from medtasks.curate.review.review_server import ReviewServer, opened
-
     study = read_study(folder)
     if status:
         _print_state(folder)
     else:
-        try:
-            name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
-        except (KeyError, OSError):
-            raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
-        with opened(folder, name) as file:
-            for ending in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-            with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
-                say(f"{study.name}, reviewed by {name}: {server.url}")
-                say("Open it in a browser on this machine; Ctrl-C ends the review.")
-                server.serve_forever(poll_interval=0.2)
-            say(f"{file.summary()}; {file.path}")
+        _serve_review(folder, study.name, reviewer, port)
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
     if not results and status:
         say("There are fewer than two reviewers, so there is no agreement to compute.")
+    _print_agreements(results)
+
+
+def _serve_review(folder: Path, study: str, reviewer: str | None, port: int | None) -> None:
+    """Serve the page of a reviewer until Ctrl-C."""
+    from medtasks.curate.review.review_server import ReviewServer, opened
+
+    try:
+        name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
+    except (KeyError, OSError):
+        raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
+    with opened(folder, name) as file:
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
+        with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
+            say(f"{study}, reviewed by {name}: {server.url}")
+            say("Open it in a browser on this machine; Ctrl-C ends the review.")
+            server.serve_forever(poll_interval=0.2)
+        say(f"{file.summary()}; {file.path}")
+
+
+def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
+    """Print a table for each two reviewers."""
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
         rows, remarks = [], []

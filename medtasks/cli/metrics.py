@@ -49,20 +49,7 @@ def metrics(
 ) -> None:
     """Score reports against references; without --metric, list the metrics and whether their weights are there."""
     if not metric:
-        rows = [("metric", "better", "ready", "description")]
-        lacking: dict[str, str] = {}
-        for info in REPORT_METRICS.values():
-            missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
-            lacking |= missing
-            keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-            is_missing = missing or (info.asks_judge and not is_configured())
-            better, is_ready = _BETTER[info.higher_is_better], "no" if is_missing else "yes"
-            rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
-        say_columns(rows)
-        if no_tokenizer := lacking.pop(TOKENIZER, ""):
-            say(f"{no_tokenizer}.")
-        if lacking:
-            say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
+        _list_metrics()
         return
     paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
     named = {name: Path(path).expanduser() for name, path in paths}
@@ -82,6 +69,24 @@ def metrics(
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
         _score(pairs, chosen, settings, json_file)
+
+
+def _list_metrics() -> None:
+    """Print all metrics, whether their weights or judge are there, and how to fetch what is missing."""
+    rows = [("metric", "better", "ready", "description")]
+    lacking: dict[str, str] = {}
+    for info in REPORT_METRICS.values():
+        missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
+        lacking |= missing
+        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+        is_missing = missing or (info.asks_judge and not is_configured())
+        ready = "no" if is_missing else "yes"
+        rows.append((info.name, _BETTER[info.higher_is_better], ready, f"{info.description}{keys}"))
+    say_columns(rows)
+    if no_tokenizer := lacking.pop(TOKENIZER, ""):
+        say(f"{no_tokenizer}.")
+    if lacking:
+        say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
 
 
 def _score(

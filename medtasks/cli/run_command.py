@@ -311,9 +311,9 @@ def merge(
 ) -> None:
     """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
 
-    The newest complete run of each shard counts. If shards are missing, or differ in settings, data, code or model,
-    they are named and nothing is written. The exit code is 1 if more samples of a task than --max-failed lack a reply
-    or a verdict.
+    Standard errors of groups are left to the report. The newest complete run of each shard counts. If shards are
+    missing, or differ in settings, data, code or model, they are named and nothing is written. The exit code is 1 if
+    more samples of a task than --max-failed lack a reply or a verdict.
     """
     from medtasks.scores.merging import merge as merged
 

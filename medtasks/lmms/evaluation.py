@@ -247,14 +247,7 @@ def _annotate(
     remarks = []
     if shard is not None:
         remarks.append(f"[SHARD {shard}]")
-        for task, count in rows.items():
-            results["n-samples"][task]["effective"] = count
-        empty = [task for task, count in rows.items() if not count]
-        none = f", and there is none of {listed(empty)}" if empty else ""
-        say(
-            f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
-            f"with: medtasks merge OUT SHARD..."
-        )
+        _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
@@ -268,6 +261,18 @@ def _annotate(
     lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
     if lost:
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+
+
+def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
+    """Record how many rows of each task a shard asked, and say how shards are joined."""
+    for task, count in rows.items():
+        results["n-samples"][task]["effective"] = count
+    empty = [task for task, count in rows.items() if not count]
+    none = f", and there is none of {listed(empty)}" if empty else ""
+    say(
+        f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
+        f"with: medtasks merge OUT SHARD..."
+    )
 
 
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----

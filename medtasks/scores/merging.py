@@ -53,23 +53,9 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
             f"--shard, and the shards without it"
         )
-    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    first = runs[0].manifest
-    there = {**first.versions, "commit of medtasks": first.commit, **first.settings}
-    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
-    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
-    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
-    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
-        raise MedTasksError(
-            f"the results are computed here, and {listed(different)} differ from those of {runs[0]}; merge where they "
-            f"are the same"
-        )
+    _check_versions(runs[0])
     made = datetime.now(UTC)
-    samples: dict[str, list[SampleLine]] = {}
-    for name in tasks:  # in the order of one process: by filter, and by row
-        rows = dict(sorted((row, lines) for run in runs for row, lines in run.tasks[name].lines.items()))
-        filters = range(len(runs[0].tasks[name].filters))
-        samples[name] = [lines[index] for index in filters for lines in rows.values()]
+    samples = {name: _joined_samples(name, runs) for name in tasks}
     content = _content(runs, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
@@ -85,6 +71,29 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
+
+
+def _check_versions(run: ShardRun) -> None:
+    """Raise MedTasksError unless the code and the metrics' settings here are those of a run."""
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
+    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
+    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
+    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
+        raise MedTasksError(
+            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
+            f"are the same"
+        )
+
+
+def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
+    """Return the samples of a task in all shards, in the order of one process: by filter, and by row."""
+    rows: dict[int, Sequence[SampleLine]] = {}
+    for run in runs:
+        rows |= run.tasks[name].lines
+    by_row = [rows[row] for row in sorted(rows)]
+    return [lines[index] for index in range(len(runs[0].tasks[name].filters)) for lines in by_row]
 
 
 def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
