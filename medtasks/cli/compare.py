@@ -111,7 +111,7 @@ def _compared(
     rules: Sequence[str],
     models: Sequence[str],
     margin: float | None,
-    labels: Sequence[Path] = (),
+    labels: Sequence[Path],
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not _LEAST_MARGIN <= margin < 1:

@@ -90,7 +90,8 @@ def test_what_cannot_be_compared(fails, run_of, runs, tmp_path):
     fails(["compare", a, b, "--margin", "5"], "the margin 5 is no fraction between 1e-06 and 1")
     fails(["compare", a, b, "--equivalence", "1e-300"], "the margin 1e-300 is no fraction between 1e-06 and 1")
     fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
-    fails(["compare", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
+    alike = ["compare", "letters", a, b, "--equivalence", "0.01"]
+    fails(alike, "the runs gave different prompts", "run both with the same data, task file")
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
