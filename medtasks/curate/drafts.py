@@ -54,6 +54,18 @@ T = TypeVar("T")
 
 LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""
+_REFUSAL = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
+    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
+    re.IGNORECASE,
+)
+_DRAFTING = JudgeRole(
+    "LLM",
+    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
+    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
+    "on.",
+    f"--max-requests ({MAX_REQUESTS})",
+)
 
 
 class DraftOutcome(enum.StrEnum):
@@ -196,20 +208,6 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
         counts[of if line.request in requests else "categories", line.outcome, line.reason] += 1
         counts.update(("questions", draft.outcome, draft.reason) for draft in line.drafts)
     return +counts
-
-
-_REFUSAL = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
-    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
-    re.IGNORECASE,
-)
-_DRAFTING = JudgeRole(
-    "LLM",
-    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
-    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
-    "on.",
-    f"--max-requests ({MAX_REQUESTS})",
-)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ from medtasks.metrics.ngram_metrics import token_overlap
 LEVELS = ("image", "box", "mask", "contour")  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
+ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
+_DRAWS = "draws"  # number of options to draw from; removed by the draw
+_NO_OPTIONS = "no_options"
+"""Why a question is in no score where options are compared by likelihood."""
 
 
 def is_right(score: Score) -> float:
@@ -157,8 +161,6 @@ class JudgedChoice(GroupedChoice):
 
 # ---- several right options (GMAI-MMBench's ``2D Mcls``), with errors over cases ----
 
-ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
-
 
 class MultiSelect(TaskFamily):
     """Letters to list."""
@@ -232,10 +234,6 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 # in MMMU a draw, made an option. Published code draws in the order of the questions from one seeded generator, so that
 # the draw for a question depends on the replies to all others: scores hold the number of options to draw from, and
 # the draws are made once the scores of a run are together, in an order that does not depend on theirs.
-
-_DRAWS = "draws"  # number of options to draw from; removed by the draw
-_NO_OPTIONS = "no_options"
-"""Why a question is in no score where options are compared by likelihood."""
 
 
 def settled(scores: ScoreList) -> ScoreList:

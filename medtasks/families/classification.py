@@ -50,6 +50,7 @@ _MULTILABEL = (
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
 LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
+FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
 def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
@@ -107,8 +108,6 @@ _LABELS = Panel(
     _label_panel,
     counts=_label_counts,
 )
-
-FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
 def _class_remark(scores: ScoreList, *, warns: bool) -> str:

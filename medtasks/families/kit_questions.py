@@ -28,6 +28,13 @@ from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
 
+_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+_AS_MEANT = (
+    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
+    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
+    "published test set, and perfect replies 98.1 %."
+)
+
 
 @dataclass(frozen=True)
 class KitProtocol:
@@ -53,9 +60,6 @@ PROTOCOLS: Mapping[str, KitProtocol] = {
 def protocol_of(rule: str) -> KitProtocol:
     """Return the protocol of a rule as a score names it."""
     return PROTOCOLS.get(rule.removesuffix(FENCED), KitProtocol())
-
-
-_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
 
 
 def _missing_kind(scores: ScoreList) -> str | None:
@@ -256,13 +260,6 @@ class JudgedKitQuestions(KitQuestions):
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
-
-
-_AS_MEANT = (
-    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
-    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
-    "published test set, and perfect replies 98.1 %."
-)
 
 
 class RadReStruct(KitQuestions):

@@ -28,6 +28,8 @@ from medtasks.families.templates import filled
 
 Settings = Mapping[str, Any]
 Key = tuple[Path, Decoding]
+_LOGGED: set[str] = set()  # conversions
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 class OpenedImage(NamedTuple):
@@ -39,8 +41,6 @@ class OpenedImage(NamedTuple):
 
 OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
-_LOGGED: set[str] = set()  # conversions
-_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:

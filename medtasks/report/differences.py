@@ -36,6 +36,11 @@ from medtasks.tasks.task_index import mapping_in
 
 SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
 _DIRECT = "direct"  # the base of a thinking variant
+TOKENS, WORDS = "tokens", "words"
+_TRUNCATED: Metric[Score] = Metric(
+    "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
+)
+_BINS, _LEAST_IN_BIN = 4, 5
 
 
 def gains_over(
@@ -250,13 +255,6 @@ def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
         score = ComparedScore(name, test.rule, test.metric, **numbers, same_as=test.same_as, share=test.share)
         scores.append(score)
     return scores
-
-
-TOKENS, WORDS = "tokens", "words"
-_TRUNCATED: Metric[Score] = Metric(
-    "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
-)
-_BINS, _LEAST_IN_BIN = 4, 5
 
 
 def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:

@@ -43,6 +43,7 @@ _NOTE = "[[medtasks:withheld]] "
 # Kind of each id of a score.
 _ID_KINDS = dict.fromkeys(("sample", "doc_id", "rotation_of"), "doc")
 _ID_KINDS |= {"pair_id": "pair", "image_id": "image", "patient_id": "patient"}
+_lock = threading.Lock()  # the harness scores several documents at once
 
 
 class LoggedSample(dict[str, Any]):
@@ -141,7 +142,6 @@ class _SavedRun:
 
 
 _runs: dict[tuple[Path, int], _SavedRun] = {}
-_lock = threading.Lock()  # the harness scores several documents at once
 
 
 def save_reply(doc: Document, result: Any) -> str | None:

@@ -23,6 +23,7 @@ from medtasks.runs.reply_envelope import opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
+WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_replies(
@@ -289,9 +290,6 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_lines(

@@ -56,6 +56,9 @@ Encode = Callable[[Sequence[Image.Image]], Any]
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
 _OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
+UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
+_BYTES = 2  # of a number in float16
+_GIVE_UP = 8  # images in a row that an encoder fails on
 
 
 class _Seen(Exception):
@@ -232,11 +235,6 @@ def _vlm(pretrained: str, device: Any) -> Encode:
         return (seen[0].float() * at).sum(1) / at.sum(1)
 
     return features
-
-
-UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
-_BYTES = 2  # of a number in float16
-_GIVE_UP = 8  # images in a row that an encoder fails on
 
 
 @dataclass(frozen=True)

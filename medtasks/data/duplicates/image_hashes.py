@@ -59,6 +59,17 @@ _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
 _BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
 _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
+CACHE_NAME = "picture_hashes.sqlite"
+_VERSION = 3  # of the hashes; hashes of another version are not used
+_CHUNK = 1000  # files between two writes to the cache
+_CANNOT_KEEP = (
+    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+)
+# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+_MOST_PAIRS = 1_000_000
+_DETAILS_KEPT = 20_000  # vectors, about 160 MB
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
@@ -144,17 +155,6 @@ def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[
             yield end, row, other, bits, inverted
 
 
-CACHE_NAME = "picture_hashes.sqlite"
-_VERSION = 3  # of the hashes; hashes of another version are not used
-_CHUNK = 1000  # files between two writes to the cache
-_CANNOT_KEEP = (
-    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
-)
-# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
-
-
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
     """Read an image of any format, from ``data`` if given, and the SHA-256 of its pixels; errors as ``decoded``.
 
@@ -227,10 +227,6 @@ def _hashed(path: Path) -> ImageHash | str:
         return str(error)
     except _FAILURES as error:
         return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-
-
-_MOST_PAIRS = 1_000_000
-_DETAILS_KEPT = 20_000  # vectors, about 160 MB
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,27 @@ _REMARKS = {
     "no_such_gold": "the right option of {} (the published answer is none of the options)",
     "other_answer_text": "the text of the answer of {} (the published letter is that of another option and counts)",
 }
+_QUESTIONS = "QA_information/Open-access/"
+_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
+_LETTERS = "ABCD"
+_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
+_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
+_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
+_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
+_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
+_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
+_FRAME_FILES = "data/test-*.parquet"
+_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
+_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
+SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
+_CLOSED, _OPEN = "multiple-choice", "open"
+_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
+_PRO_COLUMNS = ("id", "options", "answer", "subject")
+_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
+_NAMED_IMAGE = re.compile(r"<image (\d)>")
+_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
+_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
@@ -83,12 +104,6 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
 def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     """Return option lines, such as ``A. text``."""
     return [form.format(letter(index), option) for index, option in enumerate(options)]
-
-
-_QUESTIONS = "QA_information/Open-access/"
-_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
-_LETTERS = "ABCD"
-_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
 def _parts(source: Path) -> list[source_files.SourceFile]:
@@ -162,18 +177,6 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             doc_id = f"{part}/{row.document['doc_id']}"
             yield replace(row, document=kit_choice(doc_id, options, lettered(options), answer, part=part, **columns))
-
-
-_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
-
-
-_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
-_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
-_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
-_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
-_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 
 
 class _PmcVqa(TableReader):
@@ -256,15 +259,6 @@ class _Slake(question_sets.Slake):
         return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
 
 
-_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
-SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
-_CLOSED, _OPEN = "multiple-choice", "open"
-_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
-_PRO_COLUMNS = ("id", "options", "answer", "subject")
-_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
-_NAMED_IMAGE = re.compile(r"<image (\d)>")
-
-
 def _literal_options(row: SourceRow) -> list[str]:
     """Return options that are the text of a Python list, which is parsed as a literal and never run."""
     try:
@@ -331,8 +325,6 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
-_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 CHEXBERT, CHEXBERT_ENCODER = "chexbert", "bert-base-uncased"
 _CONFIG, _VOCABULARY = "config.json", "vocab.txt"
 _ENCODER_FILES = (_CONFIG, "tokenizer_config.json", "tokenizer.json", _VOCABULARY, "special_tokens_map.json")
+ModelType = Literal["radgraph", "radgraph-xl"]
+_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
+_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
+_ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
+_HUB_NAMES = {
+    **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
+    # The other name of the same repository on the Hub.
+    "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
+}
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,6 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
                 f"folder that holds {_CONFIG} and {_VOCABULARY}"
             )
     return ChexbertFiles(weights, encoder)
-
-
-ModelType = Literal["radgraph", "radgraph-xl"]
-
-_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
-_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
-_ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
-_HUB_NAMES = {
-    **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
-    # The other name of the same repository on the Hub.
-    "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
-}
 
 
 class Contents(NamedTuple):
