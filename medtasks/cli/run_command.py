@@ -25,7 +25,7 @@ from medtasks.running.harness_run import (
     repeat_seed,
     repeat_variables,
     run_tasks,
-    seeded,
+    seed_arguments,
     stopping_by_signal,
     wanted_tasks,
 )
@@ -270,7 +270,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapp
         folder = repeat_folder(output, number)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            call.run(folder, seeded(arguments, number), repeat_variables(variables, arguments, number))
+            call.run(folder, seed_arguments(arguments, number), repeat_variables(variables, arguments, number))
         except MedTasksError as error:
             errors.append(f"repeat {number}: {error}")
     with out.status("Joining ..."):

@@ -227,7 +227,7 @@ class DraftingPrompt:
         return f"{self.name} v{self.version}"
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill_marks(text: str, values: Mapping[str, str]) -> str:
     """Fill the marks that a part of a prompt has."""
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
@@ -296,10 +296,10 @@ def job_of(
     ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
     """
     label = llm.settings.label
-    user = filled(prompt.user, {**values, **({first[1]: ""} if first else {})})
+    user = fill_marks(prompt.user, {**values, **({first[1]: ""} if first else {})})
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        first_user = filled(first[0].user, values)
+        first_user = fill_marks(first[0].user, values)
         of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
     about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
@@ -311,7 +311,7 @@ def job_of(
             if reply is None:
                 return Drafted(outcome=outcome, reason=reason, **about)
             marks[first[1]] = reply
-        fields, outcome, reason = ask(llm, prompt, filled(prompt.user, marks), read)
+        fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
     return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job

@@ -33,7 +33,7 @@ def was_asked(score: Score) -> bool:
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
-def judged(scores: ScoreList) -> ScoreList:
+def judged_scores(scores: ScoreList) -> ScoreList:
     """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing."""
     selected = answered(scores)
     asked_about = [score for score in selected if was_asked(score)]

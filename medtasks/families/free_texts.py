@@ -23,7 +23,7 @@ from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
@@ -112,7 +112,7 @@ class Reports(TaskFamily):
         text = most_frequent((None, report) for report in reports)[None]
         if reports.count(text) < 2:
             return []
-        answers = (Meant((text,), whole=True),) * len(samples)
+        answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
         return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
 
 

@@ -109,7 +109,7 @@ _RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
     Metric(
         "accuracy",
-        selection=_numbered(counts.judged),
+        selection=_numbered(counts.judged_scores),
         role=Role.MAIN,
         warning=_warning,
         description=ACCURACY,
@@ -117,13 +117,13 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if score["closed"]])),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if not score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
@@ -131,7 +131,7 @@ _METRICS: tuple[AnyMetric, ...] = (
         Metric(name, selection=_numbered(counts.answered), description=f"Mean {name} of open answers.", of=_field(name))
         for name in ("exact_match", *MEASURES)
     ),
-    replace(counts.INVALID_RATE, selection=_numbered(counts.judged)),
+    replace(counts.INVALID_RATE, selection=_numbered(counts.judged_scores)),
 )
 
 

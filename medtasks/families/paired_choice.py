@@ -208,7 +208,7 @@ class FreeForm(PairedChoice):
     rotated = None
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
     metrics = (
-        *_metrics(counts.judged),
+        *_metrics(counts.judged_scores),
         CorpusMetric(
             "judge_failed_rate",
             False,

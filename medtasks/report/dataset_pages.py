@@ -17,7 +17,7 @@ from medtasks.data.duplicates.image_copies import DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Documents
-from medtasks.data.selecting import resolved, selectable, values
+from medtasks.data.selecting import matching_values, selectable, values
 from medtasks.errors import MedTasksError
 from medtasks.report import wording
 from medtasks.report.page import TEMPLATES, Thumbnail, json_in_html, thumbnails, write_rendered
@@ -267,7 +267,7 @@ def tree_data(
             if value != value.strip() or plain[value.strip().casefold()] > 1:
                 selected: set[str] = set()
                 with contextlib.suppress(MedTasksError):
-                    selected = resolved(column, [value], {column: counts[column]})
+                    selected = matching_values(column, [value], {column: counts[column]})
                 says[value] = sorted(positions[name] for name in selected)
         if column not in options and "" in positions:
             says[""] = []

@@ -93,10 +93,10 @@ class HarnessOptions:
         """Return ``--model_args`` with values as on a command line."""
         from_file = isinstance(self.given.get("model_args"), Mapping)
         arguments = self.model_arguments().items()
-        return {str(name): written(value) if from_file else str(value) for name, value in arguments}
+        return {str(name): write_argument(value) if from_file else str(value) for name, value in arguments}
 
 
-def written(value: Any) -> str:
+def write_argument(value: Any) -> str:
     """Write a value for ``--model_args`` so that the harness and our adapters read it back unchanged.
 
     Example:

@@ -38,7 +38,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.images.decoding import LINEAR, decode_image, fault_of_kind
 from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
@@ -259,7 +259,7 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
         return list(tqdm(workers.map(digest, files), "Reading", len(files), unit="image", leave=False, disable=None))
 
 
-def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
+def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
     MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
@@ -302,7 +302,7 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
 
     def decode(file: Path) -> Image.Image | str:
         try:
-            return decoded(io.BytesIO(read_file(file)), LINEAR).pixels
+            return decode_image(io.BytesIO(read_file(file)), LINEAR).pixels
         except OSError as error:
             return fault_of_kind(error) or UNREADABLE
 

@@ -104,7 +104,7 @@ def perceptual_hash(sketch: Sketch) -> str:
     return str(imagehash.phash(Image.fromarray(sketch), hash_size=16, highfreq_factor=4))
 
 
-def stacked(hashes: Sequence[str]) -> Hashes:
+def stack_hashes(hashes: Sequence[str]) -> Hashes:
     """Return hashes in hexadecimal digits as an array of shape (hashes, 4)."""
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
@@ -252,7 +252,7 @@ class ImageViews:
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
         numbered = enumerate(images)
         self.views = [_View(n, file, image.size, at) for n, (file, image) in numbered for at in range(len(image.views))]
-        self.hashes = stacked([view for _, image in images for view in image.views])
+        self.hashes = stack_hashes([view for _, image in images for view in image.views])
 
 
 def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int, int], Alike]:

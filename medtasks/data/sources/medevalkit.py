@@ -101,7 +101,7 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
     return replace(reader.recipe(layout, (split,), files), remarks=remarks)
 
 
-def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
+def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     """Return option lines, such as ``A. text``."""
     return [form.format(letter(index), option) for index, option in enumerate(options)]
 
@@ -176,7 +176,9 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             options, answer = row.document["options"], row.document["answer"]
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             doc_id = f"{part}/{row.document['doc_id']}"
-            yield replace(row, document=kit_choice(doc_id, options, lettered(options), answer, part=part, **columns))
+            yield replace(
+                row, document=kit_choice(doc_id, options, letter_options(options), answer, part=part, **columns)
+            )
 
 
 class _PmcVqa(TableReader):
@@ -221,7 +223,7 @@ class _MedXpertQA(TableReader):
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        gold, lines = row.text("label"), lettered(options)
+        gold, lines = row.text("label"), letter_options(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -243,7 +245,7 @@ class _MedFrameQA(TableReader):
             raise row.error("options are fewer than two")
         modality, system = row.optional_text("modality"), row.optional_text("system")
         groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
-        lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
+        lines, gold = letter_options(options, "{}.{}"), row.text("correct_answer")
         return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
 
@@ -290,7 +292,7 @@ class _MMMU(TableReader):
         options = _literal_options(row) if kind == _CLOSED else []
         gold = row.text("answer") if split != "test" else None
         columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
-        return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
+        return kit_choice(row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns)
 
     def kit_recipe(self, split: str) -> SourceRecipe:
         layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"

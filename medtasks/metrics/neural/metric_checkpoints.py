@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import check_weights, explained, present
+from medtasks.metrics.neural.text_encoders import check_weights, present, weights_errors
 
 if TYPE_CHECKING:
     import torch
@@ -167,7 +167,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
 
 
 def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:
-    return explained(
+    return weights_errors(
         lambda kind, reason: (
             f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "
             f"{model_type}.tar.gz with 'medtasks weights fetch {model_type}'"
