@@ -94,7 +94,7 @@ def blind(documents: Documents) -> Changed:
     return [{**document, **none, COLUMN: BLIND} for document in texts]
 
 
-def blind_and_told(documents: Documents) -> Changed:
+def told(documents: Documents) -> Changed:
     """Return documents without images whose prompts say so."""
     return [{**document, COLUMN: TOLD} for document in blind(documents)]
 

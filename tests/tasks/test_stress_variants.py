@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS, degrade
 from medtasks.data.samples import Sample
 from medtasks.data.sources.medevalkit import kit_choice, letter_options
-from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, blind_and_told, degraded, nota, rotated
+from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, rotated, told
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import evaluate
@@ -161,7 +161,7 @@ def test_models_that_abstain(questions, pairs):
 
 def test_prompts_that_say_that_the_image_is_missing(questions, pairs, tmp_path):
     for name, document in ((KIT, questions[0]), (PAIRS, pairs[0]), ("mediconfusion_gd", pairs[0])):
-        (asked,), config = blind_and_told([document]), prompts_of(f"{name}_told")
+        (asked,), config = told([document]), prompts_of(f"{name}_told")
         for family, settings in config[SETTINGS].items():
             text, blind = (config["doc_to_text"](one, settings) for one in (asked, {**asked, "variant": "blind"}))
             assert text.replace(f"{NO_IMAGE}\n", "", 1) == blind != text
