@@ -205,7 +205,7 @@ def likeness(first: Picture, second: Picture) -> tuple[int, float]:
 def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
     """Count pairs of different pictures that pass the hash, and that pass both checks, by distance."""
     views = [ph.sketches(one)[0] for one in pictures]
-    hashes = ph.stacked([ph.perceptual_hash(view) for view in views])
+    hashes = ph.stack_hashes([ph.perceptual_hash(view) for view in views])
     side = ph.side_compared(pictures[0].size, pictures[0].size)
     vectors = np.stack([ph.details(view, side) for view in views])
     counts = dict.fromkeys(DISTANCES, (0, 0))

@@ -34,7 +34,7 @@ from medtasks.curate.review.reviews import (
     PASSING,
     ReviewerAgreement,
     agreements,
-    balanced,
+    balance_answers,
     current,
     is_yes_no,
     read_reviews,
@@ -161,7 +161,7 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     if study.kind is not StudyKind.PAIRS:
         if any(draft.options for draft in drafts.values()):
             say_columns(rows)
-        for reason, count in balanced(drafts)[1].items():
+        for reason, count in balance_answers(drafts)[1].items():
             say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
@@ -237,13 +237,13 @@ def review(
 
 def _serve_review(folder: Path, study: str, reviewer: str | None, port: int | None) -> None:
     """Serve the page of a reviewer until Ctrl-C."""
-    from medtasks.curate.review.review_server import ReviewServer, opened
+    from medtasks.curate.review.review_server import ReviewServer, open_reviewer_file
 
     try:
         name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
     except (KeyError, OSError):
         raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
-    with opened(folder, name) as file:
+    with open_reviewer_file(folder, name) as file:
         for ending in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
         with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):

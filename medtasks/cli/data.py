@@ -21,7 +21,7 @@ from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again,
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
-from medtasks.data.selecting import SELECTABLE, choose, described, selectable
+from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable
 from medtasks.errors import MedTasksError, SourceError, collected_warnings
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 from medtasks.report.tables import number_table
@@ -371,7 +371,7 @@ def select(
         criteria[column] = (*criteria.get(column, ()), value)
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
-    condition = f" with {described(criteria)}" if criteria else ""
+    condition = f" with {criteria_line(criteria)}" if criteria else ""
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
     if show or not criteria:

@@ -58,7 +58,7 @@ def report(
     from medtasks.report.differences import compare_with
     from medtasks.report.figures import figures as drawn
     from medtasks.report.page import write_page
-    from medtasks.report.repeats import collected
+    from medtasks.report.repeats import collect_repeats
     from medtasks.runs.run import SeveralModels, Source
 
     if not run.exists():
@@ -69,7 +69,7 @@ def report(
     with out.status("Collecting ..."):
         columns = columns_of(by)
         try:
-            content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+            content = collect_repeats(run, model, columns) if task is None else collect_replies(task, [run], columns)
         except SeveralModels as error:
             command = ["medtasks", "report", str(run), "--against", str(run), "--model"]
             commands = [shlex.join([*command, name]) + included_option() for name in error.models]

@@ -24,7 +24,7 @@ from medtasks.running.harness_run import (
     repeat_notices,
     repeat_seed,
     run_tasks,
-    seeded,
+    seed_arguments,
     stopping_by_signal,
     wanted_tasks,
 )
@@ -260,7 +260,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -
         folder = repeat_folder(output, number)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            call.run(folder, seeded(arguments, number))
+            call.run(folder, seed_arguments(arguments, number))
         except MedTasksError as error:
             errors.append(f"repeat {number}: {error}")
     with out.status("Joining ..."):

@@ -54,6 +54,18 @@ T = TypeVar("T")
 
 LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""
+_REFUSAL = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
+    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
+    re.IGNORECASE,
+)
+_DRAFTING = JudgeRole(
+    "LLM",
+    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
+    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
+    "on.",
+    f"--max-requests ({MAX_REQUESTS})",
+)
 
 
 class DraftOutcome(enum.StrEnum):
@@ -198,20 +210,6 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     return +counts
 
 
-_REFUSAL = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
-    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
-    re.IGNORECASE,
-)
-_DRAFTING = JudgeRole(
-    "LLM",
-    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
-    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
-    "on.",
-    f"--max-requests ({MAX_REQUESTS})",
-)
-
-
 @dataclass(frozen=True)
 class DraftingPrompt:
     """One prompt with its marks."""
@@ -229,7 +227,7 @@ class DraftingPrompt:
         return f"{self.name} v{self.version}"
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill_marks(text: str, values: Mapping[str, str]) -> str:
     """Fill the marks that a part of a prompt has."""
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
@@ -298,10 +296,10 @@ def job_of(
     ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
     """
     label = llm.settings.label
-    user = filled(prompt.user, {**values, **({first[1]: ""} if first else {})})
+    user = fill_marks(prompt.user, {**values, **({first[1]: ""} if first else {})})
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        first_user = filled(first[0].user, values)
+        first_user = fill_marks(first[0].user, values)
         of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
     about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
@@ -313,7 +311,7 @@ def job_of(
             if reply is None:
                 return Drafted(outcome=outcome, reason=reason, **about)
             marks[first[1]] = reply
-        fields, outcome, reason = ask(llm, prompt, filled(prompt.user, marks), read)
+        fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
     return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job

@@ -18,8 +18,8 @@ from medtasks.curate.datasheet import Publication, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
 from medtasks.curate.review.reviews import (
     UNSCORED,
-    accepted,
-    balanced,
+    accept_drafts,
+    balance_answers,
     is_yes_no,
     read_reviews,
 )
@@ -155,12 +155,12 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
             f"not list; bring these files back, or make the study again in another folder"
         )
-    published, left_out = accepted(drafts, reviews, min_score, wording)
+    published, left_out = accept_drafts(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
     if published and balance and not of_pairs:
-        even, surplus = balanced(published)
+        even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
     if not published:

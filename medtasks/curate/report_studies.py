@@ -22,7 +22,7 @@ from medtasks.curate.study import (
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.images.decoding import LINEAR, decode_image, fault_of_kind
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_tables import SourceRow
 from medtasks.errors import MedTasksError, SourceError
@@ -112,7 +112,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
     except (OSError, ValueError):  # also of a text that cannot be a file's name
         return "its image file cannot be opened"
     try:
-        decoded(file, LINEAR)
+        decode_image(file, LINEAR)
     except OSError as error:
         return fault_of_kind(error) or "its image cannot be read"
     if find is not None:

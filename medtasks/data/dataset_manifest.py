@@ -66,7 +66,7 @@ class Manifest(BaseModel):
             ) from error
 
 
-def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+def measure_documents(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
     """Return the facts of a manifest about documents, and about their images by image id."""
     return {
         "rows": len(documents),

@@ -25,6 +25,14 @@ from medtasks.home import dataset_folder, home, make_folder, owner_only, written
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 DocumentCollection = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
+_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+LONGEST_NUMBER = 64  # characters of base64 that are no image
+_LONGEST_NAME = 255  # characters of a file's name
+_MARK = "embedded:"
+_EMBEDDED = "embedded_images"
+_DIGITS = 16
+_ROWS = 16  # rows whose images are in memory at a time
 
 
 @contextlib.contextmanager
@@ -153,16 +161,6 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
             f"{preparing_again(name)}"
         ) from error
-
-
-_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-LONGEST_NUMBER = 64  # characters of base64 that are no image
-_LONGEST_NAME = 255  # characters of a file's name
-_MARK = "embedded:"
-_EMBEDDED = "embedded_images"
-_DIGITS = 16
-_ROWS = 16  # rows whose images are in memory at a time
 
 
 # Images inside a user's own table, as the Hub's tables hold them, are written once, below the data folder. A document

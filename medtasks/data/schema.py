@@ -73,6 +73,8 @@ _TYPES: Mapping[str, str | list[str]] = {
     "list[str]": ["string"],
     "list[int]": ["int32"],
 }
+NewDocument = dict[str, Any]
+_ADDED = ("dataset", "image_files", "image_sha256")
 
 
 def _columns(declared: str) -> Columns:
@@ -130,10 +132,6 @@ def arrow_schema(columns: Columns) -> Any:
             for name, kind in columns.items()
         }
     )
-
-
-NewDocument = dict[str, Any]
-_ADDED = ("dataset", "image_files", "image_sha256")
 
 
 def image_digests(document: Mapping[str, Any]) -> dict[str, str]:

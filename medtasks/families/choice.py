@@ -12,7 +12,14 @@ from typing import ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
-from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent, option_strategies
+from medtasks.families.constant_replies import (
+    ExpectedAnswer,
+    Strategy,
+    each_option,
+    most_frequent,
+    option_by_letter,
+    option_strategies,
+)
 from medtasks.families.family import (
     LIKELIHOOD_EXTRACTOR,
     NO_OPTION,
@@ -34,6 +41,10 @@ from medtasks.metrics.ngram_metrics import token_overlap
 LEVELS = ("image", "box", "mask", "contour")  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
+ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
+_DRAWS = "draws"  # number of options to draw from; removed by the draw
+_NO_OPTIONS = "no_options"
+"""Why a question is in no score where options are compared by likelihood."""
 
 
 def is_right(score: Score) -> float:
@@ -122,7 +133,7 @@ class JudgedChoice(GroupedChoice):
     asks = Asks.JUDGE
     rotated = None
     metrics = (
-        *_by_level(counts.judged),
+        *_by_level(counts.judged_scores),
         Metric(
             "judge_asked_rate",
             False,
@@ -156,8 +167,6 @@ class JudgedChoice(GroupedChoice):
 
 
 # ---- several right options (GMAI-MMBench's ``2D Mcls``), with errors over cases ----
-
-ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
 
 
 class MultiSelect(TaskFamily):
@@ -211,7 +220,7 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 
     every, single = (
         tuple(
-            Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
+            ExpectedAnswer((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
             for sample, indices in zip(samples, listed, strict=True)
         )
         for listed in (
@@ -233,12 +242,8 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 # the draw for a question depends on the replies to all others: scores hold the number of options to draw from, and
 # the draws are made once the scores of a run are together, in an order that does not depend on theirs.
 
-_DRAWS = "draws"  # number of options to draw from; removed by the draw
-_NO_OPTIONS = "no_options"
-"""Why a question is in no score where options are compared by likelihood."""
 
-
-def settled(scores: ScoreList) -> ScoreList:
+def draw_guesses(scores: ScoreList) -> ScoreList:
     """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
     def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
@@ -263,7 +268,7 @@ def _with_options(scores: ScoreList) -> ScoreList:
 
 
 def _drawn(scores: ScoreList) -> ScoreList:
-    return _with_options(settled(counts.answered(scores)))
+    return _with_options(draw_guesses(counts.answered(scores)))
 
 
 def _warning(scores: ScoreList) -> str:
@@ -313,7 +318,7 @@ class KitChoice(SingleChoice):
 
     def settled(self, scores: ScoreList) -> ScoreList:
         """Return scores with their draws."""
-        return settled(scores)
+        return draw_guesses(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = {name: answer.facts[name] for name in ("fallback", "stops", _DRAWS) if name in answer.facts}
@@ -327,8 +332,8 @@ class KitChoice(SingleChoice):
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
 
-        def option(sample: Sample, index: int) -> Meant:  # anything where there are no options
-            return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
+        def option(sample: Sample, index: int) -> ExpectedAnswer:  # anything where there are no options
+            return option_by_letter(sample, index) if index < len(sample.options) else ExpectedAnswer((letter(index),))
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
         describes = "Answers the letter that is most often right of the questions with as many options."

@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
@@ -161,10 +161,12 @@ class ClosedQuestions(TaskFamily):
             if sample.target is not None
         )
 
-        def verdict(sample: Sample, word: str) -> Meant:
+        def verdict(sample: Sample, word: str) -> ExpectedAnswer:
             letter_read = extractor_of(_STRICT).extract(word, sample).value
             value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
-            return Meant((word,), value, None if letter_read is None else option_index(letter_read), whole=True)
+            return ExpectedAnswer(
+                (word,), value, None if letter_read is None else option_index(letter_read), whole=True
+            )
 
         strategies = [
             Strategy(
@@ -179,13 +181,13 @@ class ClosedQuestions(TaskFamily):
         for form, sample in zip(forms, samples, strict=True):
             name, binary = frequent.get(form, YES), sample.document["kind"] == BINARY
             if not sample.options:
-                most.append(Meant((name,), whole=True))
+                most.append(ExpectedAnswer((name,), whole=True))
                 continue
             text = sample.options[option_index(name)]
             # Any reading will do where options cannot be listed or none is the target.
             is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
             said = (text,) if binary else (f"{name}. {text}", name, text)
-            most.append(Meant(said, name if is_listed else None, option_index(name)))
+            most.append(ExpectedAnswer(said, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 

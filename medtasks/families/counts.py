@@ -10,6 +10,8 @@ from typing import Any
 from medtasks.extract.extractor_registry import Reason
 from medtasks.metrics.metric import CorpusMetric, Metric, Role, Score, ScoreList, counting
 
+JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
+
 
 def is_failed(score: Score) -> bool:
     """Return whether the model gave no reply that could be read."""
@@ -31,7 +33,7 @@ def was_asked(score: Score) -> bool:
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
-def judged(scores: ScoreList) -> ScoreList:
+def judged_scores(scores: ScoreList) -> ScoreList:
     """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing."""
     selected = answered(scores)
     asked_about = [score for score in selected if was_asked(score)]
@@ -66,7 +68,6 @@ INVALID_RATE: Metric[Any] = Metric(
     description="Share of replies without a valid answer.",
     of=lambda score: float(score["reason"] != Reason.OK),
 )
-JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(

@@ -144,7 +144,7 @@ def needs_labeler(row: Rule) -> bool:
     return row.extractor == CHEXBERT_LABELS
 
 
-def labelled(replies: Sequence[Reply], row: Rule) -> list[Reply]:
+def with_labels(replies: Sequence[Reply], row: Rule) -> list[Reply]:
     """Return replies with their labels, all read at once, if the row's rule needs a labeler."""
     if not needs_labeler(row):
         return list(replies)

@@ -23,7 +23,7 @@ from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
@@ -56,6 +56,26 @@ _REPORT_KEYS = (
     *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
     *("radgraph_simple", "radgraph_partial", "radgraph_complete", "radgraph_combined", "radcliq_v0", "radcliq_v1"),
 )
+_TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
+_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
+_RATES: tuple[AnyMetric, ...] = (
+    judge_failed_rate(
+        "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
+        lambda score: score["judge_failed"],
+    ),
+    # replies without content: empty, or cut off while reasoning
+    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
+    *JUDGED_SAMPLE_COUNTS,
+)
+_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
+_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
+# Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
+_SUMS = {
+    "mentions_label": ("mentions",),
+    "positives_label": ("positives",),
+    "negatives_decided": ("true_negatives", "false_positives"),
+    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
+}
 
 
 def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
@@ -92,7 +112,7 @@ class Reports(TaskFamily):
         text = most_frequent((None, report) for report in reports)[None]
         if reports.count(text) < 2:
             return []
-        answers = (Meant((text,), whole=True),) * len(samples)
+        answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
         return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
 
 
@@ -103,9 +123,6 @@ class MultiMedEvalReports(Reports):
 
 
 # ---- MedHEval's open tasks: verdicts of judges and a labeler, and metrics of words ----
-
-_TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
-_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
 
 
 def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
@@ -119,18 +136,6 @@ def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
         return [score for score in candidates if score[name] is not None]
 
     return selected
-
-
-_RATES: tuple[AnyMetric, ...] = (
-    judge_failed_rate(
-        "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
-        lambda score: score["judge_failed"],
-    ),
-    # replies without content: empty, or cut off while reasoning
-    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
-    *JUDGED_SAMPLE_COUNTS,
-)
-_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
 
 
 class JudgedText(TaskFamily):
@@ -266,16 +271,6 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
             description=f"Mentions of {aspect} that the judge counts.",
         ),
     )
-
-
-_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
-# Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
-_SUMS = {
-    "mentions_label": ("mentions",),
-    "positives_label": ("positives",),
-    "negatives_decided": ("true_negatives", "false_positives"),
-    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
-}
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:

@@ -28,6 +28,13 @@ from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
 
+_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+_AS_MEANT = (
+    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
+    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
+    "published test set, and perfect replies 98.1 %."
+)
+
 
 @dataclass(frozen=True)
 class KitProtocol:
@@ -53,9 +60,6 @@ PROTOCOLS: Mapping[str, KitProtocol] = {
 def protocol_of(rule: str) -> KitProtocol:
     """Return the protocol of a rule as a score names it."""
     return PROTOCOLS.get(rule.removesuffix(FENCED), KitProtocol())
-
-
-_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
 
 
 def _missing_kind(scores: ScoreList) -> str | None:
@@ -105,7 +109,7 @@ _RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
     Metric(
         "accuracy",
-        selection=_numbered(counts.judged),
+        selection=_numbered(counts.judged_scores),
         role=Role.MAIN,
         warning=_warning,
         description=ACCURACY,
@@ -113,13 +117,13 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if score["closed"]])),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if not score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
@@ -127,7 +131,7 @@ _METRICS: tuple[AnyMetric, ...] = (
         Metric(name, selection=_numbered(counts.answered), description=f"Mean {name} of open answers.", of=_field(name))
         for name in ("exact_match", *MEASURES)
     ),
-    replace(counts.INVALID_RATE, selection=_numbered(counts.judged)),
+    replace(counts.INVALID_RATE, selection=_numbered(counts.judged_scores)),
 )
 
 
@@ -256,13 +260,6 @@ class JudgedKitQuestions(KitQuestions):
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
-
-
-_AS_MEANT = (
-    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
-    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
-    "published test set, and perfect replies 98.1 %."
-)
 
 
 class RadReStruct(KitQuestions):

@@ -31,6 +31,8 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
 from medtasks.stats.standard_error import Dyad, connected_components
 
+PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
+
 
 def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
     """Return scores as answers to images of pairs, one for each image, sorted."""
@@ -61,9 +63,6 @@ def _incomplete_warning(scores: ScoreList) -> str:
         f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
         f"are left out of set accuracy and confusion; {complete} complete pairs remain."
     )
-
-
-PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
 
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
@@ -209,7 +208,7 @@ class FreeForm(PairedChoice):
     rotated = None
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
     metrics = (
-        *_metrics(counts.judged),
+        *_metrics(counts.judged_scores),
         CorpusMetric(
             "judge_failed_rate",
             False,

@@ -94,7 +94,7 @@ def green_prompt(reference: str, candidate: str) -> str:
     return re.sub(r"\{(?:reference|candidate)\}", lambda match: words[match[0]], _TEMPLATE)
 
 
-def cleaned(reply: str) -> str:
+def clean_reply(reply: str) -> str:
     """Return a reply without its explanation's heading and the tokenizer's marks, as published."""
     reply = reply.rpartition("<|assistant|>")[2].rpartition("[Explanation]:")[2]
     return reply.replace("</s>", "").replace("<unk>", "")
@@ -102,7 +102,7 @@ def cleaned(reply: str) -> str:
 
 def published_counts(reply: str) -> GreenCounts:
     """Read a reply as published; whatever cannot be read counts as 0."""
-    text, contents = cleaned(reply), dict[str, str]()
+    text, contents = clean_reply(reply), dict[str, str]()
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
         section = _SECTION.match(text.partition(heading)[2])
         contents[heading] = section[1] if section and not section[1].startswith("No") else ""
@@ -120,7 +120,7 @@ def published_counts(reply: str) -> GreenCounts:
 
 def strict_counts(reply: str) -> GreenCounts | None:
     """Read a reply that states every count once, or several times alike; None for any other."""
-    text = cleaned(reply)
+    text = clean_reply(reply)
     readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
         parts = (_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:])

@@ -22,6 +22,16 @@ ScoreList = Sequence[Score]
 ScoreFilter = Callable[[ScoreList], ScoreList]
 U = TypeVar("U")
 R = TypeVar("R", bound=Hashable)
+_UNITS = {
+    "patient": "patient",
+    "image": "image",
+    "doc": "sample",
+    "unit": "question",
+    "pair": "pair",
+}  # by prefix of a cluster's id
+STDERR = "_stderr"  # ending of the standard error's name in the harness's results
+# Field of scores with the patient as cluster: the image, which several patients may share.
+PATIENT_IMAGE = "patient_image"
 
 
 class Role(Enum):
@@ -39,16 +49,6 @@ class Scale(Enum):
     SHARE = auto()  # between 0 and 1, printed in percent
     COUNT = auto()  # whole numbers
     RAW = auto()  # anything else
-
-
-_UNITS = {
-    "patient": "patient",
-    "image": "image",
-    "doc": "sample",
-    "unit": "question",
-    "pair": "pair",
-}  # by prefix of a cluster's id
-STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,6 @@ class Declaration:
     def is_share(self, *values: float) -> bool:
         """Whether values of this metric are fractions; published code that counts an answer twice exceeds 1."""
         return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
-
-
-# Field of scores with the patient as cluster: the image, which several patients may share.
-PATIENT_IMAGE = "patient_image"
 
 
 def clustered(scores: ScoreList) -> ScoreList:

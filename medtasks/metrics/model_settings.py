@@ -36,6 +36,7 @@ _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(
     r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.json)(?<!\.gz)(?<!\.safetensors)"
 )  # owner/name, and no file
+DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
 @dataclass(frozen=True)
@@ -248,9 +249,6 @@ class TextCache(SqliteCache):
         finally:
             self.put(fresh)
         return values
-
-
-DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,18 @@ from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import TOKENIZER, WORDNET, ModelSettings
 from medtasks.stats.exchange import SummedCounts
 
+# Modules of metrics, and the weights that they need.
+_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
+_BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
+_CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
+_RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
+_RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
+_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
+_LABEL_SCORES = (
+    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
+    "5_accuracy",
+)
+
 
 @dataclass(frozen=True)
 class ReportScores:
@@ -62,19 +74,6 @@ class MetricInfo:
     def sentence(self) -> str:
         """Its description as a sentence."""
         return f"{self.description[0].upper()}{self.description[1:]}."
-
-
-# Modules of metrics, and the weights that they need.
-_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
-_BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
-_CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
-_RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
-_RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
-_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
-_LABEL_SCORES = (
-    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
-    "5_accuracy",
-)
 
 
 def score_keys(prefix: str, *endings: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
-from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, thinking_of
+from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, summarise_thinking
 from medtasks.report.published import published_of, published_scores
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
@@ -89,7 +89,7 @@ def collect_run(
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
-            changes["thinking"] = thinking_of(part.reading, over_direct)
+            changes["thinking"] = summarise_thinking(part.reading, over_direct)
         elif part.reading is not None:
             changes |= _gains(part, by_name)
         reports.append(replace(part.report, **changes))

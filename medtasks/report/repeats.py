@@ -45,7 +45,7 @@ def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     return joined
 
 
-def collected(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
+def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
     """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
     if not repeat_folders(folder):
         return collect_run(open_run(folder, model), by=by)

@@ -69,7 +69,7 @@ def summary_table(report: RunReport) -> Table:
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
             invalid_share = wording.number(invalid.value if invalid else share_invalid)
             rows.append(cells(name, name_cell(rule.title), better, main, invalid_share, baseline, gained, answered))
-            if rule.pairs and (counts := wording.decided(rule.pairs)):
+            if rule.pairs and (counts := wording.decided_pairs(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}.")
     explained = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "

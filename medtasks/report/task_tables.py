@@ -13,7 +13,7 @@ from medtasks.report.wording import (
     VARIANTS,
     count,
     counted,
-    decided,
+    decided_pairs,
     difference,
     estimate,
     label,
@@ -241,7 +241,7 @@ def pairs_table(task: TaskReport) -> Table:
             share = part / total if total else math.nan
             row.append(Cell(count(part), remark=number(share), bar=(share,)))
         rows.append(tuple(row))
-    solved = [decided(pairs) for pairs in outcomes.values()]
+    solved = [decided_pairs(pairs) for pairs in outcomes.values()]
     if any(solved):
         meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))

@@ -250,7 +250,7 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
     ]
 
 
-def decided(outcomes: PairOutcomes) -> str:
+def decided_pairs(outcomes: PairOutcomes) -> str:
     """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
     share = outcomes.solved_of_decided
     if share is None or math.isnan(share.value):

@@ -254,7 +254,7 @@ def repeat_seed(arguments: Sequence[str], number: int) -> int:
     return (seeds(read_options(arguments))[2] or 0) + number - 1
 
 
-def seeded(arguments: Sequence[str], number: int) -> list[str]:
+def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     """Return the arguments of the harness for a repeat, counted from 1; the first has the original seeds.
 
     Seeds go up by one: those of Python, NumPy and PyTorch, ``seed`` in ``--model_args`` for our models, and ``seed`` in

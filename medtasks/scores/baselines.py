@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.constant_replies import Meant, Strategy
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Rule, needs_labeler
 from medtasks.families.templates import written_options
@@ -130,10 +130,10 @@ def _best_against(
 
 def _read(
     task: TaskFile, row: Rule, documents: Documents, strategies: Sequence[Strategy]
-) -> dict[tuple[int, Meant], Score]:
+) -> dict[tuple[int, ExpectedAnswer], Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
-    def wording(position: int, answer: Meant, attempt: int) -> Reply | None:
+    def wording(position: int, answer: ExpectedAnswer, attempt: int) -> Reply | None:
         options = Sample(documents[position]).options
         if task.compares_likelihoods:
             losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
@@ -143,7 +143,7 @@ def _read(
             ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
 
-    by_answer: dict[tuple[int, Meant], Score] = {}
+    by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
     together = zip(*(strategy.meant for strategy in strategies), strict=True)
     # Document by document, as rules prepare much per question.
     waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))

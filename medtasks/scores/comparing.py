@@ -39,7 +39,7 @@ from medtasks.scores.run_values import (
 )
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
+from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
 from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
@@ -388,7 +388,7 @@ def _answered_tasks(source: Source) -> set[str]:
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
     """Correct comparisons as one family of tests; rules with the same values are one test."""
     tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
-    results = iter(corrected([(test.result, test.values) for test in tests]))
+    results = iter(correct_by_holm([(test.result, test.values) for test in tests]))
     together = {}
     for key, task in compared.items():
         by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}

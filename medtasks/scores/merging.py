@@ -24,7 +24,7 @@ from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
 from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
-from medtasks.scores.scoring import panel_results, warn
+from medtasks.scores.scoring import log_notes, panel_results
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
@@ -117,7 +117,7 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
-        warn(filter(None, sentences), panel_results(task.metrics, by_filter))
+        log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
     return _without_values(largest.row) | _values(task, largest.filters, scores)
 
 

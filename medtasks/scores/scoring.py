@@ -12,8 +12,8 @@ from medtasks.data.samples import Documents, Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.counts import COUNTS, judged, unstopped
-from medtasks.families.family import Column, Replies, Reply, Rule, TaskFamily, labelled
+from medtasks.families.counts import COUNTS, judged_scores, unstopped
+from medtasks.families.family import Column, Replies, Reply, Rule, TaskFamily, with_labels
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
 from medtasks.home import as_json
@@ -81,9 +81,9 @@ def score_replies(
     of_rows = rows_of(task, answered, replies) if of_rows is None else of_rows
     for name, (rule, scores) in of_rows.items():
         row, panels = rule_scores(task, rule, scores, answered, metrics), panel_results(metrics, scores)
-        warn(row.few_clusters, ())
+        log_notes(row.few_clusters, ())
         if not task.family.paired:
-            warn(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
+            log_notes(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
         of_reports = panels if compares_reports else []
         rows[name] = replace(
             row,
@@ -152,7 +152,7 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
 
 def scores_of(task: TaskFile, row: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    by_sample = labelled(replies, row)
+    by_sample = with_labels(replies, row)
     pairs = zip(documents, by_sample, strict=True)
     return [task.family.score(Sample(document), reply, row) for document, reply in pairs]
 
@@ -238,7 +238,7 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: ScoreList) -> t
         return ()
     decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
     names = class_names(columns)
-    read = {id(score) for score in judged([score for score, _ in decided])}
+    read = {id(score) for score in judged_scores([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
     for place, (score, decisions) in enumerate(decided):
         cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
@@ -259,7 +259,7 @@ def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
     for option, name in names.items():
         for metric, present in (("sensitivity", True), ("specificity", False)):
             of = partial(_is_called_right, family, option, present)
-            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged), of=of))
+            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged_scores), of=of))
     return metrics
 
 
@@ -297,7 +297,7 @@ def score_warnings(
     yield from filter(None, warnings)
 
 
-def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
+def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
     """Log each sentence, and each value that a panel could not compute, once in this process."""
     for sentence in sentences:
         warn_once(sentence)

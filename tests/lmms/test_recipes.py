@@ -13,7 +13,7 @@ from medtasks.report.published import published_of
 from medtasks.report.report_model import report_as_dict
 from medtasks.report.task_tables import published_table
 from medtasks.running.recipes import expansion, recipe, recipes
-from medtasks.runs.harness_options import read_options, written
+from medtasks.runs.harness_options import read_options, write_argument
 from medtasks.runs.run import open_run
 
 from ..made_up_runs import write_run
@@ -69,7 +69,7 @@ def test_each_model_has_its_rows_in_the_tables_that_it_names():
     ],
 )
 def test_a_text_comes_back_from_the_harness_as_it_was(value):
-    read = simple_parse_args_string(f"pretrained=x,system_prompt={written(value)},batch_size=2")
+    read = simple_parse_args_string(f"pretrained=x,system_prompt={write_argument(value)},batch_size=2")
     assert parse_arguments(HfVlmArguments, read, "hf_vlm").system_prompt == value
     assert read["batch_size"] == 2
 

@@ -17,7 +17,7 @@ from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Rule
 from medtasks.home import own_tasks_folder
 from medtasks.runs.logged_samples import LoggedSample
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -95,7 +95,7 @@ def _samples(name: str, replies: Replies, row: Rule) -> Iterator[Sample]:
     hook = resolved(task_config(name)["process_results"])
     for number, document in enumerate(task_documents(task_file(name))):
         if (reply := replies.get(document["doc_id"])) is not None:
-            results: list[Any] = [enveloped(_text(reply), row)]
+            results: list[Any] = [make_envelope(_text(reply), row)]
             if reply.losses is not None:
                 results = [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
             yield number, document, reply, results, hook(document, results)

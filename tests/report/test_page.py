@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decode_image
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.report import page
@@ -283,7 +283,7 @@ def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
     published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
     given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
     for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
-        seen = decoded(tmp_path / "deep.png", decoding)
+        seen = decode_image(tmp_path / "deep.png", decoding)
         assert (made.width, made.height) == seen.pixels.size
         assert made.remark == "; ".join(seen.conversions)
         assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8

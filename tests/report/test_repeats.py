@@ -12,8 +12,8 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
-from medtasks.report.repeats import collected, join, write_repeats
-from medtasks.running.harness_run import repeat_notices, seeded
+from medtasks.report.repeats import collect_repeats, join, write_repeats
+from medtasks.running.harness_run import repeat_notices, seed_arguments
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.result_files import repeat_folder, repeat_folders
 from medtasks.runs.run import open_run
@@ -99,12 +99,12 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     names = ("mediconfusion", "mediconfusion_blind")
     for number, skill in enumerate((0.6, 0.7, 0.8), 1):
         write_run(tmp_path / f"repeat_{number}", names, skill, number)
-    report = collected(tmp_path)
+    report = collect_repeats(tmp_path)
     assert "Gains and comparisons with other runs take the mean of each question over all repeats." in report.notes[0]
     (task,) = (task for task in report.tasks if task.name == "mediconfusion")
     (gain, of_first) = (
         next(gain for gain in tasks.gains if gain.metric == "individual_accuracy")
-        for tasks in (task, collected(tmp_path / "repeat_1").tasks[0])
+        for tasks in (task, collect_repeats(tmp_path / "repeat_1").tasks[0])
     )
     means = []
     for name in names:
@@ -152,15 +152,15 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
 
 def test_each_repeat_has_its_own_seeds_and_shards_are_not_repeated(tmp_path):
     tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
-    first, third = (read_options(seeded(tiny, number)) for number in (1, 3))
+    first, third = (read_options(seed_arguments(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
     assert third.given["seed"] == "7,8,9,8"  # examples are chosen as before
     assert first.model_arguments() == {"journal": "false", "seed": "7"}
     assert third.model_arguments()["seed"] == "9"
-    server = read_options(seeded(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
+    server = read_options(seed_arguments(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
     with pytest.raises(MedTasksError, match="no whole number"):
-        seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
+        seed_arguments(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
     with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
         medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")
 

@@ -18,7 +18,7 @@ from medtasks.families.family import ReadAnswer
 from medtasks.report import differences, task_tables, wording
 from medtasks.report.collecting import collect_run
 from medtasks.report.page import write_page
-from medtasks.report.repeats import collected
+from medtasks.report.repeats import collect_repeats
 from medtasks.report.report_model import PublishedScore, report_as_dict
 from medtasks.report.tables import latex_text, number_table, terminal
 from medtasks.runs.run import Source, open_run
@@ -452,7 +452,7 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
 def test_page_and_tables_show_them(tmp_path):
     for number, wrong in ((1, 8), (2, 16), (3, 32)):
         write(tmp_path / f"repeat_{number}", wrong=wrong)
-    repeated = collected(tmp_path)
+    repeated = collect_repeats(tmp_path)
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3

@@ -59,6 +59,17 @@ _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
 _BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
 _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
+CACHE_NAME = "picture_hashes.sqlite"
+_VERSION = 3  # of the hashes; hashes of another version are not used
+_CHUNK = 1000  # files between two writes to the cache
+_CANNOT_KEEP = (
+    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+)
+# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+_MOST_PAIRS = 1_000_000
+_DETAILS_KEPT = 20_000  # vectors, about 160 MB
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
@@ -93,7 +104,7 @@ def perceptual_hash(sketch: Sketch) -> str:
     return str(imagehash.phash(Image.fromarray(sketch), hash_size=16, highfreq_factor=4))
 
 
-def stacked(hashes: Sequence[str]) -> Hashes:
+def stack_hashes(hashes: Sequence[str]) -> Hashes:
     """Return hashes in hexadecimal digits as an array of shape (hashes, 4)."""
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
@@ -142,17 +153,6 @@ def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[
             parts = list(workers.map(compare, range(block, end, _ROWS)))
             row, other, bits, inverted = map(np.concatenate, zip(*parts, strict=True))
             yield end, row, other, bits, inverted
-
-
-CACHE_NAME = "picture_hashes.sqlite"
-_VERSION = 3  # of the hashes; hashes of another version are not used
-_CHUNK = 1000  # files between two writes to the cache
-_CANNOT_KEEP = (
-    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
-)
-# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 
 
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
@@ -229,10 +229,6 @@ def _hashed(path: Path) -> ImageHash | str:
         return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
 
 
-_MOST_PAIRS = 1_000_000
-_DETAILS_KEPT = 20_000  # vectors, about 160 MB
-
-
 @dataclass(frozen=True)
 class Alike:
     """Resemblance of two images."""
@@ -256,7 +252,7 @@ class ImageViews:
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
         numbered = enumerate(images)
         self.views = [_View(n, file, image.size, at) for n, (file, image) in numbered for at in range(len(image.views))]
-        self.hashes = stacked([view for _, image in images for view in image.views])
+        self.hashes = stack_hashes([view for _, image in images for view in image.views])
 
 
 def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int, int], Alike]:

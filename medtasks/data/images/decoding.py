@@ -127,7 +127,7 @@ class DecodedImage:
     conversions: tuple[str, ...] = ()  # of the file's values; empty for 8 bits as stored
 
 
-def decoded(source: ImageSource, decoding: Decoding, side: int | None = None) -> DecodedImage:
+def decode_image(source: ImageSource, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
     Raises FileNotFoundError, or UnreadableImage without the file's name: UnclearRange if it is unknown which values of
@@ -156,10 +156,10 @@ def decoded(source: ImageSource, decoding: Decoding, side: int | None = None) ->
 def decoded_somehow(source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
     """Decode an image to view or compare it; one of an unclear range, which no model would see, is stretched."""
     try:
-        return decoded(source, decoding, side)
+        return decode_image(source, decoding, side)
     except UnclearRange as unclear:
         low, high = unclear.values
-    seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
+    seen = decode_image(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
     return DecodedImage(seen.pixels, seen.size, ("scaled from where nearly all its values are", *seen.conversions[1:]))
 
 
@@ -184,16 +184,16 @@ def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
 def is_whole_image(source: ImageSource) -> bool:
     """Return whether an image decodes completely."""
     try:
-        decoded(source, REFERENCE)
+        decode_image(source, REFERENCE)
     except OSError:
         return False
     return True
 
 
 def _windowed(source: ImageSource, decoding: Decoding) -> DecodedImage:
-    from medtasks.data.images.dicom_images import windowed  # brings NumPy, which most images and commands do without
+    from medtasks.data.images.dicom_images import read_window  # brings NumPy, which most images and commands do without
 
-    pixels, done = windowed(source, decoding.value_range)
+    pixels, done = read_window(source, decoding.value_range)
     return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
 
 
@@ -262,9 +262,9 @@ def _to_rgb(image: Image.Image, raw: str, source: ImageSource, decoding: Decodin
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
     if deep:
-        from medtasks.data.images.deep_images import scaled
+        from medtasks.data.images.deep_images import scale_to_8_bits
 
-        pixels, done = scaled(image, raw, source, decoding.value_range)
+        pixels, done = scale_to_8_bits(image, raw, source, decoding.value_range)
         return pixels.convert("RGB"), done
     if tags.get(_FORMAT, (1,))[0] == 2:  # signed
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")

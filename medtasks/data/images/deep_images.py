@@ -36,7 +36,7 @@ _FULL = 16  # bits
 _STEPS = 2**_FULL - 1  # in which values are counted
 
 
-def scaled(
+def scale_to_8_bits(
     image: Image.Image, raw: str, source: ImageSource, value_range: Range | None
 ) -> tuple[Image.Image, list[str]]:
     """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent; with its conversions.

@@ -90,7 +90,7 @@ def _cause(error: Exception) -> str:
     return cause
 
 
-def windowed(source: ImageSource, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.Image, list[str]]:
     """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
 
     Args:

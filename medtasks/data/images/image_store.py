@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
-from medtasks.data.images.decoding import REFERENCE, Decoding, decoded, flat_mark
+from medtasks.data.images.decoding import REFERENCE, Decoding, decode_image, flat_mark
 from medtasks.data.images.file_kinds import is_dicom
 from medtasks.data.images.strict_pillow import (
     ImageSource,
@@ -123,7 +123,7 @@ def read_facts(source: ImageSource, decoding: Decoding) -> ImageFacts:
     """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
     if isinstance(source, Path) and is_volume(source):
         return ImageFacts(volume_digests(source).voxels, (VOLUME,))
-    seen = decoded(source, decoding)
+    seen = decode_image(source, decoding)
     return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.dataset_manifest import Manifest, measured
+from medtasks.data.dataset_manifest import Manifest, measure_documents
 from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, work_folder
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
@@ -146,7 +146,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
-            **measured(documents, {image_key(file): facts[file] for file in files}),
+            **measure_documents(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, arrow_schema(recipe.columns), demonstrations)

@@ -34,6 +34,7 @@ _GROUPS = {
     "original_task": "original task",
 }
 _SHOWN = "row of the image"  # no name of a column
+_, TEST, MULTI_ANSWER_SET = GMAI
 
 
 class GmaiFile(TableReader):
@@ -145,9 +146,6 @@ def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str
             return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
     assert target is not None
     return target.images[0]
-
-
-_, TEST, MULTI_ANSWER_SET = GMAI
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:

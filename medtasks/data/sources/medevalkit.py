@@ -52,6 +52,27 @@ _REMARKS = {
     "no_such_gold": "the right option of {} (the published answer is none of the options)",
     "other_answer_text": "the text of the answer of {} (the published letter is that of another option and counts)",
 }
+_QUESTIONS = "QA_information/Open-access/"
+_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
+_LETTERS = "ABCD"
+_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
+_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
+_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
+_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
+_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
+_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
+_FRAME_FILES = "data/test-*.parquet"
+_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
+_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
+SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
+_CLOSED, _OPEN = "multiple-choice", "open"
+_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
+_PRO_COLUMNS = ("id", "options", "answer", "subject")
+_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
+_NAMED_IMAGE = re.compile(r"<image (\d)>")
+_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
+_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
@@ -80,15 +101,9 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
     return replace(reader.recipe(layout, (split,), files), remarks=remarks)
 
 
-def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
+def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     """Return option lines, such as ``A. text``."""
     return [form.format(letter(index), option) for index, option in enumerate(options)]
-
-
-_QUESTIONS = "QA_information/Open-access/"
-_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
-_LETTERS = "ABCD"
-_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
 def _parts(source: Path) -> list[source_files.SourceFile]:
@@ -161,19 +176,9 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             options, answer = row.document["options"], row.document["answer"]
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             doc_id = f"{part}/{row.document['doc_id']}"
-            yield replace(row, document=kit_choice(doc_id, options, lettered(options), answer, part=part, **columns))
-
-
-_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
-
-
-_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
-_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
-_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
-_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
-_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+            yield replace(
+                row, document=kit_choice(doc_id, options, letter_options(options), answer, part=part, **columns)
+            )
 
 
 class _PmcVqa(TableReader):
@@ -218,7 +223,7 @@ class _MedXpertQA(TableReader):
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        gold, lines = row.text("label"), lettered(options)
+        gold, lines = row.text("label"), letter_options(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -240,7 +245,7 @@ class _MedFrameQA(TableReader):
             raise row.error("options are fewer than two")
         modality, system = row.optional_text("modality"), row.optional_text("system")
         groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
-        lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
+        lines, gold = letter_options(options, "{}.{}"), row.text("correct_answer")
         return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
 
@@ -254,15 +259,6 @@ class _Slake(question_sets.Slake):
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
         kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
         return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
-
-
-_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
-SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
-_CLOSED, _OPEN = "multiple-choice", "open"
-_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
-_PRO_COLUMNS = ("id", "options", "answer", "subject")
-_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
-_NAMED_IMAGE = re.compile(r"<image (\d)>")
 
 
 def _literal_options(row: SourceRow) -> list[str]:
@@ -296,7 +292,7 @@ class _MMMU(TableReader):
         options = _literal_options(row) if kind == _CLOSED else []
         gold = row.text("answer") if split != "test" else None
         columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
-        return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
+        return kit_choice(row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns)
 
     def kit_recipe(self, split: str) -> SourceRecipe:
         layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
@@ -331,8 +327,6 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
-_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(

@@ -28,6 +28,7 @@ from medtasks.errors import SourceError
 _STUDIES = "test.json"
 _QUESTIONS, _FRONTAL = "test_qa_pairs", "id_to_img_mapping_frontal_reports.json"
 _TYPES = ("single_choice", "multi_choice", "fixed_choice")
+_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
@@ -84,7 +85,6 @@ class _RadReStruct(_Studies):
         return schema.new_document(schema.STRUCTURED_QUESTION, row.text("id"), **columns)
 
 
-_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 RECIPES: Mapping[str, SourceRecipe] = {
     **{
         f"medevalkit_{name}_report": _Studies().recipe(_LAYOUT, ("test",))

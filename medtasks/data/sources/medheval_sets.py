@@ -22,6 +22,21 @@ from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTIO
 from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
 
+_PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
+_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
+BINARY, MULTI_CHOICE = "binary", "multi-choice"
+HALLUCINATIONS: Mapping[str, str] = {
+    "type_1": "anatomy",
+    "type_2": "measurement",
+    "type_3": "symptom",
+    "type_4": "technique",
+}
+COMPONENTS = ("anatomy", "measurement", "symptom")
+_PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
+_SHARED = ("img_name", "question", "answer", "qid")
+_TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
+_DIGITS = 12
+
 
 @dataclass(frozen=True)
 class ImageSource:
@@ -34,7 +49,6 @@ class ImageSource:
     private: bool = False  # names hold numbers of patients and stay out of messages
 
 
-_PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
 IMAGE_SOURCES: Mapping[str, ImageSource] = {
     "slake": ImageSource("SLAKE", r"xmlab\d+/[\w-]+\.\w+", ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"),
     "vqa_rad": ImageSource(
@@ -57,7 +71,6 @@ IMAGE_SOURCES: Mapping[str, ImageSource] = {
         private=True,
     ),
 }
-_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
 
 
 class ImageRoots:
@@ -83,17 +96,6 @@ class ImageRoots:
     def find(self, key: str, name: str) -> Path | None:
         """Return the file of an image, or None where there is no such file."""
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
-
-
-BINARY, MULTI_CHOICE = "binary", "multi-choice"
-HALLUCINATIONS: Mapping[str, str] = {
-    "type_1": "anatomy",
-    "type_2": "measurement",
-    "type_3": "symptom",
-    "type_4": "technique",
-}
-COMPONENTS = ("anatomy", "measurement", "symptom")
-_PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 
 
 def source_of(row: SourceRow) -> str:
@@ -152,8 +154,6 @@ def _report(row: SourceRow) -> NewDocument:
     return {**texts, **{name: lists.texts(name) for name in COMPONENTS}}
 
 
-_SHARED = ("img_name", "question", "answer", "qid")
-_TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
@@ -164,9 +164,6 @@ _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDo
     "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open),
     "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
 }
-
-
-_DIGITS = 12
 
 
 @dataclass(frozen=True)

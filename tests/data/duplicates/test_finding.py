@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from medtasks.data.duplicates import image_copies, image_hashes
+from medtasks.data.duplicates import duplicate_search, image_copies, image_hashes
 from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, find_duplicates
 from medtasks.data.duplicates.image_copies import dataset_images, other_images
 from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, ImageViews, hash_images, near
@@ -252,19 +252,19 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         pictures = [picture(shown, kept) for shown in range(4)]
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
-            image_copies.DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
             for one, two in sorted(pairs)
-            if (concern := image_copies.concern_of(pictures[one], pictures[two]))
+            if (concern := duplicate_search.concern_of(pictures[one], pictures[two]))
         ]
         away = [
-            image_copies.DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
             for one in sorted(outside)
             if pictures[one].questions
         ]
         return made, away
 
     everything = {document["doc_id"] for document in documents}
-    dropped = set(image_copies.left_out_of(documents, *findings(everything)))
+    dropped = set(duplicate_search.left_out_of(documents, *findings(everything)))
     assert findings(everything - dropped) == ([], [])
     pairs = {document["doc_id"]: document["pair_id"] for document in documents}
     assert {pairs[one] for one in dropped} & {pairs[one] for one in everything - dropped} == set()

@@ -49,6 +49,21 @@ _QUARTERED = frozenset({"tissuemnist"})
 CLASSES: Mapping[str, Sequence[str]] = source_tables.read_json(
     SourceFile(Path(__file__).with_name("medmnist_classes.json"))
 )
+PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
+_PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
+_INFO = dataset_info("multimedeval_pad_ufes_20")
+_SPLIT = dataclasses.replace(
+    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
+)
+_NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
+SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
+_COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
+_ENDING = ".png"
+_TRUTH_VALUES = {"true": "True", "false": "False"}
+_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
+_SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 
 
 class _MedMNIST(TableReader):
@@ -115,21 +130,6 @@ class _MedMNIST(TableReader):
             download=lambda folder: download(self.published(), folder / f"{self.name}.npz"),
             revision=self.revision,
         )
-
-
-PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
-_PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
-_INFO = dataset_info("multimedeval_pad_ufes_20")
-_SPLIT = dataclasses.replace(
-    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
-)
-_NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
-_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
-SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
-_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
-_COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
-_ENDING = ".png"
-_TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
 def _metadata(source: Path) -> SourceFile:
@@ -199,8 +199,6 @@ def _download(folder: Path, split_required: bool) -> Path:
     return folder
 
 
-_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
-_SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, SourceRecipe] = {

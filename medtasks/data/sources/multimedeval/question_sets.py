@@ -38,6 +38,14 @@ YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
 _COLLEGE = ("anatomy", "clinical_knowledge", "college_biology", "college_medicine")
 MMLU_SUBJECTS = frozenset((*_COLLEGE, "medical_genetics", "professional_medicine"))
+SLAKE_ARCHIVE = "imgs.zip"
+SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
+FILE_NAME = "dataset.json"
+QA, VQA = "QA", "VQA"
+_HUB = "the Hub's parquet files"
+_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
+_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
@@ -154,10 +162,6 @@ class _QuestionsWithImages(TableReader):
         return open_question(row, f"{split}/{row.index}")
 
 
-SLAKE_ARCHIVE = "imgs.zip"
-SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
-
-
 class Slake(TableReader):
     """SLAKE's questions in one language, or in all."""
 
@@ -182,10 +186,6 @@ class Slake(TableReader):
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
         return source_files.unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
-
-
-FILE_NAME = "dataset.json"
-QA, VQA = "QA", "VQA"
 
 
 class OwnQuestions(TableReader):
@@ -245,10 +245,6 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
 
 
-_HUB = "the Hub's parquet files"
-_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
-_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
-_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": _MedQA().recipe("data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]),

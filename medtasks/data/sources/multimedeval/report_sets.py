@@ -60,6 +60,34 @@ _ESSENTIAL = ("impression", "findings")
 _KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
+SetProtocol = Literal["paper", "head"]
+_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
+_IMPRESSION = "impression"
+_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
+_NOTES = "NOTEEVENTS.csv"
+_COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
+_TEST_IDS = "idsTest.csv"
+_NUMBER_OF_IDS = 13_057
+_OUTSIDE = "notes of the split without findings and exactly one impression"
+_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+# Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
+GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
+GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
+SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
+_NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
+_UNPACKED = "mimic-cxr-reports"
+_ARCHIVE = f"{_UNPACKED}.zip"
+_PROJECT = "mimic-cxr/*/"
+_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
+"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
+_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
+_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
+_CT_FOLDERS = ("valid", "valid_fixed")
+_MIMIC_CXR_LAYOUT = (
+    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
+)
+_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 
 @dataclass(frozen=True)
@@ -105,24 +133,6 @@ def report_sections(report: str) -> list[ReportSection]:
         return sections
     # The start is that of the empty line, as the official parser counts it.
     return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
-
-
-SetProtocol = Literal["paper", "head"]
-_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
-_IMPRESSION = "impression"
-_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
-_NOTES = "NOTEEVENTS.csv"
-_COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
-_TEST_IDS = "idsTest.csv"
-_NUMBER_OF_IDS = 13_057
-_OUTSIDE = "notes of the split without findings and exactly one impression"
-
-
-_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
-# Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
-GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
-GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
-SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
 
 
 def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
@@ -200,19 +210,6 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Itera
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
 
 
-_NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
-
-
-_UNPACKED = "mimic-cxr-reports"
-_ARCHIVE = f"{_UNPACKED}.zip"
-_PROJECT = "mimic-cxr/*/"
-_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
-"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
-_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
-_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
-_CT_FOLDERS = ("valid", "valid_fixed")
-
-
 def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the studies of the test split."""
     studies: dict[str, list[SourceRow]] = {}
@@ -285,12 +282,6 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             row.place, [(name, functools.partial(images.add_volume, path, file.path.parents[1]))], document
         )
 
-
-_MIMIC_CXR_LAYOUT = (
-    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
-    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
-)
-_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),

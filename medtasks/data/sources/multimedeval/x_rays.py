@@ -57,6 +57,21 @@ _QUESTIONS = "mimic_pair_questions.csv"
 _QUESTIONS_IN_ALL = 700_703  # of all splits; Hu et al., KDD 2023
 _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
 _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
+_STRETCHED = "DICOM scaled from its least to its largest value"
+_ALLOCATED_BITS = 16
+_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
+_GRADES = "12345"
+PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
+_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
+_DESCRIBED, _UNDESCRIBED = "cropped images", ""
+_annotations = functools.partial(
+    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
+)
+_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
+_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
+_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
+_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
 class _ChestXray14(TableReader):
@@ -188,15 +203,6 @@ class _DiffVqa(TableReader):
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
-_STRETCHED = "DICOM scaled from its least to its largest value"
-_ALLOCATED_BITS = 16
-_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
-_GRADES = "12345"
-PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
-_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
-_DESCRIBED, _UNDESCRIBED = "cropped images", ""
-
-
 def read_dicom(path: Path) -> Image.Image:
     """Read the image of a DICOM file as MultiMedEval shows mammograms to models: grey (mode L), rows and columns kept.
 
@@ -214,11 +220,6 @@ def read_dicom(path: Path) -> Image.Image:
     spread = values - values.min()
     grey = spread / (spread.max() or 1) * 255
     return Image.fromarray(grey.astype(np.uint8))
-
-
-_annotations = functools.partial(
-    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
-)
 
 
 class _VinDrMammo(TableReader):
@@ -285,12 +286,6 @@ class _CbisDdsm(TableReader):
             else:
                 yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
 
-
-_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
-_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
-_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
