@@ -39,8 +39,9 @@ from medtasks.metrics.class_scores import count_classes, multiclass_metrics, uns
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
 from medtasks.metrics.metric import Estimate, Metric, Role
 from medtasks.report.differences import corrected_gains
+from medtasks.report.report_model import Gain, TaskReport
 from medtasks.report.sentences import variant_finding
-from medtasks.scores.score_model import Gain, RuleScores, TaskReport
+from medtasks.scores.score_model import RuleScores
 from medtasks.scores.subgroups import by_group, with_interval
 from medtasks.stats.bootstrap import posterior_ends
 from medtasks.stats.calibration import area_values, roc_area

@@ -15,11 +15,11 @@ from medtasks.extract import labeler
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
 from medtasks.families import submission, text_metrics
-from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
-from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, ScoreList, evaluate, mean
 from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.tasks.hook_names import HOOKS, families
 from medtasks.tasks.task_file import TaskFile
@@ -43,17 +43,17 @@ UNREADABLE = "mumble mumble"
 def score_of(
     family: TaskFamily, doc: Mapping[str, Any], reply: Any = None, rule: str | None = None, **how: Any
 ) -> Score:
-    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Row`."""
+    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Rule`."""
     given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
-    return family.score(Sample(doc), given, Row(rule, **how))
+    return family.score(Sample(doc), given, Rule(rule, **how))
 
 
-def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
+def values_of(family: TaskFamily, scores: ScoreList) -> dict[str, float]:
     """Return all metrics and standard errors by the names that the harness shows."""
     return flat(family.metrics, scores)
 
 
-def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
+def flat(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
     values: dict[str, float] = {}
     for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
         values[metric.name] = estimate.value
@@ -62,7 +62,7 @@ def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     return values
 
 
-def task_of(module: str, rows: Mapping[str, Row], **changes: Any) -> TaskFile:
+def task_of(module: str, rows: Mapping[str, Rule], **changes: Any) -> TaskFile:
     """Return a task that the hooks of a module score, of any open dataset."""
     columns: dict[str, Any] = {"dataset": "mediconfusion", "output_type": "generate_until", **changes}
     return TaskFile(
@@ -102,7 +102,7 @@ class MadeUp:
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
         changes = {"output_type": output_type, "breakdown": ("department",)}
-        return task_of(self.module, {"rule": Row(rule)}, **changes)
+        return task_of(self.module, {"rule": Rule(rule)}, **changes)
 
 
 def document(n: int, **columns: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_war
 from medtasks.families.choice import SingleChoice
 from medtasks.report.collecting import collect_run
 from medtasks.runs.logged_samples import logged
-from medtasks.runs.run import read_run as run_on_disk
+from medtasks.runs.run import open_run
 from medtasks.tasks.task_files import including
 
 from .recorded_runs import medtasks as command
@@ -246,7 +246,7 @@ def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path,
     assert (table["accuracy"], table["scored_samples"]) == (1.0, 3)
     assert medtasks.compare(*runs, include_path=numbered, metrics="accuracy")["second"].tolist() == [2 / 3]
     with including([numbered]):
-        (section,) = collect_run(run_on_disk(runs[0])).tasks
+        (section,) = collect_run(open_run(runs[0])).tasks
     assert section.missing[1].startswith("1 of 4 samples in ")
     assert {score.metric: score.value for score in section.rules[0].scores}["accuracy"] == 1.0
     for folder in runs:

@@ -3,9 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -25,14 +24,12 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.report import tables
+from medtasks.report.report_model import RunReport, report_as_dict
 from medtasks.report.wording import counted, names_by, number
 from medtasks.runs.result_files import repeat_folders
-from medtasks.scores.score_model import RunReport, report_as_dict
 from medtasks.tasks.task_files import included_option, task_files
 from medtasks.version import __version__
 
-Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
-Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _PAGE = "report.html"
 
 
@@ -48,7 +45,6 @@ def report(
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
-    checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
     json_file: JsonFile = None,
@@ -62,7 +58,7 @@ def report(
     from medtasks.report.differences import compare_with
     from medtasks.report.figures import figures as drawn
     from medtasks.report.page import write_page
-    from medtasks.report.repeats import collected
+    from medtasks.report.repeats import collect_repeats
     from medtasks.runs.run import SeveralModels, Source
 
     if not run.exists():
@@ -73,7 +69,7 @@ def report(
     with out.status("Collecting ..."):
         columns = columns_of(by)
         try:
-            content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+            content = collect_repeats(run, model, columns) if task is None else collect_replies(task, [run], columns)
         except SeveralModels as error:
             command = ["medtasks", "report", str(run), "--against", str(run), "--model"]
             commands = [shlex.join([*command, name]) + included_option() for name in error.models]
@@ -88,7 +84,7 @@ def report(
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
-    _write_tables(content, page, checklist or (), markdown, latex, json_file)
+    _write_tables(content, markdown, latex, json_file)
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
     missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
@@ -97,21 +93,13 @@ def report(
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
-def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
-    """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
-    from medtasks.report.checklist import write_checklist
+def _write_tables(content: RunReport, markdown: Path | None, latex: Path | None, json_file: Path | None) -> None:
+    """Write all tables as Markdown, LaTeX and JSON into the files that are named."""
     from medtasks.report.report_tables import report_tables
     from medtasks.report.sentences import quotable_sentences
 
-    markdown, latex, json_file = files
-    aids = []
-    for name in checklists:
-        path = page.with_name(f"checklist-{name}.html")
-        aids.append(write_checklist(content, name, path))
-        say(f"checklist: {path}")
     if markdown:
-        sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
-        write_text(markdown, plain(tables.markdown(content.title, sections)))
+        write_text(markdown, plain(tables.markdown(content.title, report_tables(content))))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
@@ -121,12 +109,9 @@ def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *fi
 def export(
     context: typer.Context,
     results: Annotated[Path, Argument(help="Folder of a finished run (its --output_path).")],
-    hub: Annotated[Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")] = None,
-    eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
+    hub: Annotated[Path, Option(help="YAML file for .eval_results/ of the model's repository.")],
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
     benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,
-    organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
-    relationship: Annotated[Relationship, Option(help="Relation of who ran it to the model, for --eee.")] = "other",
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -134,19 +119,15 @@ def export(
 
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
-    from medtasks.report.exporting import exports, hub_yaml, write_eee
-    from medtasks.runs.run import read_run
+    from medtasks.report.exporting import exports, hub_yaml
+    from medtasks.runs.run import open_run
 
-    if hub is None and eee is None:
-        raise MedTasksError("nothing to write; name a file with --hub, or a folder with --eee")
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
-        chosen = exports(read_run(results, model), task or ())
-    if hub:
-        names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
-        write_text(hub, hub_yaml(chosen, names))
-    for path in [*filter(None, [hub]), *(write_eee(chosen, eee, organization, relationship) if eee else ())]:
-        say(f"written: {path}")
+        chosen = exports(open_run(results, model), task or ())
+    names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
+    write_text(hub, hub_yaml(chosen, names))
+    say(f"written: {hub}")
 
 
 def duplicates(
@@ -169,8 +150,9 @@ def duplicates(
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
     from medtasks.data.dataset_lookup import provenance
-    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
-    from medtasks.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.data.duplicates.duplicate_search import find_duplicates
+    from medtasks.data.duplicates.image_copies import dataset_images, other_images, own_images
+    from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
     from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 
     if against == name:
@@ -186,7 +168,7 @@ def duplicates(
         images = dataset_images(name)
     other = other_images(against, without=images.own) if against else None
     copies = find_duplicates(images, other, distance)
-    names = Names(copies)
+    names = DuplicateNames(copies)
     contents = duplicates_as_dict(name, data, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -22,15 +23,14 @@ from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
-from medtasks.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE, as_json
 from medtasks.report.published import published_of
 from medtasks.report.wording import number
-from medtasks.running.recipes import Backend, recipe, recipes
+from medtasks.running.recipes import Backend, Recipe, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.scores.planning import assumptions
 from medtasks.scores.planning import plan as planned
-from medtasks.scores.score_model import as_json
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
@@ -111,9 +111,9 @@ def doctor(
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.
 
-    Checks the harness, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
-    prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
-    over the network. The exit code is 1 if there is a problem; warnings do not count.
+    Checks the harness, credentials, names of tasks, your own task files, prepared data, weights of metrics and the
+    judge. Only the judge, and the served model in --model-args, are asked over the network. The exit code is 1 if
+    there is a problem; warnings do not count.
     """
     from medtasks.doctor.examining import examine
 
@@ -194,8 +194,7 @@ def plan(
     print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
-models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-Folders = Annotated[
+RunFolders = Annotated[
     list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
 ]
 _WIDTH = 116
@@ -209,23 +208,28 @@ def show_path(
     print(Path(__file__).parents[1] / "lm_eval_tasks" if lm_eval else tasks_folder())  # noqa: T201
 
 
-@models_app.command("list")
-def list_models(include_path: Folders = None) -> None:
-    """List all recipes: parameters, licence, gate on the Hub, backends, and how to make the model think."""
+def models(
+    name: Annotated[str | None, Argument(help="Recipe to show; without it all are listed.")] = None,
+    include_path: RunFolders = None,
+) -> None:
+    """List the recipes of published models, or show one: every fact with its source, traps, scores and commands."""
+    if name is None:
+        _list_models(include_path or ())
+    else:
+        _show_model(recipe(name, include_path or ()))
+
+
+def _list_models(folders: Sequence[Path]) -> None:
+    """Print parameters, licence, gate on the Hub, backends, and how to make the model think."""
     rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
-    for each in recipes(include_path or ()).values():
+    for each in recipes(folders).values():
         licence = each.fact("licence").partition(" (")[0]  # without its source
         facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
         rows.append((each.recipe, *facts, each.fact("thinking")))
     say_columns(rows)
 
 
-@models_app.command("show")
-def show_model(
-    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: Folders = None
-) -> None:
-    """Show one recipe: every fact with its source, traps, unknowns, published scores, and its commands."""
-    chosen = recipe(name, include_path or ())
+def _show_model(chosen: Recipe) -> None:
     say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
     out.print("\n[bold]Facts[/]")
     for fact_name, fact in chosen.facts.items():

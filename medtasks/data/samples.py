@@ -9,6 +9,7 @@ MOST_LETTERS = 26  # options of a question that is answered by a letter
 REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
+Documents = Sequence[Document]
 
 
 def letter(index: int) -> str:

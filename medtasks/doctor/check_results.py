@@ -49,9 +49,9 @@ class Area(str):
 
 
 HARNESS, TASKS = Area("harness"), Area("tasks")
-TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
+CREDENTIALS, DATASETS = Area("credentials"), Area("datasets")
 WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
-AREAS = (HARNESS, TASKS, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
+AREAS = (HARNESS, TASKS, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:

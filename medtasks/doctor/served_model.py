@@ -40,7 +40,7 @@ LONGEST_S = 60.0  # seconds for all answers to one point
 SIDE = 224  # pixels of a drawn image
 CHECK = "check that it runs, and base_url= and timeout= in --model-args"
 _QUESTION = "Is the disc in the picture larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
-Record = Mapping[str, Any]
+ServerReply = Mapping[str, Any]
 
 
 def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
@@ -164,7 +164,7 @@ def _questions(model: VlmServer) -> Iterator[CheckResult]:
         yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
 
 
-def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Record:
+def asked(model: VlmServer, images: int, longest_s: float | None = None) -> ServerReply:
     """Return the reply to a question about synthetic images; MedTasksError: it takes longer than some seconds."""
     drawn = []
     for number in range(images):
@@ -175,7 +175,7 @@ def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Reco
     prompt = ServedPrompt(model.arguments.system_prompt, (*[None] * images, _QUESTION), tuple(drawn), digests)
     seconds, settings = longest_s or LONGEST_S, GenerationSettings(max_new_tokens=32)
     try:
-        reply: Record = model.loop.run(asyncio.wait_for(model.reply(prompt, settings), seconds))
+        reply: ServerReply = model.loop.run(asyncio.wait_for(model.reply(prompt, settings), seconds))
     except TimeoutError:
         server = model.arguments.servers[0].name
         raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None

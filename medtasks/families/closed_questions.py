@@ -17,17 +17,17 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
 
 
-def _weights(scores: Scores) -> list[float]:
+def _weights(scores: ScoreList) -> list[float]:
     """Return each question's weight: 0 for one without a score, else 1 and its part of its cell's averaged ones."""
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
@@ -122,7 +122,7 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         answer, rule = self.read(sample, reply, row)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -136,7 +136,7 @@ class ClosedQuestions(TaskFamily):
             "rule": rule,
         }
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, row: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule = super().read(sample, reply, row)
         return (answer if reply.losses is None else judged(answer, sample)), rule
@@ -161,10 +161,12 @@ class ClosedQuestions(TaskFamily):
             if sample.target is not None
         )
 
-        def verdict(sample: Sample, word: str) -> Meant:
+        def verdict(sample: Sample, word: str) -> ExpectedAnswer:
             letter_read = extractor_of(_STRICT).extract(word, sample).value
             value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
-            return Meant((word,), value, None if letter_read is None else option_index(letter_read), whole=True)
+            return ExpectedAnswer(
+                (word,), value, None if letter_read is None else option_index(letter_read), whole=True
+            )
 
         strategies = [
             Strategy(
@@ -179,13 +181,13 @@ class ClosedQuestions(TaskFamily):
         for form, sample in zip(forms, samples, strict=True):
             name, binary = frequent.get(form, YES), sample.document["kind"] == BINARY
             if not sample.options:
-                most.append(Meant((name,), whole=True))
+                most.append(ExpectedAnswer((name,), whole=True))
                 continue
             text = sample.options[option_index(name)]
             # Any reading will do where options cannot be listed or none is the target.
             is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
             said = (text,) if binary else (f"{name}. {text}", name, text)
-            most.append(Meant(said, name if is_listed else None, option_index(name)))
+            most.append(ExpectedAnswer(said, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 

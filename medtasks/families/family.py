@@ -28,7 +28,7 @@ from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
+from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, ScoreList
 from medtasks.stats.standard_error import joined_clusters
 
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
@@ -104,8 +104,12 @@ class Reply:
         return cls(text=plain, cut=cut, reasoning=reasoning)
 
 
+Replies = Mapping[str, Reply]
+"""Replies by sample id."""
+
+
 @dataclass(frozen=True)
-class Row:
+class Rule:
     """One row of a task's results: the way in which replies are read there."""
 
     extractor: str | None = None  # name of the rule; None where only a judge reads them, or for the family's default
@@ -135,12 +139,12 @@ def without_its_reasoning(reply: Reply) -> Reply:
     return replace(reply, text=answer or "", reasoning="", cut=reply.cut or answer is None)
 
 
-def needs_labeler(row: Row) -> bool:
+def needs_labeler(row: Rule) -> bool:
     """Return whether the replies in a row are read by a labeler of chest findings."""
     return row.extractor == CHEXBERT_LABELS
 
 
-def labelled(replies: Sequence[Reply], row: Row) -> list[Reply]:
+def with_labels(replies: Sequence[Reply], row: Rule) -> list[Reply]:
     """Return replies with their labels, all read at once, if the row's rule needs a labeler."""
     if not needs_labeler(row):
         return list(replies)
@@ -170,9 +174,9 @@ class TaskFamily(ABC):
     # among the options, or a judge reads the replies.
     rotated: ClassVar[str | None] = None
     # Rows for replies that are letters, in tasks that compare likelihoods.
-    letter_rows: ClassVar[Mapping[str, Row]] = {}
+    letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
-    def score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         """Return the score of one sample; never raises, whatever the reply.
 
         It is a flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and the values for the family's metrics:
@@ -196,7 +200,7 @@ class TaskFamily(ABC):
             score["reason"] = str(Reason.TRUNCATED) if is_void else score["reason"]
         return score
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         """Return the family's part of a score: ``rule``, ``reason`` and its own fields."""
         answer, rule = self.read(sample, reply, row)
         return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule}
@@ -205,11 +209,11 @@ class TaskFamily(ABC):
         """Return the values for the family's metrics where they follow from the answer."""
         raise NotImplementedError
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, row: Rule) -> dict[str, PrivateText]:
         """Return the fields of a score that are texts, which no file holds, without asking a judge."""
         return {}
 
-    def settled(self, scores: Scores) -> Scores:
+    def settled(self, scores: ScoreList) -> ScoreList:
         """Return the scores of a whole run with values that depend on all; settled ones stay the same object."""
         return scores
 
@@ -238,7 +242,7 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, row: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name."""
         if reply.losses is not None:
             rule = row.extractor or LIKELIHOOD_EXTRACTOR
@@ -251,7 +255,7 @@ class TaskFamily(ABC):
         """Return a metric by its name, None if the family has none of that name."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
-    def versioned(self, row: Row) -> str:
+    def versioned(self, row: Rule) -> str:
         """Return name and version of the rule that reads the replies in a row."""
         rule = extractor_of(row.extractor or self.extractor or "")
         return f"{rule.name}{FENCED * row.fenced} v{rule.version}"

@@ -12,7 +12,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Rule, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply
@@ -22,8 +22,8 @@ from medtasks.metrics.metric import (
     Metric,
     Role,
     Score,
-    Scores,
-    Selection,
+    ScoreFilter,
+    ScoreList,
     clustered,
     counting,
     mean,
@@ -31,8 +31,10 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
 from medtasks.stats.standard_error import Dyad, connected_components
 
+PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
-def paired_answers(scores: Scores) -> list[PairedAnswer]:
+
+def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
     """Return scores as answers to images of pairs, one for each image, sorted."""
     return distinct_answers(
         PairedAnswer(
@@ -47,12 +49,12 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
     )
 
 
-def _incomplete(scores: Scores) -> int:
+def _incomplete(scores: ScoreList) -> int:
     answers = paired_answers(scores)
     return len({answer.pair_id for answer in answers}) - len(complete_pairs(answers))
 
 
-def _incomplete_warning(scores: Scores) -> str:
+def _incomplete_warning(scores: ScoreList) -> str:
     selected = counts.answered(scores)
     if not (cut := _incomplete(selected)):
         return ""
@@ -63,9 +65,6 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
-Answers = tuple[PairedAnswer, ...]  # one or two, to one pair
-
-
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
     """Return a mean over complete pairs, which are dyads of images."""
     images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
@@ -73,7 +72,7 @@ def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **decla
     return Metric(name, of=of, clusters=images, **{**units, **declared})
 
 
-def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[Answers]:
+def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[PairAnswers]:
     """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
     return Metric(
         name,
@@ -84,7 +83,7 @@ def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared:
     )
 
 
-def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
+def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     return (
         mean_over_pairs(
             "set_accuracy",
@@ -145,9 +144,9 @@ class PairedChoice(TaskFamily):
     paired = True
     rotated: ClassVar[str | None] = "rotated_choice"
     # Replies of modes that compare likelihoods, recorded as letters, are read by the reference's parser of choices.
-    letter_rows: ClassVar[Mapping[str, Row]] = {
-        "reference": Row("mediconfusion_reference"),
-        "robust": Row("robust_choice"),
+    letter_rows: ClassVar[Mapping[str, Rule]] = {
+        "reference": Rule("mediconfusion_reference"),
+        "robust": Rule("robust_choice"),
     }
     metrics: Sequence[AnyMetric] = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
 
@@ -207,9 +206,9 @@ class FreeForm(PairedChoice):
     asked_for = None  # the judge is given whole replies
     asks = Asks.JUDGE
     rotated = None
-    letter_rows: ClassVar[Mapping[str, Row]] = {}
+    letter_rows: ClassVar[Mapping[str, Rule]] = {}
     metrics = (
-        *_metrics(counts.judged),
+        *_metrics(counts.judged_scores),
         CorpusMetric(
             "judge_failed_rate",
             False,
@@ -222,13 +221,13 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         judge, text = judge_for(sample.dataset), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how, "judge": judge.label}
 
-    def versioned(self, row: Row) -> str:
+    def versioned(self, row: Rule) -> str:
         """Return the rule that turns the judge's scores into an option."""
         return f"{RULE_NAME}{FENCED if row.fenced else '_reference'} v{RULE_VERSION}"
 

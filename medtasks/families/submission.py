@@ -27,15 +27,15 @@ from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_choice import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
-from medtasks.families.family import Column, Reply, Row, TaskFamily
+from medtasks.families.family import Column, Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
-from medtasks.metrics.metric import AnyMetric, Score, Scores, counting
+from medtasks.metrics.metric import AnyMetric, Score, ScoreList, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def submission_rows(scores: Scores, ending: str) -> float:
+def submission_rows(scores: ScoreList, ending: str) -> float:
     """Write a submission file below ``$MEDTASKS_HOME/submissions``, and return its number of rows; NaN if it fails.
 
     It is JSON with the answers by id, or a spreadsheet of questions and predictions. A variant has a folder of its own.
@@ -97,7 +97,7 @@ class Submission(TaskFamily):
     scores_suffice = False
     metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         answer, rule = self.read(sample, reply, row)
         variant = sample.document.get(COLUMN)
         return {
@@ -118,7 +118,7 @@ class AnswersToSubmit(Submission):
     extractor = "robust_mmmu"
     metrics: Sequence[AnyMetric] = _metrics("json")
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
         score = super()._score(sample, reply, row)
         text = own_words(reply.text)
         return {**score, "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"]}

@@ -7,7 +7,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.families.counts import judges_of
 from medtasks.families.family import TaskFamily
-from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
+from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, ScoreList
 from medtasks.runs.logged_samples import (
     LoggedSample,
     is_private_document,
@@ -44,7 +44,7 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
     The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
     """
 
-    def entry(name: str, direction: bool | None, aggregation: Callable[[Scores], float]) -> dict[str, Any]:
+    def entry(name: str, direction: bool | None, aggregation: Callable[[ScoreList], float]) -> dict[str, Any]:
         aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
         return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
 
@@ -56,7 +56,7 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
     return [made for metric in metrics for made in entries(metric)]
 
 
-def _estimate(metric: AnyMetric, scores: Scores, *, warn: bool = False) -> Estimate:
+def _estimate(metric: AnyMetric, scores: ScoreList, *, warn: bool = False) -> Estimate:
     """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
     if warn and metric.warning and (sentence := metric.warning(scores)):
         warn_once(sentence)

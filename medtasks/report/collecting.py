@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,24 +16,23 @@ from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
-from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, thinking_of
+from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, summarise_thinking
 from medtasks.report.published import published_of, published_scores
+from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
-from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.replies import read_replies
-from medtasks.runs.result_files import SERVED_MODEL
-from medtasks.runs.run import NO_RESULTS, Run, TaskRun
-from medtasks.runs.run_notes import missing_tasks, moment, run_notes
-from medtasks.scores.score_model import Baseline, Gain, RuleScores, RunReport, TaskReport
+from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
+from medtasks.runs.run_facts import facts
+from medtasks.runs.run_notes import missing_tasks, run_notes
+from medtasks.scores.audit_items import audit_items, image_files
+from medtasks.scores.score_model import Baseline, RuleScores
 from medtasks.scores.subgroups import grouped_by, with_interval
 from medtasks.scores.task_reading import (
     NOT_COMPUTED,
     TaskReading,
-    audit_items,
     estimate_by_question,
     given_replies,
     grouping_notes,
-    image_files,
     read_task,
     recorded_settings,
     recorded_values,
@@ -44,27 +42,13 @@ from medtasks.stats.calibration import Calibration
 from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
-from medtasks.tasks.task_index import harness_folder, mapping_in
+from medtasks.tasks.task_index import mapping_in
 from medtasks.tasks.task_variants import THINKING
 
-_NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _NOT_COMPARED = (
     "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that "
     "share an image (run both together; 'medtasks data verify' checks the images)."
 )
-_CONFIG = {
-    "adapter": "model_backend",
-    "batch size": "batch_size",
-    "device": "device",
-    "limit": "limit",
-    "offset": "offset",
-    "generation arguments": "gen_kwargs",
-    "response cache": "use_cache",
-    "random seed": "random_seed",
-    "numpy seed": "numpy_seed",
-    "torch seed": "torch_seed",
-    "few-shot seed": "fewshot_seed",
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +63,7 @@ class Section:
 
 
 def collect_run(
-    run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
+    run: RecordedRun, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
 ) -> RunReport:
     """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
 
@@ -105,7 +89,7 @@ def collect_run(
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
-            changes["thinking"] = thinking_of(part.reading, over_direct)
+            changes["thinking"] = summarise_thinking(part.reading, over_direct)
         elif part.reading is not None:
             changes |= _gains(part, by_name)
         reports.append(replace(part.report, **changes))
@@ -359,49 +343,3 @@ def _computed_and_missing(
         except MedTasksError as error:
             missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
     return of_task, calibration, missing
-
-
-def facts(run: Run) -> dict[str, str]:
-    """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
-    results = run.results[-1].content if run.results else {}
-    config = mapping_in(results, "config")
-    recorded: dict[str, Any] = {}
-    if run.manifests:
-        manifest = run.manifests[-1]
-        machine, recipe = manifest.hardware, manifest.recipe
-        gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-        known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
-        recorded = {
-            "command": shlex.join(manifest.command),
-            "started": moment(manifest.started),
-            "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
-            "wall time, s": manifest.seconds,
-            "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
-            "model arguments": manifest.model.arguments,
-            "weights": manifest.model.weights,
-            "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-            "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
-            "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
-            "commit of medtasks": manifest.commit,
-            "primary outcome": run.primary,
-            "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
-            "system": machine.system,
-            "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
-            "memory, GB": machine.memory and f"{machine.memory / 1e9:.1f}",
-            "graphics processors": "; ".join(gpus),
-            "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
-        }
-    if config.get("model_args"):
-        recorded["model arguments"] = config["model_args"]
-    if served := mapping_in(results, SERVED_MODEL):
-        recorded["served model"] = ", ".join(f"{name} {value}" for name, value in served.items() if value is not None)
-        build = f" (build {served['build']})" if served.get("build") else ""
-        recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
-    installed = harness_folder()
-    if installed and (installed.parents[1] / ".git").exists():  # else it records the clone around its environment
-        recorded |= {"harness": results.get("lmms_eval_version"), "harness commit": results.get("git_hash")}
-    recorded["wall time of the harness, s"] = results.get("total_evaluation_time_seconds")
-    recorded["system instruction"] = results.get("system_instruction")
-    recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
-    texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
-    return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}

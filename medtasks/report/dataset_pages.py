@@ -1,50 +1,29 @@
-"""Pages about a dataset: the search for duplicates with its JSON, and GMAI-MMBench's lexical tree (supplement, C.2).
+"""Page and JSON of the search for duplicates in a dataset.
 
-Only :class:`Names` turns names of images into text. For a credentialed dataset these are hashed ids, the same as in
-results: no image, no file name, nothing about the images it is compared with. The tree's page holds how many questions
-have which values of the columns that ``medtasks data select`` chooses by, and nothing else of a question.
+Only :class:`DuplicateNames` turns names of images into text. For a credentialed dataset these are hashed ids, the same
+as in results: no image, no file name, nothing about the images it is compared with.
 """
 
-import contextlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count as counter
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import (
-    Concern,
-    CopyKind,
-    DistinctImage,
-    DuplicatePair,
-    Duplicates,
-    OtherImages,
-)
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, DuplicatePair, Duplicates
+from medtasks.data.duplicates.image_copies import DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
-from medtasks.data.selecting import resolved, selectable, values
-from medtasks.errors import MedTasksError
 from medtasks.report import wording
-from medtasks.report.page import TEMPLATES, Thumbnail, json_in_html, thumbnails, write_rendered
+from medtasks.report.page import Thumbnail, thumbnails, write_rendered
 from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import count, counted, part_of
 
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
-COLUMNS = (
-    *("department", "body_system", "categories", "source", "subject", "modality", "clinical_task", "medical_task"),
-    *("location", "hallucination", "keyword", "question_type", "kind", "answer_type"),
-    *("part", "granularity", "original_task", "language"),
-)
-"""Columns to choose by, from those that lead to a question to those that only distinguish questions."""
-LEVELS = 4
-"""The first so many columns that a dataset has are the levels of its tree; the others narrow it."""
-Row = tuple[tuple[int, ...], ...]
-Documents = Sequence[Mapping[str, Any]]
 
 
-class Names:
+class DuplicateNames:
     """Names of images and questions in the output."""
 
     def __init__(self, search: Duplicates) -> None:
@@ -103,7 +82,7 @@ def _second_file(finding: DuplicatePair) -> int:
 
 
 def duplicates_as_dict(
-    dataset: str, data: Mapping[str, Any], search: Duplicates, names: Names, distance: int
+    dataset: str, data: Mapping[str, Any], search: Duplicates, names: DuplicateNames, distance: int
 ) -> dict[str, Any]:
     """Return the result of a search in a dataset or task as JSON types, with the provenance of its ``data``."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
@@ -137,7 +116,7 @@ def duplicates_as_dict(
     }
 
 
-def _against(other: OtherImages, search: Duplicates, names: Names) -> dict[str, Any]:
+def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
     folders = [other.folder] if other.folder else []
     errors = {} if names.other_is_hidden else other.unreadable
     # Each image and each question of the dataset counts once, under its surest finding.
@@ -214,7 +193,7 @@ def _listed(*counts: tuple[int, str, str]) -> str:
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any], search: Duplicates, names: Names, path: Path, *, sample: bool
+    contents: Mapping[str, Any], search: Duplicates, names: DuplicateNames, path: Path, *, sample: bool
 ) -> None:
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
@@ -245,83 +224,4 @@ def write_duplicates_page(
         groups=[len(group) for group in contents["groups"]],
         hidden=names.hidden,
         sample=sample,
-    )
-
-
-def tree_data(
-    dataset: str, documents: Documents, options: Mapping[str, str], *, selects: bool = True
-) -> dict[str, Any]:
-    """Return the page's data about a dataset, as JSON types.
-
-    ``units`` are questions or pairs, which ``data select`` takes as a whole, counted by their rows: number of
-    questions, then per row and column the positions of its values. For each column, ``says`` has the values that a
-    value selects on the command line, if not just itself; ``options`` are the command's options by column. Without
-    ``selects`` no task can be made of a part. MedTasksError: the dataset has no groups.
-    """
-    counts = selectable(documents)
-    columns = [column for column in COLUMNS if column in counts]
-    if not columns:
-        raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
-    described, places = [], []
-    for column in columns:
-        ordered = sorted(counts[column], key=lambda value: (value.casefold(), value))
-        positions = {value: position for position, value in enumerate(ordered)}
-        # Values that may select more or less than themselves: blanks and case do not count on the command line.
-        plain = Counter(value.strip().casefold() for value in ordered)
-        says: dict[str, list[int]] = {}
-        for value in ordered:
-            if value != value.strip() or plain[value.strip().casefold()] > 1:
-                selected: set[str] = set()
-                with contextlib.suppress(MedTasksError):
-                    selected = resolved(column, [value], {column: counts[column]})
-                says[value] = sorted(positions[name] for name in selected)
-        if column not in options and "" in positions:
-            says[""] = []
-        says = {str(positions[value]): where for value, where in says.items() if where != [positions[value]]}
-        # Commands with a value are pasted into a terminal; there a question mark stands for any character.
-        names = ["".join(sign if sign.isprintable() else "?" for sign in value) for value in ordered]
-        described.append({"name": column, "option": options.get(column, ""), "values": names, "says": says})
-        places.append(positions)
-    single = counter()
-    rows: defaultdict[Any, list[Row]] = defaultdict(list)
-    for document in documents:
-        row = tuple(
-            tuple(sorted({positions[value] for value in values(document, column)}))
-            for column, positions in zip(columns, places, strict=True)
-        )
-        rows[document["pair_id"] if "pair_id" in document else next(single)].append(row)
-    units: Counter[tuple[Row, ...]] = Counter()  # numbers of questions of all units with the same rows
-    for unit in rows.values():
-        units[tuple(sorted(set(unit)))] += len(unit)
-    return {
-        "dataset": dataset,
-        "questions": len(documents),
-        "selects": selects,
-        "levels": min(LEVELS, len(columns)),
-        "columns": described,
-        "units": [[number, unit] for unit, number in units.items()],
-    }
-
-
-def write_tree_page(
-    dataset: str, documents: Documents, options: Mapping[str, str], path: Path, *, selects: bool, sample: bool
-) -> None:
-    """Write the page of :func:`tree_data`; MedTasksError: there are no groups, or it cannot be written."""
-    from markupsafe import Markup
-
-    data = tree_data(dataset, documents, options, selects=selects)
-    names = [column["name"] for column in data["columns"]]
-    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "tree.css"))
-    write_rendered(
-        "tree",
-        path,
-        "--out",
-        dataset=dataset,
-        questions=len(documents),
-        levels=names[: data["levels"]],
-        names=names,
-        pairs="pair_id" in documents[0],
-        sample=sample,
-        style=Markup(style),
-        data=Markup(json_in_html(data)),
     )

@@ -14,8 +14,8 @@ from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import AnyMetric, Metric, Role, mean
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
+from medtasks.report.report_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.report.wording import names_by
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.scores.comparing import (
@@ -27,16 +27,20 @@ from medtasks.scores.comparing import (
     same_values,
 )
 from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
-from medtasks.scores.score_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
-from medtasks.stats.paired import PairedValues, compare_paired, corrected
+from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
 from medtasks.tasks.documents import images_by_id
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
 SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
 _DIRECT = "direct"  # the base of a thinking variant
+TOKENS, WORDS = "tokens", "words"
+_TRUNCATED: Metric[Score] = Metric(
+    "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
+)
+_BINS, _LEAST_IN_BIN = 4, 5
 
 
 def gains_over(
@@ -179,7 +183,7 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
         for gain in of_task
         if gain.test and not gain.same_as
     }
-    results = dict(zip(tests, corrected(list(tests.values())), strict=True))
+    results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
 
     def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
@@ -253,14 +257,7 @@ def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
     return scores
 
 
-TOKENS, WORDS = "tokens", "words"
-_TRUNCATED: Metric[SampleScore] = Metric(
-    "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
-)
-_BINS, _LEAST_IN_BIN = 4, 5
-
-
-def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
+def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     """Summarise the replies to a thinking variant under its first row; None without single scores."""
     rule = next(iter(reading.computed), None)
     scores = {} if rule is None else reading.computed[rule].samples

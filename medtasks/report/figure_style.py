@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
+from medtasks.report.report_model import RunReport
 from medtasks.report.tables import NOT_DEFINED
 from medtasks.report.wording import coded
-from medtasks.scores.score_model import RunReport, Score
+from medtasks.scores.score_model import MetricScore
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -199,7 +200,7 @@ def new_rows(
     return figure, axes
 
 
-def draw_score(axes: "Axes", score: Score, row: int, position: int, series: int, look: Look) -> None:
+def draw_score(axes: "Axes", score: MetricScore, row: int, position: int, series: int, look: Look) -> None:
     """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
     y = row + 0.8 * ((position + 0.5) / series - 0.5)
     if math.isnan(score.value):

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
+from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.task_tables import coverage_rows
 from medtasks.report.wording import coded, count, estimate, number, pair_rows, scored, signed
 from medtasks.report.wording import warnings as task_warnings
-from medtasks.scores.score_model import RunReport, Score, TaskReport
+from medtasks.scores.score_model import MetricScore
 from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     variants = list(dict.fromkeys(gain.variant for gain in gains))
     figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))
     for gain in gains:
-        score = Score(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
+        score = MetricScore(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
         row, position = variants.index(gain.variant), rules.index(gain.rule)
         style.draw_score(axes, score, row, position, len(rules), looks[gain.rule])
     ends = [end for gain in gains for end in (gain.difference, gain.low, gain.high) if math.isfinite(end)]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlencode
 
 from medtasks.metrics.clinical import ClassNumbers
+from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     INTERVALS,
@@ -21,7 +22,7 @@ from medtasks.report.wording import (
     score_cell,
     scored,
 )
-from medtasks.scores.score_model import ColumnTest, RuleScores, TaskReport
+from medtasks.scores.score_model import ColumnTest, RuleScores
 
 _NUMBERS = {  # heading by name of a clinical number
     "sensitivity": "Sens.",

@@ -25,11 +25,11 @@ from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
-from medtasks.home import written_whole
+from medtasks.home import as_json, written_whole
 from medtasks.report import report_tables, task_tables, wording
+from medtasks.report.report_model import RunReport
 from medtasks.report.sentences import headline, quotable_sentences
 from medtasks.runs.run_notes import moment
-from medtasks.scores.score_model import RunReport, as_json
 from medtasks.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from medtasks.scores.score_model import PublishedScore
+from medtasks.report.report_model import PublishedScore
 from medtasks.tasks.task_files import task_file
 
 _FOLDER = Path(__file__).parent / "published_results"

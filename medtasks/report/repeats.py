@@ -21,13 +21,13 @@ from pathlib import Path
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.home import written_whole
-from medtasks.metrics.metric import Declaration, mean, undeclared
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.home import as_json, written_whole
+from medtasks.metrics.metric import Declaration, Score, mean, undeclared
 from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import RepeatedRow, RepeatedScore, RepeatedTask, RunReport
 from medtasks.runs.result_files import repeat_folders
-from medtasks.runs.run import RepeatedRun, read_repeats, read_run
-from medtasks.scores.score_model import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
+from medtasks.runs.run import RepeatedRun, open_run, read_repeats
+from medtasks.scores.score_model import MetricScore
 from medtasks.scores.scoring import rule_scores
 from medtasks.scores.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
 from medtasks.stats.intervals import interval
@@ -45,14 +45,14 @@ def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     return joined
 
 
-def collected(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
+def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
     """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
     if not repeat_folders(folder):
-        return collect_run(read_run(folder, model), by=by)
+        return collect_run(open_run(folder, model), by=by)
     repeats = read_repeats(folder, model)
     readings, repeated = _joined(repeats, by)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
-    report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings, by)
+    report = collect_run(first or open_run(repeat_folders(folder)[0], model), readings, by)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
     note = (
         f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
@@ -123,7 +123,7 @@ def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[st
     have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
     has_answers = have_values or not any(reading.withheld for reading in readings)
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
-    voted: dict[str, Score] = {}
+    voted: dict[str, MetricScore] = {}
     task, documents = readings[0].task, readings[0].documents
     if by_id and task.family.scores_suffice:  # else they do not follow from single scores
         with_score = [document for document in documents if str(document["doc_id"]) in by_id]
@@ -147,7 +147,7 @@ def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[st
 
 
 def _score(
-    row: str, readings: Sequence[TaskReading], metric: Declaration, values: Sequence[float], voted: Score | None
+    row: str, readings: Sequence[TaskReading], metric: Declaration, values: Sequence[float], voted: MetricScore | None
 ) -> RepeatedScore:
     """Join the values of one metric; with an error if it is a mean over the questions, or pairs, of ``readings``."""
     ordered = sorted(values)  # sums of floats depend on their order
@@ -174,12 +174,12 @@ def _score(
 
 def _majority_scores(
     name: str, readings: Sequence[TaskReading], *, has_answers: bool
-) -> tuple[dict[str, SampleScore], int, int]:
+) -> tuple[dict[str, Score], int, int]:
     """Return the scores of the most frequent answers by document id, the number of ties, and that of failed replies.
 
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
-    votes_by_id: dict[str, list[tuple[str | None, SampleScore]]] = {}
+    votes_by_id: dict[str, list[tuple[str | None, Score]]] = {}
     for reading in (reading for reading in readings if name in reading.computed):
         family, row = reading.task.family, reading.task.rows[name]
         for doc_id, score in reading.computed[name].samples.items():

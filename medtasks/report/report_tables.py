@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 from medtasks.report import wording
+from medtasks.report.report_model import RunComparison, RunReport
 from medtasks.report.sentences import image_gain, quotable_sentences
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.task_tables import task_tables
 from medtasks.report.wording import INTERVALS, label, score_cell
 from medtasks.runs.run_notes import moment
-from medtasks.scores.score_model import RunComparison, RunReport
 from medtasks.stats.paired import ALPHA
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
@@ -69,7 +69,7 @@ def summary_table(report: RunReport) -> Table:
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
             invalid_share = wording.number(invalid.value if invalid else share_invalid)
             rows.append(cells(name, name_cell(rule.title), better, main, invalid_share, baseline, gained, answered))
-            if rule.pairs and (counts := wording.decided(rule.pairs)):
+            if rule.pairs and (counts := wording.decided_pairs(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}.")
     explained = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "

@@ -6,6 +6,7 @@ from dataclasses import replace
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 from medtasks.metrics.metric import Role
 from medtasks.report.group_tables import finding
+from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.wording import (
     VARIANTS,
     clusters_in_words,
@@ -17,7 +18,7 @@ from medtasks.report.wording import (
     scored,
     warnings,
 )
-from medtasks.scores.score_model import Gain, RuleScores, RunReport, TaskReport
+from medtasks.scores.score_model import RuleScores
 from medtasks.stats.paired import ALPHA
 from medtasks.tasks.task_files import variant_of
 

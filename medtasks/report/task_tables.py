@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from medtasks.report.group_tables import class_tables, group_tables
+from medtasks.report.report_model import RepeatedTask, TaskReport
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
@@ -12,7 +13,7 @@ from medtasks.report.wording import (
     VARIANTS,
     count,
     counted,
-    decided,
+    decided_pairs,
     difference,
     estimate,
     label,
@@ -26,7 +27,6 @@ from medtasks.report.wording import (
     score_cell,
     scored,
 )
-from medtasks.scores.score_model import RepeatedTask, TaskReport
 from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
@@ -241,7 +241,7 @@ def pairs_table(task: TaskReport) -> Table:
             share = part / total if total else math.nan
             row.append(Cell(count(part), remark=number(share), bar=(share,)))
         rows.append(tuple(row))
-    solved = [decided(pairs) for pairs in outcomes.values()]
+    solved = [decided_pairs(pairs) for pairs in outcomes.values()]
     if any(solved):
         meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))

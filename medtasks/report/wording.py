@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
+from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import INTERVALS as INTERVALS
 from medtasks.report.tables import NOT_DEFINED, Cell
 from medtasks.scores.error_classes import ErrorClass
-from medtasks.scores.score_model import PairOutcomes, Score, TaskReport
+from medtasks.scores.score_model import MetricScore, PairOutcomes
 
 BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
@@ -150,7 +151,7 @@ def anchor(name: str) -> str:
     return "task-" + coded(name)
 
 
-def scored(score: Score | None) -> str:
+def scored(score: MetricScore | None) -> str:
     """Return a score with its interval."""
     return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
 
@@ -163,7 +164,7 @@ def estimate(value: float, low: float, high: float, share: bool) -> str:
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 
-def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) -> Cell:
+def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.nan) -> Cell:
     """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
     bar = (score.value, score.low, score.high, mark) if score and score.share else ()
     return Cell(scored(score), remark=remark, bar=bar)
@@ -180,7 +181,7 @@ def with_error(value: float, error: float, share: bool, low: float = math.nan, h
     return f"{text} ± {spread}" if re.search("[1-9]", spread) else estimate(value, low, high, share)
 
 
-def clusters_in_words(score: Score) -> str:
+def clusters_in_words(score: MetricScore) -> str:
     """Describe the clusters of a score's error; empty if they are unknown or the samples themselves."""
     if not score.clusters or score.unit == "sample":
         return ""
@@ -190,7 +191,7 @@ def clusters_in_words(score: Score) -> str:
     return f"{counted(score.clusters, score.unit)} that share images; {apart}"
 
 
-def cluster_notes(scores: Mapping[str, Score | None]) -> list[str]:
+def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
     """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
     present = {name: score for name, score in scores.items() if score and score.clusters}
     single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
@@ -249,7 +250,7 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
     ]
 
 
-def decided(outcomes: PairOutcomes) -> str:
+def decided_pairs(outcomes: PairOutcomes) -> str:
     """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
     share = outcomes.solved_of_decided
     if share is None or math.isnan(share.value):

@@ -31,7 +31,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.home import dataset_folder, file_state, home
 from medtasks.net.disk_cache import SqliteCache
-from medtasks.running.harness_run import Outcome, wanted_tasks
+from medtasks.running.harness_run import HarnessOutcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.runs.replies import read_lines
@@ -54,6 +54,31 @@ from medtasks.runs.run_manifest import (
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.tasks.documents import Selection
 from medtasks.tasks.task_files import task_file, tasks_of
+
+# Packages that load models, read images, make prompts, or compute a score.
+DISTRIBUTIONS = (
+    *("medtasks", "lmms_eval", "lm_eval", "torch", "torchvision", "transformers", "tokenizers", "sentencepiece"),
+    *("accelerate", "safetensors", "peft", "bitsandbytes", "flash_attn", "vllm", "sglang", "openai", "qwen_vl_utils"),
+    *("datasets", "huggingface_hub", "pyarrow", "numpy", "scipy", "pillow", "nibabel", "pydicom"),
+    *("scikit-learn", "nltk", "sacrebleu", "rouge-score", "bert-score", "radgraph"),
+)
+_SECONDS = 10
+# Arguments that name weights, in the harness's models and in ours; the harness's default model is "hf".
+WEIGHTS = (
+    *("pretrained", "model", "model_version", "model_name", "model_id", "model_path", "path", "checkpoint", "ckpt"),
+    *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
+)
+# Weights that our adapters load by default; repeated here because their own modules take long to import.
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "llava_med": {"pretrained": "microsoft/llava-med-v1.5-mistral-7b"},
+    "med_flamingo": {
+        "pretrained": "med-flamingo/med-flamingo",
+        "llama": "yahma/llama-7b-hf",
+        "clip": "openai/clip-vit-large-patch14",
+    },
+    "medtasks_tiny": {"weights": str(files("medtasks.model_adapters") / "tiny_weights")},
+    "radfm": {"pretrained": "chaoyi-wu/RadFM"},
+}
 
 
 def first_manifest(
@@ -158,7 +183,7 @@ class RunRecording:
                 model=model,
             )
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: HarnessOutcome) -> None:
         """Record the outcomes of the tasks so far."""
         folder = self.path.parent
         tasks = dict(self.manifest.tasks)
@@ -218,32 +243,6 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
     if counts := counts_of(row):
         changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
     return record.model_copy(update=changes)
-
-
-# Packages that load models, read images, make prompts, or compute a score.
-DISTRIBUTIONS = (
-    *("medtasks", "lmms_eval", "lm_eval", "torch", "torchvision", "transformers", "tokenizers", "sentencepiece"),
-    *("accelerate", "safetensors", "peft", "bitsandbytes", "flash_attn", "vllm", "sglang", "openai", "qwen_vl_utils"),
-    *("datasets", "huggingface_hub", "pyarrow", "numpy", "scipy", "pillow", "nibabel", "pydicom"),
-    *("scikit-learn", "nltk", "sacrebleu", "rouge-score", "bert-score", "radgraph"),
-)
-_SECONDS = 10
-# Arguments that name weights, in the harness's models and in ours; the harness's default model is "hf".
-WEIGHTS = (
-    *("pretrained", "model", "model_version", "model_name", "model_id", "model_path", "path", "checkpoint", "ckpt"),
-    *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
-)
-# Weights that our adapters load by default; repeated here because their own modules take long to import.
-DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "llava_med": {"pretrained": "microsoft/llava-med-v1.5-mistral-7b"},
-    "med_flamingo": {
-        "pretrained": "med-flamingo/med-flamingo",
-        "llama": "yahma/llama-7b-hf",
-        "clip": "openai/clip-vit-large-patch14",
-    },
-    "medtasks_tiny": {"weights": str(files("medtasks.model_adapters") / "tiny_weights")},
-    "radfm": {"pretrained": "chaoyi-wu/RadFM"},
-}
 
 
 def versions() -> dict[str, str | None]:

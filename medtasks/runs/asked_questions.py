@@ -16,14 +16,13 @@ from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.privacy import digest
+from medtasks.data.samples import Document
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.home import file_state
 from medtasks.prompts.images import image_path
 from medtasks.tasks.hook_names import families
 from medtasks.tasks.task_file import names_in_templates
-
-Document = Mapping[str, Any]
 
 ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer

@@ -19,10 +19,11 @@ from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
-from medtasks.runs.reply_envelope import opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
+WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_replies(
@@ -191,8 +192,8 @@ class SampleLine:
                 filtered = filtered[0]
             # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
             if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
-                is_ours = opened(filtered)[0].recorded != reply.recorded
-                reply = opened(recorded)[0] if is_ours else reply
+                is_ours = open_envelope(filtered)[0].recorded != reply.recorded
+                reply = open_envelope(recorded)[0] if is_ours else reply
             return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
@@ -289,9 +290,6 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_lines(

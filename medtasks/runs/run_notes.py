@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.reply_origins import read_origins
-from medtasks.runs.run import Run
+from medtasks.runs.run import RecordedRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.task_files import included_option
 
@@ -22,7 +22,7 @@ def moment(recorded: str) -> str:
     return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read.tzinfo else recorded
 
 
-def missing_tasks(run: Run) -> dict[str, str]:
+def missing_tasks(run: RecordedRun) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
     last = {name: (manifest, record) for manifest in run.manifests for name, record in manifest.tasks.items()}
     return {name: _why(name, *newest) for name, newest in last.items() if name not in run.tasks}
@@ -40,7 +40,7 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
         command = f"replies are kept, score them with: medtasks score {name} {files}"
     else:
         command = f"go on with: {shlex.join(manifest.command)}"
-        if ours or "--journal" in manifest.command:
+        if ours:
             command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
@@ -50,7 +50,7 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
     return f"{record.outcome.capitalize()}: {cause}; {command}."
 
 
-def run_notes(run: Run) -> tuple[str, ...]:
+def run_notes(run: RecordedRun) -> tuple[str, ...]:
     """List damaged and superseded files, and problems of the newest run, one sentence each."""
     notes = []
     for name, task in run.tasks.items():

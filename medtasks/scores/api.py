@@ -13,36 +13,28 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
 from medtasks.runs.asked_questions import QuestionIndex, name_of
 from medtasks.runs.replies import Samples, take_answer_field
-from medtasks.runs.run import Run as RunOnDisk
-from medtasks.runs.run import Source, TaskRun
-from medtasks.runs.run import read_run as read_recorded_run
+from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run
 from medtasks.runs.run_notes import run_notes
+from medtasks.scores.audit_items import audit_items, image_files
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
-from medtasks.scores.score_model import RuleScores, Score
-from medtasks.scores.scoring import Documents, score_replies
-from medtasks.scores.task_reading import (
-    TaskReading,
-    audit_items,
-    image_files,
-    read_task,
-    rule_reports,
-    scores_by_id,
-    without_metrics,
-)
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.scoring import score_replies
+from medtasks.scores.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file
 
-Replies: TypeAlias = Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
-Folders: TypeAlias = str | Path | Sequence[str | Path]
+RepliesInput: TypeAlias = Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+FolderInput: TypeAlias = str | Path | Sequence[str | Path]
 
 _SAMPLE_COLUMNS = (
     *("task", "row", "doc_id", "question", "options", "target", "reply"),
@@ -62,7 +54,7 @@ class Scores:
     answered: int  # number of questions with a reply
     questions: int  # number of questions of the task
     _reading: TaskReading = field(repr=False)
-    _folders: Folders = field(repr=False)
+    _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
@@ -85,12 +77,12 @@ class Run:
     model: str  # empty where the run does not record it
     tasks: tuple[str, ...]  # tasks and groups with scores or samples
     notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
-    _recorded: RunOnDisk = field(repr=False)
-    _folders: Folders = field(repr=False)
+    _recorded: RecordedRun = field(repr=False)
+    _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """Return the recorded scores, one line per task, reading and metric; columns as of :meth:`Scores.table`."""
-        rows: list[tuple[str, str, str, Sequence[Score]]] = []
+        rows: list[tuple[str, str, str, Sequence[MetricScore]]] = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
@@ -118,7 +110,9 @@ class Run:
             return _frame_of(_reading_of(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
 
 
-def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
+def score(
+    task: str, replies: RepliesInput, *, answer_field: str | None = None, include_path: FolderInput = ()
+) -> Scores:
     """Score replies to a task under each of its rules, as ``medtasks score`` does.
 
     Args:
@@ -191,14 +185,14 @@ def parse(
     return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"], dtype=object)
 
 
-def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
+def read_run(folder: str | Path, *, model: str | None = None, include_path: FolderInput = ()) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
     ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
     own. MedTasksError: the folder holds no run, or runs of several models and ``model`` is not given.
     """
     with _including(include_path):
-        recorded = read_recorded_run(Path(folder), model)
+        recorded = open_run(Path(folder), model)
     return Run(recorded.folder, recorded.model, tuple(recorded.tasks), run_notes(recorded), recorded, include_path)
 
 
@@ -209,7 +203,7 @@ def compare(
     task: str | None = None,
     metrics: str | Sequence[str] = (),
     labels: Sequence[str | Path] = (),
-    include_path: Folders = (),
+    include_path: FolderInput = (),
 ) -> pd.DataFrame:
     """Compare two runs on the questions that both answered, with paired tests, as ``medtasks compare`` does.
 
@@ -274,7 +268,7 @@ def _compare_scores(
     return compare_runs(first._reading.task, first._reading.documents, replies, metrics, labels=labels)
 
 
-def _including(folders: Folders) -> AbstractContextManager[None]:
+def _including(folders: FolderInput) -> AbstractContextManager[None]:
     return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
 
 
@@ -295,7 +289,7 @@ def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
     return reading
 
 
-def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
+def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
     """Return the replies by the ids of the questions that they answer; RepliesError if they do not fit."""
     is_published = False  # names in a column ``id``, which are never rows
     if isinstance(replies, pd.DataFrame):
@@ -342,7 +336,7 @@ def _place(name: str) -> str:
     return f"the reply to '{name}'"
 
 
-def _table(rows: Iterable[tuple[str, str, str, Sequence[Score]]]) -> pd.DataFrame:
+def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.DataFrame:
     lines = [
         (*row, score.metric, score.value, score.error, score.low, score.high)
         for *row, of_row in rows

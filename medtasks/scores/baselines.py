@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.constant_replies import Meant, Strategy
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy
 from medtasks.families.counts import is_failed
-from medtasks.families.family import Asks, Reply, Row, needs_labeler
+from medtasks.families.family import Asks, Reply, Rule, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
@@ -21,7 +21,7 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics
 from medtasks.scores.score_model import Baseline
-from medtasks.scores.scoring import Documents, scores_of
+from medtasks.scores.scoring import scores_of
 from medtasks.stats.paired import PairedResult, compare_paired
 from medtasks.tasks.task_file import TaskFile
 
@@ -129,11 +129,11 @@ def _best_against(
 
 
 def _read(
-    task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]
-) -> dict[tuple[int, Meant], Score]:
+    task: TaskFile, row: Rule, documents: Documents, strategies: Sequence[Strategy]
+) -> dict[tuple[int, ExpectedAnswer], Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
-    def wording(position: int, answer: Meant, attempt: int) -> Reply | None:
+    def wording(position: int, answer: ExpectedAnswer, attempt: int) -> Reply | None:
         options = Sample(documents[position]).options
         if task.compares_likelihoods:
             losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
@@ -143,7 +143,7 @@ def _read(
             ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
 
-    by_answer: dict[tuple[int, Meant], Score] = {}
+    by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
     together = zip(*(strategy.meant for strategy in strategies), strict=True)
     # Document by document, as rules prepare much per question.
     waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))

@@ -4,55 +4,57 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
-import json
 from collections import ChainMap
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies, Reply
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
-from medtasks.runs.replies import read_replies, read_samples
-from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
-from medtasks.runs.result_files import results_next_to, task_of
+from medtasks.runs.replies import read_replies
+from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
+from medtasks.scores.comparison_checks import (
+    check_asked_alike,
+    check_data,
+    check_for_verdict,
+    prompt_warnings,
+)
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
     Agreement,
     Overlap,
     RunValues,
-    Scores,
+    ScoresById,
     Values,
     agreement,
     by_repeat,
     chosen_metrics,
     mean_values,
 )
-from medtasks.scores.scoring import AUROC, Documents, Replies
+from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
+from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
 from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile, templates_in
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
-from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
 BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
 """Values of two runs by rule and metric."""
-Labels = Mapping[str, Mapping[str, Label]]
+LabelsByTask = Mapping[str, Mapping[str, Label]]
 """People's labels by run and document id."""
+
 _TAKEN_AS_TRUE = (
     "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
     "difference; label replies of each ('medtasks judge sample') and give --labels"
 )
-_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def compare_runs(
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
-    labels: Labels | None = None,
+    labels: LabelsByTask | None = None,
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
@@ -130,7 +132,7 @@ def _compare_pair(
     metrics: Mapping[str, AnyMetric],
     rules: Names,
     margin: float | None,
-    labels: Labels | None,
+    labels: LabelsByTask | None,
 ) -> ComparedTask:
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
@@ -183,7 +185,7 @@ def _compare_together(
     values: dict[tuple[str, str], tuple[Values, Values]],
     skipped: dict[tuple[str, str], str],
     metrics: Mapping[str, AnyMetric],
-    scores: Mapping[str, tuple[Scores, Scores]],
+    scores: Mapping[str, tuple[ScoresById, ScoresById]],
 ) -> dict[tuple[str, str], PairedResult]:
     """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
     results: dict[tuple[str, str], PairedResult] = {}
@@ -196,7 +198,7 @@ def _compare_together(
     return results
 
 
-def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: Sequence[str]) -> list[str]:
+def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]) -> list[str]:
     """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
     if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
         return []
@@ -206,7 +208,7 @@ def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: 
 
 
 def _corrected_values(
-    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: Labels | None
+    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: LabelsByTask | None
 ) -> BothValues:
     """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
     if not labels:
@@ -288,11 +290,11 @@ def compare_task(
         files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
-    _check_asked_alike(task.name, firsts, strictly=margin is not None)
+    check_asked_alike(task.name, firsts, strictly=margin is not None)
     if margin is not None:
-        _check_for_verdict(files, origins)
+        check_for_verdict(files, origins)
     for path in itertools.chain.from_iterable(files.values()):
-        _check_data(task.name, path, data["fingerprint"])
+        check_data(task.name, path, data["fingerprint"])
     settings = image_settings(task)
     replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
     labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
@@ -301,54 +303,6 @@ def compare_task(
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
-
-
-def _check_for_verdict(files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
-    """Raise RepliesError if there can be no verdict on two runs, see :func:`compare_task`."""
-    for name, counts in origins.items():
-        if counts.copied:
-            raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
-    if len({len(of_run) for of_run in files.values()}) > 1:
-        raise RepliesError(
-            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
-            "each, such as FOLDER/repeat_1"
-        )
-
-
-def _check_data(task: str, path: Path, expected: str | None) -> None:
-    """Raise RepliesError if samples files were made on data with another fingerprint."""
-    for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-        results = results_next_to(samples, warn_once)
-        fingerprint = results.fingerprint(task) if results else None
-        if fingerprint not in (None, expected):
-            raise RepliesError(
-                f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
-                f"{expected}; point MEDTASKS_HOME to the data of that run"
-            )
-
-
-def _check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
-    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
-
-    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
-    instruction have to be the same, too.
-    """
-    results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
-    first_values: dict[str, tuple[str, Any]] = {}
-    for name, file in results.items():
-        facts = {"asked different versions of the task": file.of_task("versions", task)}
-        if strictly:
-            facts["were asked on different data"] = file.fingerprint(task)
-            facts["had different numbers of few-shot examples"] = file.config(task).get("num_fewshot")
-        for how, value in facts.items():
-            if value is None:
-                continue
-            first, first_value = first_values.setdefault(how, (name, value))
-            if value != first_value:
-                raise RepliesError(f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}")
-    instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
-    if strictly and len(instructions) > 1:
-        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
 
 
 def compare_all(
@@ -434,7 +388,7 @@ def _answered_tasks(source: Source) -> set[str]:
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
     """Correct comparisons as one family of tests; rules with the same values are one test."""
     tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
-    results = iter(corrected([(test.result, test.values) for test in tests]))
+    results = iter(correct_by_holm([(test.result, test.values) for test in tests]))
     together = {}
     for key, task in compared.items():
         by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}
@@ -444,47 +398,3 @@ def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, Comp
             comparisons.append(replace(test, result=result, holm=holm))
         together[key] = replace(task, comparisons=comparisons)
     return together
-
-
-def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
-    """List possible differences in prompts and sampling of two runs, one sentence each.
-
-    RepliesError: words of the prompts differ (not white space or the marks of images), or of their templates where
-    prompts are not recorded.
-    """
-    results = [results_next_to(file, warn_once) for file in files]
-    configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
-    shared = [doc_id for doc_id in before if doc_id in after]
-    warnings = []
-    if shared:
-        spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
-        if different := [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]:
-            named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
-            raise RepliesError(
-                f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} "
-                f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
-            )
-        if spaced:
-            warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
-    else:
-        templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
-        if all(templates) and templates[0] != templates[1]:
-            raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
-        warnings.append("the prompts are not recorded or withheld, so that they could not be compared")
-    if not task.compares_likelihoods:
-        warnings += _sampling_warnings(*(mapping_in(config, "generation_kwargs") for config in configs))
-    return tuple(warnings)
-
-
-def _words(prompt: str) -> list[str]:
-    return prompt.replace("<image>", " ").split()
-
-
-def _sampling_warnings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences in the generation settings of two runs, and whether they sample."""
-    settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
-    if settings:
-        yield f"the runs drew replies with different settings ({', '.join(settings)})"
-    if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
-        yield "replies are drawn at random, so that two runs of one backend differ, too; use temperature 0"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.errors import MedTasksError, plain
 from medtasks.extract.careful.yes_no import is_unsure
 from medtasks.extract.extractor_registry import Reason
@@ -22,13 +22,10 @@ from medtasks.extract.reading.languages import languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import is_content, same_word, words_in
 from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Score
 from medtasks.tasks.task_file import TaskFile
-
-Documents = Sequence[Document]
-Replies = Mapping[str, Reply]
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")  # of an option; "A" may be an article

@@ -11,16 +11,15 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
-from medtasks.families.family import Asks
+from medtasks.families.family import Asks, Replies
 from medtasks.metrics.metric import Metric
 from medtasks.net.journal import digest_of
 from medtasks.scores.error_classes import image_names, write_replies
 from medtasks.scores.run_values import run_values
-from medtasks.scores.scoring import Documents, Replies
 from medtasks.stats.judged_share import JudgedShare, judged_share
 from medtasks.tasks.documents import private_datasets
 from medtasks.tasks.task_file import TaskFile

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
-from medtasks.families.family import FENCED, Row
+from medtasks.families.family import FENCED, Rule
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -24,7 +24,7 @@ from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
 from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
-from medtasks.scores.scoring import Documents, panel_results, warn
+from medtasks.scores.scoring import log_notes, panel_results
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
@@ -53,24 +53,10 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
             f"--shard, and the shards without it"
         )
-    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    first = runs[0].manifest
-    there = {**first.versions, "commit of medtasks": first.commit, **first.settings}
-    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
-    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
-    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
-    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
-        raise MedTasksError(
-            f"the results are computed here, and {listed(different)} differ from those of {runs[0]}; merge where they "
-            f"are the same"
-        )
+    _check_versions(runs[0])
     made = datetime.now(UTC)
-    samples: dict[str, list[SampleLine]] = {}
-    for name in tasks:  # in the order of one process: by filter, and by row
-        rows = dict(sorted((row, lines) for run in runs for row, lines in run.tasks[name].lines.items()))
-        filters = range(len(runs[0].tasks[name].filters))
-        samples[name] = [lines[index] for index in filters for lines in rows.values()]
-    content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
+    samples = {name: _joined_samples(name, runs) for name in tasks}
+    content = _content(runs, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
     folder = output / str(content.get("model_name_sanitized") or "")
@@ -85,6 +71,29 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
+
+
+def _check_versions(run: ShardRun) -> None:
+    """Raise MedTasksError unless the code and the metrics' settings here are those of a run."""
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
+    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
+    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
+    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
+        raise MedTasksError(
+            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
+            f"are the same"
+        )
+
+
+def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
+    """Return the samples of a task in all shards, in the order of one process: by filter, and by row."""
+    rows: dict[int, Sequence[SampleLine]] = {}
+    for run in runs:
+        rows |= run.tasks[name].lines
+    by_row = [rows[row] for row in sorted(rows)]
+    return [lines[index] for index in range(len(runs[0].tasks[name].filters)) for lines in by_row]
 
 
 def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
@@ -108,7 +117,7 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
-        warn(filter(None, sentences), panel_results(task.metrics, by_filter))
+        log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
     return _without_values(largest.row) | _values(task, largest.filters, scores)
 
 
@@ -119,15 +128,13 @@ def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> dict[str, Any]:
     """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
-    from lmms_eval.utils import handle_non_serializable
-
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for index, name in enumerate(filters):
         for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
             values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
                 values[f"{metric}{STDERR},{name}"] = estimate.error
-    return dict(json.loads(json.dumps(values, default=handle_non_serializable)))
+    return dict(json.loads(json.dumps(values, default=lambda number: number.item())))  # of numpy's types
 
 
 def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
@@ -160,7 +167,7 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
     for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
         document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
         reply = replies.get(document["doc_id"])  # None for a question that has changed
-        texts = {} if reply is None else task.family.texts(Sample(document), reply, Row(rule))
+        texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
         if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
             raise MedTasksError(
                 f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "
@@ -171,34 +178,32 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
 
 
 def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Aggregate the rows of a group's tasks as in its file, with the harness's own functions."""
-    from lmms_eval.api.group import GroupConfig
-    from lmms_eval.api.metrics import aggregate_subtask_metrics, pooled_sample_stderr
-
-    config = GroupConfig(aggregate_metric_list=resolved(task_config(name).get("aggregate_metric_list")))
+    """Aggregate the rows of a group's tasks as its file says; reports compute the standard errors."""
     keys = dict.fromkeys(key for task in members for key in rows[task] if "," in key and STDERR not in key)
+    declared = resolved(task_config(name).get("aggregate_metric_list")) or []
     row: dict[str, Any] = {}
-    for key in keys:
-        tasks = [task for task in members if key in rows[task]]
-        counts = [sizes[task] for task in tasks]
-        error = f"{STDERR},".join(key.split(","))
-        errors = [rows[task][error] for task in members if error in rows[task]]
-        for metric in config.aggregate_metric_list or ():
-            if metric.metric in key:  # part of a metric's name suffices in the harness
-                aggregate = metric.aggregation if callable(metric.aggregation) else aggregate_subtask_metrics
-                row[key] = aggregate([rows[task][key] for task in tasks], counts, metric.weight_by_size)
-                row[error] = _NO_ERROR if _NO_ERROR in errors else pooled_sample_stderr(errors, counts)
+    for metric in [declared] if isinstance(declared, Mapping) else declared:
+        aggregation = metric.get("aggregation")
+        aggregate = aggregation if callable(aggregation) else _mean
+        for key in keys:
+            if metric["metric"] in key:  # part of a metric's name suffices in the harness
+                tasks = [task for task in members if key in rows[task]]
+                values = [rows[task][key] for task in tasks]
+                row[key] = aggregate(values, [sizes[task] for task in tasks], metric.get("weight_by_size", False))
+                row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
+
+
+def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
+    weights = sizes if is_weighted else [1] * len(sizes)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
     return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
 
 
-def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: TaskRows) -> dict[str, Any]:
-    from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
-    from lmms_eval.utils import hash_string
-
+def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
     contents = [run.tasks[name].results.content for name in rows for run in runs]
     by_task = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks", "results", "groups")
     joined = {
@@ -216,15 +221,12 @@ def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
             joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
-    parsed = {name: [dict(line.record) for line in lines] for name, lines in samples.items()}
-    joined["task_hashes"] = {
-        name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
-        for name, lines in parsed.items()
-    }
-    joined["efficiency"] = build_efficiency_summary({"samples": parsed, "configs": joined["configs"]})
     if not joined["groups"]:
         del joined["groups"]
-    of_process = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
+    of_process = (
+        *("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds"),
+        *("task_hashes", "efficiency"),  # of a shard's own samples
+    )
     return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
 
 

@@ -6,12 +6,14 @@ import numpy as np
 
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, clustered
-from medtasks.scores.run_values import REPEAT, Scores, Values
+from medtasks.scores.run_values import REPEAT, ScoresById, Values
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
 
 
-def compare_together(metric: AnyMetric, runs: tuple[Scores, Scores]) -> tuple[PairedResult, tuple[Values, Values]]:
+def compare_together(
+    metric: AnyMetric, runs: tuple[ScoresById, ScoresById]
+) -> tuple[PairedResult, tuple[Values, Values]]:
     """Compare two runs under a metric of all samples together.
 
     Args:
@@ -43,7 +45,7 @@ def compare_together(metric: AnyMetric, runs: tuple[Scores, Scores]) -> tuple[Pa
     return result, (before, after)
 
 
-def _selected(metric: AnyMetric, scores: Scores) -> Scores:
+def _selected(metric: AnyMetric, scores: ScoresById) -> ScoresById:
     """Return the scores that count."""
     ids = {id(score): sample for sample, score in scores.items()}
     return {ids[id(score)]: score for score in metric.selection(list(scores.values()))}

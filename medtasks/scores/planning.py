@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.run_values import main_metrics, run_values
-from medtasks.scores.scoring import Documents
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
     WORKING_CORRELATION,

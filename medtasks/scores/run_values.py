@@ -15,14 +15,14 @@ from typing import TypeVar
 import numpy as np
 
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.extract.published.letter_choice import most_likely
-from medtasks.families.family import Reply, compares_texts
+from medtasks.families.family import Replies, Reply, compares_texts
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
-from medtasks.scores.scoring import AUROC, Documents, Replies, class_metrics, rows_of
+from medtasks.scores.scoring import AUROC, class_metrics, rows_of
 from medtasks.scores.task_calibration import area_by_sample
 from medtasks.stats.standard_error import Dyad
 from medtasks.tasks.task_file import TaskFile
@@ -32,7 +32,7 @@ REPEAT = ", repeat "
 OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have none
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
-Scores = Mapping[str, Score]
+ScoresById = Mapping[str, Score]
 NEAR_TIE = 0.25
 """Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
 bfloat16 (8 bits) between 16 and 32, which is 0.125; such logits are usual."""
@@ -46,7 +46,7 @@ class RunValues:
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     values: Mapping[tuple[str, str], Values]  # by name of the row and metric
     skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, Scores]  # by name of the row and sample id, which tells the repeat, too
+    scores: Mapping[str, ScoresById]  # by name of the row and sample id, which tells the repeat, too
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
@@ -270,7 +270,12 @@ class Agreement:
 
 
 def agreement(
-    first: Replies, second: Replies, samples: int, scores: Mapping[str, tuple[Scores, Scores]], *, hashed: bool = False
+    first: Replies,
+    second: Replies,
+    samples: int,
+    scores: Mapping[str, tuple[ScoresById, ScoresById]],
+    *,
+    hashed: bool = False,
 ) -> Agreement:
     """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the row.
 

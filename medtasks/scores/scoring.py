@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any
 
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Documents, Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.counts import COUNTS, judged, unstopped
-from medtasks.families.family import Column, Reply, Row, TaskFamily, labelled
+from medtasks.families.counts import COUNTS, judged_scores, unstopped
+from medtasks.families.family import Column, Replies, Reply, Rule, TaskFamily, with_labels
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
+from medtasks.home import as_json
 from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -26,7 +27,7 @@ from medtasks.metrics.metric import (
     Role,
     Scale,
     Score,
-    Scores,
+    ScoreList,
     clustered,
     evaluate,
     forget_computed,
@@ -34,14 +35,12 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.score_model import PairOutcomes, RuleScores, as_json
+from medtasks.scores.score_model import PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
-Documents = Sequence[Mapping[str, Any]]
-Replies = Mapping[str, Reply]
 RowScores = Mapping[str, tuple[str, list[Score]]]
 """Name and version of the rule, and scores of shape (samples,), by name of a row."""
 AUROC = "auroc ("  # beginning of the name of a class's
@@ -82,9 +81,9 @@ def score_replies(
     of_rows = rows_of(task, answered, replies) if of_rows is None else of_rows
     for name, (rule, scores) in of_rows.items():
         row, panels = rule_scores(task, rule, scores, answered, metrics), panel_results(metrics, scores)
-        warn(row.few_clusters, ())
+        log_notes(row.few_clusters, ())
         if not task.family.paired:
-            warn(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
+            log_notes(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
         of_reports = panels if compares_reports else []
         rows[name] = replace(
             row,
@@ -151,15 +150,15 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     }
 
 
-def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
+def scores_of(task: TaskFile, row: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    by_sample = labelled(replies, row)
+    by_sample = with_labels(replies, row)
     pairs = zip(documents, by_sample, strict=True)
     return [task.family.score(Sample(document), reply, row) for document, reply in pairs]
 
 
 def rule_scores(
-    task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
+    task: TaskFile, rule: str, scores: ScoreList, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
     """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
     metrics, reasons = metrics or task.metrics, count_reasons(scores)
@@ -230,7 +229,7 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
         yield f"{sentence} ({', '.join(names)})."
 
 
-def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tuple[ClassNumbers, ...]:
+def numbers_by_class(task: TaskFile, columns: Documents, scores: ScoreList) -> tuple[ClassNumbers, ...]:
     """Return the clinical numbers of each class; there are none where the published code stops.
 
     Classes have the texts of the options if all ``columns`` have the same ones, else their letters.
@@ -239,7 +238,7 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
         return ()
     decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
     names = class_names(columns)
-    read = {id(score) for score in judged([score for score, _ in decided])}
+    read = {id(score) for score in judged_scores([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
     for place, (score, decisions) in enumerate(decided):
         cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
@@ -260,7 +259,7 @@ def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
     for option, name in names.items():
         for metric, present in (("sensitivity", True), ("specificity", False)):
             of = partial(_is_called_right, family, option, present)
-            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged), of=of))
+            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged_scores), of=of))
     return metrics
 
 
@@ -281,7 +280,7 @@ def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
     return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
 
 
-def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
+def panel_results(metrics: Sequence[AnyMetric], scores: ScoreList) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
     of_corpus = [metric for metric in metrics if isinstance(metric, CorpusMetric)]
     panels = {id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None}
@@ -289,7 +288,7 @@ def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelRes
 
 
 def score_warnings(
-    task: TaskFile, documents: Documents, scores: Scores, metrics: Sequence[AnyMetric] = ()
+    task: TaskFile, documents: Documents, scores: ScoreList, metrics: Sequence[AnyMetric] = ()
 ) -> Iterator[str]:
     """Yield warnings on scores, by default of the task's metrics; ids of a private task are hashed."""
     if any(score.get("stops") for score in scores) and is_private_task(task, documents):
@@ -298,7 +297,7 @@ def score_warnings(
     yield from filter(None, warnings)
 
 
-def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
+def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
     """Log each sentence, and each value that a panel could not compute, once in this process."""
     for sentence in sentences:
         warn_once(sentence)

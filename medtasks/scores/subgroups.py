@@ -23,8 +23,7 @@ from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, clustered
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
-from medtasks.scores.score_model import ColumnTest, Group
-from medtasks.scores.score_model import Score as ReportedScore
+from medtasks.scores.score_model import ColumnTest, Group, MetricScore
 from medtasks.stats.equivalence import WORKING_CORRELATION
 from medtasks.stats.intervals import (
     LEVEL,
@@ -374,7 +373,7 @@ def _column_tests(
 
 def with_interval(
     metric: Declaration, estimate: Estimate, *, no_image: bool = False, level: float = LEVEL
-) -> ReportedScore:
+) -> MetricScore:
     """Return the estimate of a metric with its interval.
 
     A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
@@ -385,7 +384,7 @@ def with_interval(
     share = metric.is_share(estimate.value)
     ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
     has_error = estimate.clusters is not None
-    return ReportedScore(
+    return MetricScore(
         *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
         by_construction=by_construction,
         clusters=estimate.clusters,

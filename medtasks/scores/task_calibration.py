@@ -10,8 +10,8 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from medtasks.data.samples import Sample
-from medtasks.scores.scoring import Documents, Replies
+from medtasks.data.samples import Documents, Sample
+from medtasks.families.family import Replies
 from medtasks.stats.calibration import Calibration, ClassArea, Measure, area_values, calibration, roc_area
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config

@@ -8,35 +8,37 @@ import contextlib
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.images.volume_files import is_volume
-from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Document, Sample
-from medtasks.data.selecting import SELECTABLE, values
-from medtasks.data.variants import BLANK, DEGRADED
-from medtasks.errors import MedTasksError, RepliesError, SourceError, UnknownName
+from medtasks.data.samples import Document, Documents
+from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
-from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
+from medtasks.families.family import FENCED, Replies, Reply
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import CorpusMetric, Declaration, Estimate, Metric, Role, clustered, mean, undeclared
-from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Declaration,
+    Estimate,
+    Metric,
+    Role,
+    Score,
+    clustered,
+    mean,
+    undeclared,
+)
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.prompts.images import image_path
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
-from medtasks.scores.error_classes import count_kinds, image_names, own_columns, wrong_answers
+from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.run_values import values_by_question
-from medtasks.scores.score_model import Item, RuleScores, Score
-from medtasks.scores.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
-from medtasks.scores.subgroups import MOST_GROUPS, group_names, grouped_by, number_bands, with_interval
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
+from medtasks.scores.subgroups import grouped_by, with_interval
 from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
@@ -49,9 +51,6 @@ _UNMATCHED = "Replies cannot be matched to questions"
 _NEEDS = "Scores are not computed here, because its metrics need a judge, a labeler or another model"
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
-_AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
-_NO_REPLY = Reply()
-_TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
 
 
@@ -59,7 +58,7 @@ _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # o
 class Computed:
     """Scores of one rule, computed from the replies."""
 
-    samples: Mapping[str, SampleScore]  # by document id
+    samples: Mapping[str, Score]  # by document id
     report: RuleScores  # their aggregates, without the rule's name in the task and its description
 
 
@@ -91,16 +90,14 @@ class TaskReading:
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
-def scores_by_id(
-    task: TaskFile, documents: Documents, replies: Replies
-) -> dict[str, tuple[str, dict[str, SampleScore]]]:
+def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
     """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
 
 
-def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
+def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
     """Count replies by reason, and compute nothing else."""
     judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
@@ -191,7 +188,7 @@ def rule_reports(
     return tuple(reports), notes
 
 
-def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
+def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
     value, error = recorded
     if computed.by_construction or math.isnan(error):
         error = computed.error  # is not compared
@@ -372,98 +369,9 @@ def _read_replies(reading: TaskReading) -> None:
     reading.computed = computed
 
 
-def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, SampleScore]) -> Computed:
+def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, Score]) -> Computed:
     """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
     if task.family.scores_suffice:
         scores = list(by_id.values())
         return Computed(by_id, rule_scores(task, rule, scores, documents or scores))
     return without_metrics(rule, by_id)
-
-
-def audit_items(reading: TaskReading) -> tuple[Item, ...]:
-    """Return every question answered, in the order of the dataset.
-
-    If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
-    """
-    task = reading.task
-    columns = dict.fromkeys(task.breakdown)
-    for column in SELECTABLE:
-        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= MOST_GROUPS:
-            columns[column] = None
-    rows = {str(document["doc_id"]): document for document in reading.answered}
-    if reading.withheld:  # the scores hold what may be shown
-        rows = {}
-        for computed in reading.computed.values():
-            rows |= computed.samples
-        columns = dict.fromkeys(task.breakdown)
-    bands = {column: number_bands(list(rows.values()), column) for column in task.breakdown}
-    items = []
-    for document in reading.answered:
-        doc_id = str(document["doc_id"])
-        unit = str(document.get("pair_id") or document.get("rotation_of") or doc_id)
-        reply = reading.samples.replies.get(doc_id, _NO_REPLY)
-        read_reply = Reply(losses=reply.losses) if reading.withheld else reply
-        answers = {}
-        for name, computed in reading.computed.items():
-            value = reading.values.get(name, {}).get(doc_id, math.nan)
-            # A score that another version wrote may lack something; the question is shown anyway.
-            with contextlib.suppress(KeyError, TypeError):
-                score = computed.samples[doc_id]
-                row = task.rows.get(name)
-                answered = without_its_reasoning(read_reply) if row is not None and row.reasoned else read_reply
-                answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
-        names = {column: group_names(rows.get(doc_id, {}), column, bands.get(column, {})) for column in columns}
-        groups = {column: tuple(of_column) for column, of_column in names.items() if of_column}
-        if reading.withheld:
-            item = Item(
-                doc_id=hidden_id("doc", doc_id),
-                unit=hidden_id("pair" if task.family.paired else "doc", unit),
-                losses=reply.losses or (),
-                answers={name: as_logged(answer) for name, answer in answers.items()},
-                groups=groups,
-            )
-        else:
-            item = Item(
-                doc_id=doc_id,
-                unit=unit,
-                images=tuple(key for key, _ in _keyed_images(task, document)),
-                question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-                options=tuple(document.get("options") or ()),
-                prompt=reading.samples.prompts.get(doc_id, ""),
-                key=task.family.target_text(Sample(document)),
-                reply=reply.text or "",
-                losses=reply.losses or (),
-                answers=answers,
-                groups=groups,
-                facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
-            )
-        items.append(item)
-    return tuple(items)
-
-
-def image_files(reading: TaskReading) -> dict[str, Path]:
-    """Return the image files of the questions, by the keys of the items; none if withheld, missing or a volume."""
-    files: dict[str, Path] = {}
-    settings = image_settings(reading.task)
-    for document in () if reading.withheld else reading.answered:
-        for key, file in _keyed_images(reading.task, document):
-            if key not in files:
-                with contextlib.suppress(SourceError):  # a relative path without a known base
-                    files[key] = image_path(file, document, settings)
-    return {key: path for key, path in files.items() if path.is_file()}
-
-
-def as_logged(answer: ReadAnswer) -> ReadAnswer:
-    """Remove an answer's value if it is more than letters and numbers of options."""
-    parts = [] if answer.value is None else answer.value.split(", ")
-    return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
-
-
-def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
-    """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
-    files = () if task.variant in (BLANK, DEGRADED) else Sample(document).images  # not as the model saw them
-    return [
-        (hidden_id("image", file) if Path(file).is_absolute() else file, file)
-        for file in files
-        if not is_volume(Path(file))
-    ]

@@ -11,7 +11,7 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Column, Row, TaskFamily, needs_labeler
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Column, Rule, TaskFamily, needs_labeler
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import AnyMetric
@@ -37,7 +37,7 @@ class TaskFile:
     dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
     guarded_as: str | None = None  # name whose access level holds for its text: its dataset, or the one in its metadata
     output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
-    rows: Mapping[str, Row] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
+    rows: Mapping[str, Rule] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
     process_results: DottedName | None = None  # None where the harness scores by itself, as is its metric list
     metric_list: DottedName | None = None  # None where they are listed one by one
     members: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class TaskFile:
             return "has metrics that are not those of medtasks"
         return "" if self.rows else "has no filter that names a rule of medtasks"
 
-    def versioned_rule(self, row: Row) -> str:
+    def versioned_rule(self, row: Rule) -> str:
         """Return name and version of the rule that reads replies in a row."""
         if self.compares_likelihoods and row.extractor:
             rule = extractor_of(row.extractor, AnswerKind.LIKELIHOODS)
@@ -176,7 +176,7 @@ def description_in(config: Config) -> str:
     return text if text and isinstance(text, str) else "your own"
 
 
-def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
+def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
     """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
     default = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
@@ -185,11 +185,11 @@ def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
         if named is not None:
-            yield name, Row(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
+            yield name, Rule(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
         elif by_judge:
-            yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
+            yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
         elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
-            yield name, Row(default)
+            yield name, Rule(default)
 
 
 def templates_in(settings: Config, key: str = "template") -> list[str]:

@@ -252,21 +252,6 @@ def tasks_of(name: str) -> list[str]:
     return [task.name for task in members_of(name)]
 
 
-def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
-    """Return names of metrics, without ``_stderr``, in the order of a task's list, which begins with its main one.
-
-    Unlisted ones follow in their own order; of a group the first member's list counts.
-    """
-    listed: list[str] = []
-    with contextlib.suppress(MedTasksError):  # a task that is not ours has no list
-        first = task_file(task)
-        while first.members:
-            first = task_file(first.members[0])
-        listed = [] if first.metric_list is None else [str(metric["metric"]) for metric in first.metric_list.resolve()]
-    ranks = {name: rank for rank, name in enumerate(listed)}
-    return sorted(dict.fromkeys(metrics), key=lambda name: ranks.get(name, len(ranks)))
-
-
 # ---- files for the harness ----
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from medtasks.data.images import degrading
 from medtasks.data.samples import Document
 from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
-from medtasks.families.family import AskedFor, Row, TaskFamily
+from medtasks.families.family import AskedFor, Rule, TaskFamily
 from medtasks.prompts.template import NO_IMAGE
 from medtasks.tasks.hook_names import HOOKS
 from medtasks.tasks.prompt_settings import prompt_settings
@@ -123,7 +123,7 @@ def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
 
 
 def variant_changes(
-    name: str, variant: str, config: Config, rows: Mapping[str, Row], family: TaskFamily | None, description: str
+    name: str, variant: str, config: Config, rows: Mapping[str, Rule], family: TaskFamily | None, description: str
 ) -> dict[str, Any]:
     """Return the differences of a variant of the task ``name``, whose file says ``config``."""
     made = f"{name}_{variant}"
@@ -169,7 +169,7 @@ def variant_changes(
     return {**changes, "metadata": metadata}
 
 
-def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Row]) -> tuple[str, ...]:
+def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]) -> tuple[str, ...]:
     """Return the names of a task's thinking variants, by its configuration with unresolved dotted names.
 
     The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given

@@ -55,7 +55,7 @@ def test_path_version_and_wrong_usage(medtasks):
 
 
 def test_help_names_values_and_no_python_types(medtasks):
-    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["data", "show"], []):
+    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["models"], []):
         shown = medtasks(*command, "--help").out
         assert "Usage: medtasks" in shown
         assert set("<>") & set(shown) == set(), shown
@@ -214,13 +214,13 @@ def test_served_model_and_json(doctor, tmp_path):
 
 
 def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks):
-    ran = medtasks("models", "list")
+    ran = medtasks("models")
     rows = {line.split("  ")[0]: line for line in ran.out.splitlines()}
     assert set(rows) - {"name"} == set(recipes())
     assert "Health AI Developer Foundations" in rows["medgemma-4b"]
     assert rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
     assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
-    ran = medtasks("models", "show", "lingshu-7b")
+    ran = medtasks("models", "lingshu-7b")
     flat = " ".join(ran.out.split())
     assert ran.code == 0
     assert "licence: MIT source: model card of lingshu-medical-mllm/Lingshu-7B" in flat
@@ -231,11 +231,11 @@ def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks)
     assert "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B," in ran.out
     assert "vllm serve lingshu-medical-mllm/Lingshu-7B --revision b98aecd" in ran.out
     for name in list(recipes())[::5]:
-        assert medtasks("models", "show", name).code == 0
-    fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
+        assert medtasks("models", name).code == 0
+    fleming, hulu = medtasks("models", "fleming-vl-8b").out, medtasks("models", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
     assert "not on a server: vLLM 0.32 has no class for it" in hulu
-    ran = medtasks("models", "show", "lingshu7b")
+    ran = medtasks("models", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
 
 

@@ -1,34 +1,22 @@
-"""All checks together, and those of the machine: harness, disk, memory, and torch with fake modules."""
+"""All checks together, and those of the harness and its models."""
 
-import errno
 import importlib.metadata
 import importlib.util
-import os
 import sys
-import tempfile
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.doctor import examining, tasks_and_data
-from medtasks.doctor.check_results import AREAS, MODEL, TORCH, State, findings_of, scope_of
-from medtasks.doctor.examining import disks, examine, harness_version, importable_model, memory, torch_stack
+from medtasks.doctor.check_results import AREAS, HARNESS, MODEL, State, findings_of, scope_of
+from medtasks.doctor.examining import examine, harness_version, importable_model
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
 
-from ..tables import each_row
-from .findings import expect, only, states
+from .findings import expect, only
 
 KEY = "sk-canary-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Torch, which takes long, is not imported; its finding quotes a secret."""
-    loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
-    monkeypatch.setattr(examining, "torch_stack", lambda: [loud])
 
 
 def areas(findings):
@@ -40,6 +28,8 @@ def test_areas_in_order_without_secrets(monkeypatch):
         monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
+    loud = HARNESS.problem("version", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
+    monkeypatch.setattr(examining, "harness_version", lambda: [loud])
     findings = examine(model_args="base_url=http://127.0.0.1:9/v1")
     assert areas(findings) == list(AREAS)
     assert [finding for finding in findings if (finding.state is State.OK) != (finding.fix == "")] == []
@@ -54,14 +44,13 @@ def test_areas_in_order_without_secrets(monkeypatch):
 def test_failing_checks_cost_nothing_else(monkeypatch):
     fail = Mock(side_effect=RuntimeError("canary of a record"))
     usual = examine()
-    monkeypatch.setattr(examining.shutil, "disk_usage", fail)
     monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
     monkeypatch.setattr(examining, "harness_version", fail)
     findings = examine()
     failing = {finding.name for finding in findings if "could not be checked" in finding.found}
-    assert {"disk", "prepared", "version"} <= failing
+    assert {"prepared", "version"} <= failing
     assert "canary" not in str(findings)
-    others = [item for item in usual if item.area not in ("machine", "datasets") and item.name != "version"]
+    others = [item for item in usual if item.area != "datasets" and item.name != "version"]
     assert [finding for finding in others if finding not in findings] == []
     with pytest.raises(KeyboardInterrupt):
         findings_of("tasks", "second", Mock(side_effect=KeyboardInterrupt))
@@ -102,106 +91,6 @@ def test_scope_of_names_and_a_malformed_own_file():
     findings = examine()
     assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
     assert set(areas(findings)) == set(AREAS) - {MODEL}
-
-
-FOLDERS = ["data folder", "Hub cache", "temporary folder"]
-FAKE_TORCH = """
-import types, warnings
-__version__ = "{version}"
-version = types.SimpleNamespace(cuda={cuda})
-def _available():
-    {before}
-    return {gpus} > 0
-cuda = types.SimpleNamespace(
-    is_available=_available,
-    device_count=lambda: {gpus},
-    mem_get_info=lambda index: ({free} * 10**9, 80 * 10**9),
-    get_device_name=lambda index: "NVIDIA Imagined",
-)
-"""
-TRANSFORMERS = """
-import types
-__version__ = "5.0"
-utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
-"""
-TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
-NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
-
-
-def test_disks(tmp_path, monkeypatch):
-    for gb, state in ((4.9, State.WARNING), (5.0, State.OK)):
-        monkeypatch.setattr(examining.shutil, "disk_usage", lambda _, free=int(gb * 1e9): SimpleNamespace(free=free))
-        findings = list(disks())
-        assert states(findings) == dict.fromkeys(FOLDERS, state)
-        assert f"{gb} GB are free" in findings[0].found
-        assert state is State.OK or all(name in str(findings) for name in ("MEDTASKS_HOME", "HF_HOME", "TMPDIR"))
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "not" / "yet"))
-    assert only(disks(), "data folder").state is State.OK
-    assert os.listdir(tmp_path) == []  # it is not made
-    (tmp_path / "not").write_text("")
-    assert only(disks(), "data folder").state is State.PROBLEM
-    real = tempfile.TemporaryFile
-
-    def refuse(*arguments, dir=None, **rest):
-        if str(dir) == str(tmp_path):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return real(*arguments, dir=dir, **rest)
-
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(errno.EROFS), fix="MEDTASKS_HOME")
-
-
-@each_row("available, limit, state", [(3.9, "max", State.WARNING), (64, 2 * 10**9, State.WARNING), (8, 64e9, State.OK)])
-def test_memory(tmp_path, monkeypatch, available, limit, state):
-    (tmp_path / "limit").write_text(limit if limit == "max" else str(int(limit)))
-    monkeypatch.setattr(examining, "_CONTAINER_LIMITS", (tmp_path / "limit", tmp_path / "none"))
-    monkeypatch.setattr(examining.psutil, "virtual_memory", lambda: SimpleNamespace(available=int(available * 1e9)))
-    expect(only(memory()), state, "2.0 GB" if available == 64 else f"{available:.1f} GB")
-
-
-@pytest.fixture
-def stack(monkeypatch, tmp_path):
-    def look(vision="__version__ = '0.24.0+cu130'", uses=True, driver=False, torch=FAKE_TORCH, visible=None, **fields):
-        if driver:
-            (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
-            (tmp_path / "nvidia-smi").chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        if visible is not None:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        usual = {"version": "2.9.0+cu130", "cuda": "'13.0'", "gpus": 0, "free": 70, "before": "pass"}
-        torch = torch.format(**{**usual, **fields})
-        modules = {"torch": torch, "torchvision": vision, "transformers": TRANSFORMERS.format(uses=uses)}
-        monkeypatch.syspath_prepend(tmp_path)
-        for name, source in modules.items():
-            (tmp_path / f"{name}.py").write_text(source)
-            monkeypatch.setitem(sys.modules, name, None)  # restored at the end
-            del sys.modules[name]
-        return list(torch_stack())
-
-    return look
-
-
-@pytest.mark.parametrize(
-    ("fields", "name", "state", "words", "fix"),
-    [
-        ({"gpus": 1, "free": 1}, "GPU 0", State.WARNING, "1.0 of 80.0", "nvidia-smi"),
-        ({"torch": "raise OSError('libcudart.so.13: not there')"}, "torch", State.PROBLEM, "libcudart", "one index"),
-        ({"version": "2.9.0+cpu", "vision": NMS}, "torchvision", State.PROBLEM, "torchvision::nms", "from one index"),
-        ({"uses": False}, "transformers", State.PROBLEM, "does not accept", ""),
-        ({"before": f"warnings.warn({TOO_OLD!r})"}, "GPU", State.WARNING, TOO_OLD[:-1], "update the driver"),
-        ({"before": "raise RuntimeError('CUDA error: unknown error')"}, "GPU", State.WARNING, "unknown error", ""),
-        ({"driver": False}, "GPU", State.NOTE, "finds no GPU", ""),
-        ({"driver": True, "cuda": "None", "version": "2.9.0"}, "GPU", State.WARNING, "built for the CPU", ""),
-        ({"driver": True, "visible": ""}, "GPU", State.WARNING, "CUDA_VISIBLE_DEVICES is ''", ""),
-        ({"driver": True}, "GPU", State.WARNING, "built for CUDA 13.0", ""),
-    ],
-)
-def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
-    findings = stack(**fields)
-    expect(only(findings, name), state, words, fix=fix)
-    assert name != "torch" or not any(finding.name.startswith("GPU") for finding in findings)
 
 
 def test_version_of_the_harness(monkeypatch):

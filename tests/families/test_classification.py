@@ -10,7 +10,7 @@ import pytest
 from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.hooks import multilabel
 from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.class_scores import (
@@ -237,7 +237,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
 
 
 def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
-    task = task_of("multilabel", {"reference": Row(LABELED), "robust": Row("robust_labels")})
+    task = task_of("multilabel", {"reference": Rule(LABELED), "robust": Rule("robust_labels")})
     documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)

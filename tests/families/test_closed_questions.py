@@ -7,9 +7,9 @@ import pytest
 
 from medtasks.extract.published.medheval_closed import listed_options
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
-from medtasks.families.family import Row
+from medtasks.families.family import Rule
 from medtasks.hooks import closed_questions as hooks
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
 
 from ..task_families import score_of, values_of
 
@@ -126,7 +126,7 @@ def test_credentialed_text_is_withheld():
         "choices": "CANARY choices",
         "answer": None,
     }
-    found = PROCESS(document(**secret), [enveloped("CANARY reply", Row("medheval_reference"))])
+    found = PROCESS(document(**secret), [make_envelope("CANARY reply", Rule("medheval_reference"))])
     assert "CANARY" not in json.dumps(found)
     assert "10000007" not in json.dumps(found)
     assert found["accuracy"]["sample"].startswith("doc-")

@@ -9,7 +9,7 @@ from pathlib import Path
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
-from medtasks.families.family import Asks, Reply, Row, TaskFamily, compares_texts
+from medtasks.families.family import Asks, Reply, Rule, TaskFamily, compares_texts
 from medtasks.metrics.metric import Role, Scale, evaluate, undeclared
 from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_files
@@ -69,7 +69,7 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
     monkeypatch.setattr("medtasks.judges.judge_client._judge", judge)
     for document, reply in zip(one.documents, one.replies, strict=True):
         with contextlib.suppress(MedTasksError):
-            one.family.score(Sample(document), Reply(reply), Row(one.rules[0]))
+            one.family.score(Sample(document), Reply(reply), Rule(one.rules[0]))
     assert bool(asked) == (one.family.asks is not Asks.NOBODY)
 
 

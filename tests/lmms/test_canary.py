@@ -15,14 +15,14 @@ from PIL import Image
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, arrow_schema
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import report_as_dict
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run import read_run
-from medtasks.scores.score_model import report_as_dict
+from medtasks.runs.run import open_run
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
 
@@ -221,7 +221,7 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, t
     assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
     assert found_in(reported, tmp_path) == []
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    report = collect_run(read_run(tmp_path / "out"))
+    report = collect_run(open_run(tmp_path / "out"))
     found = {task.name: task for task in report.tasks}
     assert set(TASKS) <= set(found)
     for task in found.values():

@@ -100,7 +100,7 @@ def test_every_block_runs_as_printed(ran, project):
     content = json.loads(ran.read_text())
     include([project / "my_tasks"])
     assert set(ASKED) <= set(content["results"])
-    for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
+    for name, (_text, printed) in zip(NAMES, BLOCKS, strict=True):
         assert content["n-samples"][name]["original"] == COPIES * len(printed.splitlines())
         filters = {one["name"] for one in task_config(name)["filter_list"]}
         scores = content["results"][name]

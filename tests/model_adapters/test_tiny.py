@@ -4,9 +4,7 @@ import pytest
 import torch
 from medtasks.model_adapters.tiny import MedTasksTiny
 
-from medtasks.data.sources import bundled_sample
-from medtasks.home import packaged_facts
-
+from .. import synthetic_images
 from ..tables import each_row
 from .toys import Bench, assert_pairs
 
@@ -66,9 +64,9 @@ def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
 
 def drawn(name, seed):
     """An image of one of the sample's kinds with another size and other grain, so that no one has seen it."""
-    facts = packaged_facts("medtasks.data.sources", "sample")["images"][name]
-    sheet = bundled_sample.Sheet((230 + seed, 310 - seed))
-    bundled_sample._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
+    facts = synthetic_images.SAMPLE["images"][name]
+    sheet = synthetic_images.Sheet((230 + seed, 310 - seed))
+    synthetic_images._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
     return sheet.finished(seed)
 
 
@@ -76,7 +74,7 @@ def drawn(name, seed):
 def pairs():
     """Both questions of every pair of the sample about new images, in turn, with the letter of the right option."""
     questions = []
-    for seed, pair in enumerate(packaged_facts("medtasks.data.sources", "sample")["pairs"]):
+    for seed, pair in enumerate(synthetic_images.SAMPLE["pairs"]):
         first, second = pair["options"]
         text = f"{pair['question']}\nA: {first}\nB: {second}\nAnswer: "
         for name, letter in zip(pair["images"], (pair["answer"], "AB".replace(pair["answer"], "")), strict=True):

@@ -11,13 +11,13 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import Columns, arrow_schema
 from medtasks.extract.failure import cut_reply
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.home import own_tasks_folder
 from medtasks.runs.logged_samples import LoggedSample
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -90,12 +90,12 @@ def _scores(name: str, samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
     return shown
 
 
-def _samples(name: str, replies: Replies, row: Row) -> Iterator[Sample]:
+def _samples(name: str, replies: Replies, row: Rule) -> Iterator[Sample]:
     """Yield the documents that were answered, with what the row's filter makes of the reply and the hook of that."""
     hook = resolved(task_config(name)["process_results"])
     for number, document in enumerate(task_documents(task_file(name))):
         if (reply := replies.get(document["doc_id"])) is not None:
-            results: list[Any] = [enveloped(_text(reply), row)]
+            results: list[Any] = [make_envelope(_text(reply), row)]
             if reply.losses is not None:
                 results = [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
             yield number, document, reply, results, hook(document, results)

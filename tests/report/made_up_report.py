@@ -13,21 +13,9 @@ from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.report import tables
 from medtasks.report.published import published_scores
+from medtasks.report.report_model import ComparedScore, Gain, PublishedScore, RunComparison, RunReport, TaskReport
 from medtasks.report.report_tables import report_tables
-from medtasks.scores.score_model import (
-    Baseline,
-    ComparedScore,
-    Gain,
-    Group,
-    Item,
-    PairOutcomes,
-    PublishedScore,
-    RuleScores,
-    RunComparison,
-    RunReport,
-    Score,
-    TaskReport,
-)
+from medtasks.scores.score_model import AuditItem, Baseline, Group, MetricScore, PairOutcomes, RuleScores
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan
@@ -56,8 +44,8 @@ PAIRS: tuple[tuple[ReadReply, ReadReply], ...] = (
 )
 
 
-def share(metric: str, value: float, width: float = 0.05, higher_is_better: bool | None = True) -> Score:
-    return Score(metric, value, width / 2, max(0, value - width), min(1, value + width), True, higher_is_better)
+def share(metric: str, value: float, width: float = 0.05, higher_is_better: bool | None = True) -> MetricScore:
+    return MetricScore(metric, value, width / 2, max(0, value - width), min(1, value + width), True, higher_is_better)
 
 
 def groups(names: list[str], questions: int, shift: float, metric: str = "accuracy") -> tuple[Group, ...]:
@@ -67,10 +55,10 @@ def groups(names: list[str], questions: int, shift: float, metric: str = "accura
     )
 
 
-def paired_items() -> tuple[Item, ...]:
+def paired_items() -> tuple[AuditItem, ...]:
     """Twelve images in six pairs, of which every one is another case of the audit browser."""
     return tuple(
-        Item(
+        AuditItem(
             doc_id=f"p{number}/{position}",
             unit=f"p{number}",
             images=(f"picture{number}{position}",),
@@ -96,7 +84,7 @@ def paired_rule(name: str, shift: float = 0.0, invalid: float = 0.25) -> RuleSco
         share("individual_accuracy", 0.5 + shift),
         share("confusion", 0.75 - shift, higher_is_better=False),
         share("invalid_rate", invalid, 0.02, higher_is_better=False),
-        Score("incomplete_pairs", 3.0, NAN, NAN, NAN, False, False),
+        MetricScore("incomplete_pairs", 3.0, NAN, NAN, NAN, False, False),
     )
     by_area = tuple(
         Group(area, 100 - 40 * n, (share("set_accuracy", 0.1 * n + shift), share("confusion", 0.6)))
@@ -116,7 +104,7 @@ def paired_rule(name: str, shift: float = 0.0, invalid: float = 0.25) -> RuleSco
 
 def paired_task(folder: Path | None = None) -> TaskReport:
     """Pairs with all sections; with a folder for pictures, single questions as well."""
-    items: tuple[Item, ...] = ()
+    items: tuple[AuditItem, ...] = ()
     pictures: dict[str, Path] = {}
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +166,7 @@ def likelihood_task() -> TaskReport:
         Measure(0.3, 0.25, 0.4), Measure(0.6, 0.5, 0.7), "Softmax over mean log-likelihoods",
     )  # fmt: skip
     items = tuple(
-        Item(
+        AuditItem(
             f"q{number}", f"q{number}", (), f"Which option, number {number}?", ("One", "Two", "Three"), "", "B", "",
             (1.5, NAN if number == 3 else 0.5, 2.5),
             {"reference": ReadAnswer("B", "ok", True) if number % 2 else ReadAnswer("A", "ok", False)}, {},
@@ -202,7 +190,7 @@ def likelihood_task() -> TaskReport:
 
 def scored_task() -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
-    overlap = Score("overlap", 12.5, 1.5, 9.5, 15.5, False, True)
+    overlap = MetricScore("overlap", 12.5, 1.5, 9.5, 15.5, False, True)
     rules = (RuleScores("reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}),)
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
@@ -215,7 +203,9 @@ def scored_task() -> TaskReport:
         "key": "A long invented description.",
     }
     items = tuple(
-        Item(f"r{n}", f"r{n}", reply=f"Reply {n}.", answers={"reference": answer}, groups={"kind": ("drawn",)}, **texts)
+        AuditItem(
+            f"r{n}", f"r{n}", reply=f"Reply {n}.", answers={"reference": answer}, groups={"kind": ("drawn",)}, **texts
+        )
         for n, answer in enumerate(read)
     )
     return TaskReport("made_up_reports", "", documents=3, answered=3, rules=rules, items=items)
@@ -229,8 +219,8 @@ def withheld_task() -> TaskReport:
         for n, item in enumerate(paired_items())
     )
     scores = (
-        Score("bleu_1", 0.127, 0.01, 0.107, 0.147, True, True),
-        Score("radcliq_v1_multimedeval", 1.994, NAN, NAN, NAN, False, False),
+        MetricScore("bleu_1", 0.127, 0.01, 0.107, 0.147, True, True),
+        MetricScore("radcliq_v1_multimedeval", 1.994, NAN, NAN, NAN, False, False),
     )
     return replace(
         paired_task(),
@@ -263,7 +253,7 @@ def grouped_task() -> TaskReport:
             groups={
                 "department": groups(departments, 2122, shift),
                 "modality": groups(modalities, 900, shift),
-                "empty": (Group("nobody", 0, (Score("accuracy", NAN, NAN, NAN, NAN, True, True),)),),
+                "empty": (Group("nobody", 0, (MetricScore("accuracy", NAN, NAN, NAN, NAN, True, True),)),),
             },
             failures={"acc_box_level": "no question of this level"},
         )
@@ -326,7 +316,7 @@ def many_items(number: int) -> TaskReport:
 
 def nasty(text: str) -> RunReport:
     """A report in which everything that is named by somebody is called ``text``."""
-    score = Score(text, 0.5, NAN, 0.4, 0.6, True, True)
+    score = MetricScore(text, 0.5, NAN, 0.4, 0.6, True, True)
     rule = RuleScores(text, text, text, (score,), groups={text: (Group(text, 3, (score,)),)}, failures={text: text})
     task = replace(
         paired_task(),

@@ -12,9 +12,9 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.report.collecting import collect_replies, collect_run
-from medtasks.runs.run import read_run
-from medtasks.scores.score_model import report_as_dict
-from medtasks.scores.task_reading import as_logged
+from medtasks.report.report_model import report_as_dict
+from medtasks.runs.run import open_run
+from medtasks.scores.audit_items import as_logged
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
@@ -26,7 +26,7 @@ CANARY = "zyzzyva"
 
 def task_of(folder, task_name, replies):
     write_run(folder, {task_name: replies})
-    (task,) = collect_run(read_run(folder)).tasks
+    (task,) = collect_run(open_run(folder)).tasks
     return task
 
 
@@ -52,7 +52,7 @@ def test_a_pair(sample, tmp_path):
     for item in items.values():
         assert set(item.answers.values()) == {ReadAnswer("A", "ok", item.key == "A", None)}
     assert list(first.answers) == ["reference", "robust"]
-    (task,) = collect_run(read_run(tmp_path)).tasks
+    (task,) = collect_run(open_run(tmp_path)).tasks
     folder = sample / "datasets" / "mediconfusion"
     assert task.pictures == {one["image_file"]: folder / one["image_file"] for one in documents}
     assert first.images == (documents[0]["image_file"],)
@@ -148,9 +148,9 @@ def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_p
     task = task_of(tmp_path / "run", "own_absolute", texts({"d0": "A"}))
     (key,) = task.items[0].images
     assert task.pictures == {key: picture}
-    assert str(tmp_path) not in json.dumps(report_as_dict(collect_run(read_run(tmp_path / "run")))["tasks"][0]["items"])
+    assert str(tmp_path) not in json.dumps(report_as_dict(collect_run(open_run(tmp_path / "run")))["tasks"][0]["items"])
     picture.unlink()
-    (task,) = collect_run(read_run(tmp_path / "run")).tasks
+    (task,) = collect_run(open_run(tmp_path / "run")).tasks
     assert task.pictures == {}
 
 
@@ -189,7 +189,7 @@ def test_answers_that_a_judge_called_right(tmp_path, monkeypatch):
         line["score"] |= {"correct": verdict, "reason": reason}
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
-    (task,) = collect_run(read_run(tmp_path)).tasks
+    (task,) = collect_run(open_run(tmp_path)).tasks
     answers = [item.answers["strict"] for item in task.items]
     assert [one.value for one in answers] == ["a mass", "a cyst", None, "a scar"]
     assert [one.right for one in answers] == [True, False, False, None]
@@ -198,7 +198,7 @@ def test_answers_that_a_judge_called_right(tmp_path, monkeypatch):
     assert (rate.metric, rate.value, rate.error, rate.higher_is_better) == ("knowledge_rate", 0.5, 0.25, False)
     assert task.items[0].reply == "Assistant: a mass"
     samples.write_text(samples.read_text().replace('"rule": "medheval_open_strict"', '"rule": "of_another_version"', 2))
-    (task,) = collect_run(read_run(tmp_path)).tasks
+    (task,) = collect_run(open_run(tmp_path)).tasks
     assert len(task.items) == 4
 
 
@@ -235,7 +235,7 @@ def test_no_word_of_a_credentialed_record(name, columns, hook, rule, logged_in_c
     monkeypatch.delenv("MEDTASKS_LOG_TEXT", raising=False)
     for path in tmp_path.glob("*_samples_secret_choice.jsonl"):  # as of a family that logs the words it read
         path.write_text(path.read_text().replace('"value": "B"', f'"value": "{CANARY}"'))
-    report = collect_run(read_run(tmp_path))
+    report = collect_run(open_run(tmp_path))
     (task,) = report.tasks
     assert CANARY not in repr(report)
     assert CANARY not in json.dumps(report_as_dict(report))
@@ -269,7 +269,7 @@ def test_the_user_may_ask_for_text_by_name(tmp_path, monkeypatch):
     monkeypatch.delenv("MEDTASKS_LOG_TEXT")
     write_run(tmp_path / "withheld", {"secret_choice": texts({one["doc_id"]: "A" for one in documents})})
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
-    (task,) = collect_run(read_run(tmp_path / "withheld")).tasks  # what a run withheld is not there later
+    (task,) = collect_run(open_run(tmp_path / "withheld")).tasks  # what a run withheld is not there later
     assert not task.withheld
     assert (task.items[0].reply, task.items[0].prompt) == ("", "")
     assert task.items[0].answers["robust"].value == "A"

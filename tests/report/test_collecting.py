@@ -11,18 +11,18 @@ from medtasks.data.samples import Sample
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
 from medtasks.report import wording
 from medtasks.report.collecting import collect_replies, collect_run
 from medtasks.report.page import write_page
+from medtasks.report.report_model import report_as_dict
 from medtasks.report.report_tables import summary_table
 from medtasks.report.sentences import headline, quotable_sentences
 from medtasks.report.task_tables import gains_table
 from medtasks.report.wording import cluster_notes
-from medtasks.runs.run import read_run
-from medtasks.scores.score_model import report_as_dict
+from medtasks.runs.run import open_run
 from medtasks.scores.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.stats.intervals import interval
 from medtasks.stats.paired import holm
@@ -58,7 +58,7 @@ def made_up(dataset, seed=1):
 
 def collected(folder, **replies):
     write_run(folder, replies)
-    return collect_run(read_run(folder))
+    return collect_run(open_run(folder))
 
 
 def only(report):
@@ -133,7 +133,7 @@ def test_outcomes_and_areas_of_pairs(tmp_path):
     said[f"{pairs[5]}/1"] = "no idea"
     del said[f"{pairs[6]}/1"]
     write_run(tmp_path, {"mediconfusion": texts(said)}, limit=31)
-    task = only(collect_run(read_run(tmp_path)))
+    task = only(collect_run(open_run(tmp_path)))
     outcomes = task.rules[1].pairs
     assert (outcomes.both_right, outcomes.swapped, outcomes.same) == (len(pairs) - 7, 1, {"A": 1, "B": 2})
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
@@ -186,15 +186,15 @@ def test_a_group_of_pairs_that_mostly_share_one_image_says_so():
 
 def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
-    honest = by_metric(only(collect_run(read_run(tmp_path))).rules[0])["individual_accuracy"]
+    honest = by_metric(only(collect_run(open_run(tmp_path))).rules[0])["individual_accuracy"]
     edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-6)
-    report = collect_run(read_run(tmp_path))
+    report = collect_run(open_run(tmp_path))
     (note,) = report.notes
     assert note.startswith(f"mediconfusion, reference, individual_accuracy: the run recorded {honest + 1e-6:.12g}")
     assert f"{honest:.12g}" in note
     assert by_metric(only(report).rules[0])["individual_accuracy"] == honest + 1e-6
     edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-12)
-    assert collect_run(read_run(tmp_path)).notes == ()
+    assert collect_run(open_run(tmp_path)).notes == ()
 
 
 @each_row("value", ["text", 7, [1], {"a": 1}, [{"filter": 7}]])
@@ -217,16 +217,16 @@ def test_results_of_another_kind_than_they_should_be_are_no_traceback(tmp_path, 
         place = place.setdefault(key, {})
     place[last] = value
     results.write_text(json.dumps(content))
-    assert only(collect_run(read_run(tmp_path))).name == "mediconfusion"
+    assert only(collect_run(open_run(tmp_path))).name == "mediconfusion"
 
 
 def test_an_impossible_error_is_none_and_a_file_of_made_up_values_is_left_out(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     edit_row(results, "mediconfusion", set_accuracy_stderr__reference=-1.0)
-    rule = next(rule for rule in only(collect_run(read_run(tmp_path))).rules if rule.name == "reference")
+    rule = next(rule for rule in only(collect_run(open_run(tmp_path))).rules if rule.name == "reference")
     assert all(not score.error < 0 for score in rule.scores)
     edit_row(results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)})
-    (note, *_) = read_run(tmp_path).notes
+    (note, *_) = open_run(tmp_path).notes
     assert re.search(
         r"holds 20\d\d metrics under 20\d\d filters for mediconfusion, more than any task has, and is left out", note
     )
@@ -236,7 +236,7 @@ def test_a_limited_run_and_one_without_samples(tmp_path):
     first = dict(list(made_up("mediconfusion").items())[:7])
     write_run(tmp_path / "logged", {"mediconfusion": first}, limit=7)
     write_run(tmp_path / "unlogged", {"mediconfusion": first}, limit=7, log_samples=False)
-    logged, unlogged = (only(collect_run(read_run(tmp_path / name))) for name in ("logged", "unlogged"))
+    logged, unlogged = (only(collect_run(open_run(tmp_path / name))) for name in ("logged", "unlogged"))
     keys = [one["answer"] for one in load_documents("mediconfusion")]
     for task, asked in ((logged, keys[:7]), (unlogged, keys)):
         assert task.missing[0] == "Only 7 of 32 questions were answered; the others are in no score."
@@ -257,14 +257,14 @@ def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkey
     replies = made_up("mediconfusion")
     write_run(tmp_path / "scored", {"mediconfusion": replies})
     write_run(tmp_path / "collected", {"mediconfusion": replies}, predict_only=True)
-    scored, task = (only(collect_run(read_run(tmp_path / name))) for name in ("scored", "collected"))
+    scored, task = (only(collect_run(open_run(tmp_path / name))) for name in ("scored", "collected"))
     assert "--predict_only" in task.missing[0]
     assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in scored.rules]
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     publish_own("own_reports", REPORT, [{"report": "A mass.", "indication": "cough"} for _ in range(3)])
     write_task("own_reports", "reports", {"reference": "report_text"}, metrics="REPORT_METRICS")
     write_run(tmp_path / "own", {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
-    task = only(collect_run(read_run(tmp_path / "own")))
+    task = only(collect_run(open_run(tmp_path / "own")))
     assert task.missing == (
         "The run only collected replies (--predict_only).",
         "Scores are not computed here, because its metrics need a judge, a labeler or another model; run: medtasks "
@@ -276,12 +276,12 @@ def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkey
 
 def test_damaged_runs_show_what_is_left(tmp_path, monkeypatch):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
-    whole = [by_metric(rule) for rule in only(collect_run(read_run(tmp_path))).rules]
+    whole = [by_metric(rule) for rule in only(collect_run(open_run(tmp_path))).rules]
     # Torn lines are counted, and the recorded scores stand.
     samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
     lines = samples.read_text().splitlines(keepends=True)
     samples.write_text("".join([*lines[:20], lines[20][:80]]))
-    report = collect_run(read_run(tmp_path))
+    report = collect_run(open_run(tmp_path))
     task = only(report)
     assert task.missing[:2] == (
         "The samples file holds replies to only 20 of the 32 questions that were asked.",
@@ -291,14 +291,14 @@ def test_damaged_runs_show_what_is_left(tmp_path, monkeypatch):
     assert report.notes == ("mediconfusion: torn lines are missing, so that its scores cannot be checked.",)
     assert (len(task.items), task.answered) == (20, 32)
     samples.write_text("".join(lines).replace('"doc_id": 3,', '"doc_id": 30,'))  # of other documents
-    task = only(collect_run(read_run(tmp_path)))
+    task = only(collect_run(open_run(tmp_path)))
     assert "line 4 answers document" in task.missing[0]
     assert (task.items, bool(task.rules)) == ((), True)
     samples.write_text("".join(lines))
     # A results file that is cut off: scores are those of the samples.
     text = results.read_text()
     results.write_text(text[:100])
-    report = collect_run(read_run(tmp_path))
+    report = collect_run(open_run(tmp_path))
     task = only(report)
     assert task.missing == (
         "The run left samples without results, as it was stopped or failed before it wrote them; its scores are "
@@ -309,9 +309,9 @@ def test_damaged_runs_show_what_is_left(tmp_path, monkeypatch):
     # Data that are other, or gone.
     fingerprint = json.loads(text)["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"]
     results.write_text(text.replace(fingerprint, "000000000000"))
-    changed = only(collect_run(read_run(tmp_path)))
+    changed = only(collect_run(open_run(tmp_path)))
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "empty"))
-    gone = only(collect_run(read_run(tmp_path)))
+    gone = only(collect_run(open_run(tmp_path)))
     assert "fingerprint 000000000000" in changed.missing[0]
     assert "medtasks data prepare mediconfusion" in gone.missing[0]
     for task in (changed, gone):
@@ -329,7 +329,7 @@ def test_tasks_of_others_and_groups(tmp_path):
     content["higher_is_better"]["mediconfusion_all"] = {"confusion": False}
     results.write_text(json.dumps(content))
     (tmp_path / f"{STAMP}_samples_mme.jsonl").write_text('{"doc_id": 0, "resps": ["yes"]}\n')
-    tasks = {task.name: task for task in collect_run(read_run(tmp_path)).tasks}
+    tasks = {task.name: task for task in collect_run(open_run(tmp_path)).tasks}
     (score,) = tasks["mme"].rules[0].scores
     assert (score.metric, score.value, score.error, score.share) == ("score", 1400.0, 12.5, False)
     assert score.low == pytest.approx(1400 - 1.959964 * 12.5, abs=1e-4)
@@ -350,13 +350,13 @@ def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
     results = write_run(tmp_path, replies)
     content = json.loads(results.read_text())
     content["group_subtasks"]["mediconfusion_all"] = list(replies)
-    members = collect_run(read_run(tmp_path)).tasks
+    members = collect_run(open_run(tmp_path)).tasks
     values = [by_metric(task.rules[0])["individual_accuracy"] for task in members]
     errors, shown = [task.rules[0].estimates["individual_accuracy"].error for task in members], []
     for value in (sum(values) / 2, max(values)):
         content["results"]["mediconfusion_all"] = {"alias": "all", "individual_accuracy,reference": value}
         results.write_text(json.dumps(content))
-        group = next(task for task in collect_run(read_run(tmp_path)).tasks if task.name == "mediconfusion_all")
+        group = next(task for task in collect_run(open_run(tmp_path)).tasks if task.name == "mediconfusion_all")
         shown.append(group.rules[0].estimates["individual_accuracy"])
     mean, best = shown
     assert min(errors) / 2 < mean.error < max(errors)
@@ -374,7 +374,7 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
     content["results"]["mediconfusion_ff"] = {"alias": "ff", "set_accuracy,reference": 0.5}
     content["results"]["mediconfusion_ff_blind"] = {"alias": "ff", "set_accuracy,reference": 0.25}
     results.write_text(json.dumps(content))
-    report = collect_run(read_run(tmp_path / "run"))
+    report = collect_run(open_run(tmp_path / "run"))
     sentences = quotable_sentences(report)
     assert sentences["mme"] == (
         "On mme, made_up reaches score 1,400 [1375.500 to 1424.500] under rule none (95 % interval in brackets), for "
@@ -400,7 +400,7 @@ def test_the_report_opens_with_a_main_metric_and_keeps_the_order_of_the_run(mult
     names = ("multimedeval_mimic_cxr_report", "multimedeval_vqa_rad", "multimedeval_medqa")
     replies = {name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(names)}
     write_run(tmp_path / "run", replies, rows={names[0]: {"bleu_1,reference": 0.97}})
-    report = collect_run(read_run(tmp_path / "run"))
+    report = collect_run(open_run(tmp_path / "run"))
     assert tuple(task.name for task in report.tasks) == tuple(quotable_sentences(report)) == names
     assert headline(report) == "multimedeval_vqa_rad"
     vqa = report.tasks[1].rules[0].scores
@@ -513,14 +513,14 @@ def test_gains_over_stress_variants(multimedeval_home, tmp_path, monkeypatch):
 def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_path):
     replies = {"mediconfusion": made_up("mediconfusion"), "mediconfusion_blind": made_up("mediconfusion", 2)}
     write_run(tmp_path, replies, log_samples=False)
-    base, blind = collect_run(read_run(tmp_path)).tasks
+    base, blind = collect_run(open_run(tmp_path)).tasks
     gain = next(one for one in base.gains if (one.rule, one.metric) == ("robust", "individual_accuracy"))
     assert gain.difference == by_metric(base.rules[1])[gain.metric] - by_metric(blind.rules[1])[gain.metric]
     assert (math.isnan(gain.low), math.isnan(gain.p), gain.samples) == (True, True, 32)
     write_run(tmp_path / "a", {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     blind = {"mediconfusion_blind": replies["mediconfusion_blind"]}
     write_run(tmp_path / "a", blind, log_samples=False, limit=8, stamp="20260302_101500")
-    assert collect_run(read_run(tmp_path / "a")).tasks[0].gains == ()  # of another size
+    assert collect_run(open_run(tmp_path / "a")).tasks[0].gains == ()  # of another size
     # Those of tasks that a judge scores, even with samples.
     results = write_run(tmp_path, {"mediconfusion": replies["mediconfusion"]}, log_samples=False)
     content = json.loads(results.read_text())
@@ -530,7 +530,7 @@ def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_pa
         content["n-samples"][name] = {"original": 32, "effective": 32}
         (tmp_path / f"{STAMP}_samples_{name}.jsonl").write_text("".join(lines))
     results.write_text(json.dumps(content))
-    tasks = {task.name: task for task in collect_run(read_run(tmp_path)).tasks}
+    tasks = {task.name: task for task in collect_run(open_run(tmp_path)).tasks}
     (gain,) = tasks["mediconfusion_ff"].gains
     assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("reference", "set_accuracy", 0.25, 32)
     assert math.isnan(gain.low)
@@ -546,7 +546,7 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(multimedeval_ho
     row |= {"chexbert_similarity": 0.75, "chexbert_similarity_stderr": 0.125}
     write_run(tmp_path, {task_name: replies}, rows={task_name: {f"{name},reference": row[name] for name in row}})
     monkeypatch.setattr("medtasks.families.text_metrics.compare_texts", lambda *_: pytest.fail("a model was loaded"))
-    task = only(collect_run(read_run(tmp_path)))
+    task = only(collect_run(open_run(tmp_path)))
     (rule,) = task.rules
     score = rule.estimates["chexbert_similarity"]
     assert (score.value, score.error, score.share) == (0.75, 0.125, False)
@@ -573,14 +573,14 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path):
     results.write_text(json.dumps(content))
     lines = []
     for number, one in enumerate(documents):
-        score = task_file("mediconfusion").family.score(Sample(one), Reply("A"), Row("robust_choice"))
+        score = task_file("mediconfusion").family.score(Sample(one), Reply("A"), Rule("robust_choice"))
         score |= {"rule": "gap_of_3_reference"}
         score |= {} if number else {"value": None, "reason": "judge_failed"}
         kept = {"schema_version": 2, **score}
         lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "score": kept})
     samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = collect_run(read_run(tmp_path))
+    report = collect_run(open_run(tmp_path))
     task = only(report)
     (rule,) = task.rules
     assert (rule.name, rule.rule) == ("reference", "gap_of_3_reference")
@@ -599,7 +599,7 @@ def test_a_row_says_where_the_published_code_stops(tmp_path, monkeypatch, access
     publish_own(name, OPEN_QUESTION, rows, access=access)
     write_task(name, "kit_questions", {"reference": "medevalkit_vqa", "robust": "robust_kit_vqa"})
     write_run(tmp_path / "run", {name: texts({"d0": "yes", "d1": "."})})
-    stopped, sound = only(collect_run(read_run(tmp_path / "run"))).rules
+    stopped, sound = only(collect_run(open_run(tmp_path / "run"))).rules
     why = stopped.failures["accuracy"]
     assert "gives no number" in why
     assert "no words for ROUGE" in why

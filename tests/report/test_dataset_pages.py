@@ -1,20 +1,15 @@
-"""Pages about a dataset, without a browser: duplicates and the tree of groups."""
+"""Page of duplicates, without a browser."""
 
 import base64
 import hashlib
-import json
 import re
 
-import pytest
-
 from medtasks.data.dataset_lookup import provenance
+from medtasks.data.duplicates.duplicate_search import find_duplicates
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
-from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
-from medtasks.data.selecting import SELECTABLE
-from medtasks.errors import MedTasksError
 from medtasks.report import dataset_pages
-from medtasks.report.dataset_pages import COLUMNS, Names, duplicates_as_dict, tree_data, write_tree_page
+from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict
 
 from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 from .page_structure import Structure
@@ -23,7 +18,7 @@ from .page_structure import Structure
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40)
-    names = Names(found)
+    names = DuplicateNames(found)
     contents = duplicates_as_dict(name, provenance(name), found, names, 40)
     dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))
@@ -76,46 +71,3 @@ def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     page = written("crowd", tmp_path / "p.html")
     assert len(page.all("article")) == 1
     assert "34 more" in page.text
-
-
-OPTIONS = {"department": "--department", "keyword": "--keyword"}
-
-
-def question(number, **groups):
-    return {"doc_id": f"id{number}", "question": "SECRET", "answer": "A", "options": ["SECRET"], **groups}
-
-
-def pages(tmp_path, documents):
-    write_tree_page("bench", documents, OPTIONS, tmp_path / "tree.html", selects=True, sample=False)
-    page = (tmp_path / "tree.html").read_text(encoding="utf-8")
-    return page, json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])
-
-
-def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_path):
-    evil = '</script><script>alert("1")</script> & "more"'
-    groups = [("Urology", evil), ("Urology", evil), ("Urology", None), ("Oncology", "polyp")]
-    documents = [question(n, department=one, keyword=two) for n, (one, two) in enumerate(groups)]
-    page, data = pages(tmp_path, documents)
-    assert [column["name"] for column in data["columns"]] == ["department", "keyword"]
-    assert data["columns"][1]["values"] == [evil, "polyp"]
-    assert sorted(data["units"]) == [[1, [[[0], [1]]]], [1, [[[1], []]]], [2, [[[1], [0]]]]]
-    assert evil not in page
-    assert page.count("<script") == 2
-    assert "SECRET" not in page
-    assert "id0" not in page
-    assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
-    assert "The keyword is the right answer" in page
-
-
-def test_no_command_holds_what_a_terminal_acts_on():
-    data = tree_data("bench", [question(1, keyword="A\x1b[2J\n\tB\x9b")], OPTIONS)
-    assert data["columns"][0]["values"] == ["A?[2J??B?"]
-
-
-def test_pairs_are_units_and_a_dataset_without_groups_has_no_tree():
-    assert sorted(COLUMNS) == sorted(SELECTABLE)  # every column to choose by has its place
-    sides = [("p1", ["Cardiac"]), ("p1", ["Cardiac", "Spinal"]), ("p2", ["Spinal"]), ("p2", ["Spinal"])]
-    documents = [question(n, pair_id=pair, categories=groups) for n, (pair, groups) in enumerate(sides)]
-    assert tree_data("bench", documents, {})["units"] == [[2, (((0,),), ((0, 1),))], [2, (((1,),),)]]
-    with pytest.raises(MedTasksError, match="no column groups the questions of 'bench'"):
-        tree_data("bench", [question(1)], {})

@@ -10,13 +10,14 @@ import pytest
 from PIL import Image, ImageFile
 
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decode_image
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.report import page
 from medtasks.report.page import LEFT_OUT, SIDES, named_options, thumbnails, write_page
+from medtasks.report.report_model import report_as_dict
 from medtasks.report.wording import REASONS
-from medtasks.scores.score_model import Score, report_as_dict
+from medtasks.scores.score_model import MetricScore
 from medtasks.version import __version__
 
 from ..tables import each_row
@@ -223,7 +224,7 @@ def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_directi
 
 def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     report = made_up.full_report(tmp_path)
-    score = Score("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)
+    score = MetricScore("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)
     rule = replace(report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)})
     item = replace(report.tasks[0].items[0], reply="half a surrogate \ud83d", losses=(np.float32(0.25), math.nan))
     task = replace(report.tasks[0], rules=(rule,), items=(item,))
@@ -282,7 +283,7 @@ def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
     published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
     given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
     for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
-        seen = decoded(tmp_path / "deep.png", decoding)
+        seen = decode_image(tmp_path / "deep.png", decoding)
         assert (made.width, made.height) == seen.pixels.size
         assert made.remark == "; ".join(seen.conversions)
         assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8

@@ -12,12 +12,11 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
-from medtasks.lmms.server_journal import JOURNAL_VARIABLE
-from medtasks.report.repeats import collected, join, write_repeats
-from medtasks.running.harness_run import repeat_notices, repeat_variables, seeded
+from medtasks.report.repeats import collect_repeats, join, write_repeats
+from medtasks.running.harness_run import repeat_notices, seed_arguments
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.result_files import repeat_folder, repeat_folders
-from medtasks.runs.run import read_run
+from medtasks.runs.run import open_run
 from medtasks.scores.task_reading import given_replies, read_task
 from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file
@@ -100,16 +99,16 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     names = ("mediconfusion", "mediconfusion_blind")
     for number, skill in enumerate((0.6, 0.7, 0.8), 1):
         write_run(tmp_path / f"repeat_{number}", names, skill, number)
-    report = collected(tmp_path)
+    report = collect_repeats(tmp_path)
     assert "Gains and comparisons with other runs take the mean of each question over all repeats." in report.notes[0]
     (task,) = (task for task in report.tasks if task.name == "mediconfusion")
     (gain, of_first) = (
         next(gain for gain in tasks.gains if gain.metric == "individual_accuracy")
-        for tasks in (task, collected(tmp_path / "repeat_1").tasks[0])
+        for tasks in (task, collect_repeats(tmp_path / "repeat_1").tasks[0])
     )
     means = []
     for name in names:
-        readings = [read_task(read_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
+        readings = [read_task(open_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
         means.append(statistics.fmean(r.computed["robust"].report.estimates[gain.metric].value for r in readings))
     assert (gain.score, gain.variant_score) == pytest.approx(tuple(means))
     first = next(rule for rule in task.rules if rule.name == "robust").estimates[gain.metric]
@@ -151,20 +150,17 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
     assert row.ties == 0
 
 
-def test_each_repeat_has_its_own_seeds_and_journal_and_shards_are_not_repeated(tmp_path):
+def test_each_repeat_has_its_own_seeds_and_shards_are_not_repeated(tmp_path):
     tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
-    first, third = (read_options(seeded(tiny, number)) for number in (1, 3))
+    first, third = (read_options(seed_arguments(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
     assert third.given["seed"] == "7,8,9,8"  # examples are chosen as before
     assert first.model_arguments() == {"journal": "false", "seed": "7"}
     assert third.model_arguments()["seed"] == "9"
-    server = read_options(seeded(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
+    server = read_options(seed_arguments(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
     with pytest.raises(MedTasksError, match="no whole number"):
-        seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
-    folders = [repeat_variables({JOURNAL_VARIABLE: "kept"}, ["--seed", "7"], number) for number in (1, 2, 1)]
-    assert folders[0] == folders[2] != folders[1]
-    assert repeat_variables({}, [], 2) == {}
+        seed_arguments(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
     with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
         medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")
 
@@ -200,7 +196,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert (task["seeds"], task["notes"]) == ([1234, 1235], [])  # other seeds, other replies
     assert write_repeats(tmp_path)[TASK].repeats == 2
     with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
-        read_run(tmp_path)
+        open_run(tmp_path)
 
     def after(first, second, wanted="2"):
         for number, options in enumerate((first, second), 1):

@@ -18,13 +18,14 @@ from medtasks.families.family import ReadAnswer
 from medtasks.report import differences, task_tables, wording
 from medtasks.report.collecting import collect_run
 from medtasks.report.page import write_page
-from medtasks.report.repeats import collected
+from medtasks.report.repeats import collect_repeats
+from medtasks.report.report_model import PublishedScore, report_as_dict
 from medtasks.report.tables import latex_text, number_table, terminal
-from medtasks.runs.run import Source, read_run
+from medtasks.runs.run import Source, open_run
 from medtasks.runs.run_notes import moment
 from medtasks.scores.comparing import ComparedTask
 from medtasks.scores.run_values import Overlap
-from medtasks.scores.score_model import Baseline, Item, PublishedScore, report_as_dict
+from medtasks.scores.score_model import AuditItem, Baseline
 
 from ..tables import each_row
 from .made_up_report import NAN, SECRET, full_report, latex, markdown, nasty, share
@@ -231,7 +232,9 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
         """Return a task whose rules have the same scores, and read each question as right or not."""
         rules = [replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1") for name in ("a", "b", "c")]
         items = [
-            Item(name, name, answers={"abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)})
+            AuditItem(
+                name, name, answers={"abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)}
+            )
             for name in answers
         ]
         scores = {rule: {"set_accuracy": 0.25} for rule in "abc"}
@@ -420,7 +423,7 @@ def thinking(report):
 
 
 def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
-    report = collect_run(read_run(write(tmp_path / "run")))
+    report = collect_run(open_run(write(tmp_path / "run")))
     found = thinking(report)
     gains = {gain.metric: gain for gain in found.gains}
     individual = gains["individual_accuracy"]
@@ -435,10 +438,10 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
     assert [one.questions for one in found.bins] == [8, 8, 8, 8]
     assert [one.score.value for one in found.bins] == [1, 1, 1, 0.5]  # the last holds the truncated ones
     assert all(one.thinking is None for one in report.tasks if one.name == BASE)
-    (part,) = thinking(collect_run(read_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
+    (part,) = thinking(collect_run(open_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
     assert (part.least, part.most, part.questions) == (7, 7, 32)
     # Without tokens words are counted, and without the direct form there is no gain.
-    report = collect_run(read_run(write(tmp_path / "words", tokens=None, tasks=(THINK,))))
+    report = collect_run(open_run(write(tmp_path / "words", tokens=None, tasks=(THINK,))))
     found = thinking(report)
     assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
     assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
@@ -449,7 +452,7 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
 def test_page_and_tables_show_them(tmp_path):
     for number, wrong in ((1, 8), (2, 16), (3, 32)):
         write(tmp_path / f"repeat_{number}", wrong=wrong)
-    repeated = collected(tmp_path)
+    repeated = collect_repeats(tmp_path)
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3

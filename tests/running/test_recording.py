@@ -15,7 +15,7 @@ from huggingface_hub import constants
 
 from medtasks.extract.failure import failed_reply
 from medtasks.running import recording as run_facts
-from medtasks.running.harness_run import Outcome
+from medtasks.running.harness_run import HarnessOutcome
 from medtasks.running.recording import (
     DEFAULTS,
     RunRecording,
@@ -53,7 +53,7 @@ def begin(tmp_path):
 
 def test_what_went_wrong_within_a_run_is_among_its_notices_once(begin):
     recording = begin()
-    outcome = Outcome(notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")])
+    outcome = HarnessOutcome(notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")])
     for _ in range(2):
         recording.note(outcome)
     sentences = [notice.sentence for notice in RunManifest.read(recording.path).notices]
@@ -66,7 +66,7 @@ def finished(recording, *tasks, failed=(), row=None):
     reasons = dict.fromkeys(failed, "it broke")
     rows, files = dict.fromkeys(tasks, row or {}), dict.fromkeys(tasks, results)
     more = {"rows": rows, "reasons": reasons, "processes": [process]}
-    recording.note(Outcome(list(tasks), list(failed), [results], files, **more))
+    recording.note(HarnessOutcome(list(tasks), list(failed), [results], files, **more))
 
 
 def test_before_the_first_task(begin, sample_home, monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.metrics.class_scores import MULTICLASS_METRICS
 from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
@@ -64,7 +64,7 @@ def by_metric(compared, rule="robust"):
 
 def choice_task(hook="choice", rule="robust_choice"):
     hooks = {name: DottedName(f"medtasks.hooks.{hook}.{name}") for name in ("process_results", "METRIC_LIST")}
-    task = replace(FAMILIES["choice"].task(None), rows={"robust": Row(rule)}, breakdown=())
+    task = replace(FAMILIES["choice"].task(None), rows={"robust": Rule(rule)}, breakdown=())
     return replace(task, process_results=hooks["process_results"], metric_list=hooks["METRIC_LIST"])
 
 

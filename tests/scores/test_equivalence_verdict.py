@@ -13,7 +13,8 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.errors import RepliesError
 from medtasks.runs.run import Source
-from medtasks.scores.comparing import compare_all, compare_task, prompt_warnings
+from medtasks.scores.comparing import compare_all, compare_task
+from medtasks.scores.comparison_checks import prompt_warnings
 from medtasks.scores.verdicts import NonInferiority, Verdict, verdict_on
 from medtasks.stats.equivalence import MARGIN, tango_statistic
 from medtasks.tasks.task_files import task_file

@@ -18,7 +18,7 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
 from medtasks.extract.failure import failed_reply
 from medtasks.families import choice, free_texts, kit_questions, paired_choice
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.pairs import TOTAL
@@ -63,7 +63,7 @@ def values(scores):
 
 
 def test_every_rule_scores_every_reply():
-    strict_and_robust = task(reference=Row("mediconfusion_reference"), robust=Row("robust_choice"))
+    strict_and_robust = task(reference=Rule("mediconfusion_reference"), robust=Rule("robust_choice"))
     scores = score_replies(strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
@@ -72,15 +72,15 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    alone = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, numbered("A"))["robust"]  # others are left out
+    alone = score_replies(task(robust=Rule("robust_choice")), DOCUMENTS, numbered("A"))["robust"]  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
-    form = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
+    form = task(robust=Rule("robust_choice", "drug number {{ number }}, {{ text }}"))
     replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "warfarin", "drug number 1, aspirin")
     assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
-    by_loss = task("multiple_choice", robust=Row("untied"))
+    by_loss = task("multiple_choice", robust=Rule("untied"))
     assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
 

@@ -13,7 +13,7 @@ from medtasks.errors import RepliesError
 from medtasks.metrics.metric import Metric, Role
 from medtasks.report.collecting import collect_run
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run import read_run
+from medtasks.runs.run import open_run
 from medtasks.scores.scoring import score_replies
 from medtasks.scores.subgroups import by_group, grouped_by
 from medtasks.stats.intervals import EstimatedValue, difference_of_values
@@ -215,7 +215,7 @@ def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
         rows = [{**json.loads(line), "age": 18 + number % 80} for number, line in enumerate(questions.open())]
         questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         run = write_replies(tmp_path / "run", "letters", ["A"] * 200 + right[200:])
-        report = collect_run(read_run(run), by=["age"])
+        report = collect_run(open_run(run), by=["age"])
         task = grouped_by(task_file("letters"), task_documents(task_file("letters")), ["age"])
         scored = score_replies(task, task_documents(task), read_replies(run, task_documents(task)))
     (part,) = report.tasks

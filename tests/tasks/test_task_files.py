@@ -8,7 +8,7 @@ import pytest
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractors
-from medtasks.families.family import Row
+from medtasks.families.family import Rule
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
 from medtasks.tasks.prompt_settings import prompt_settings
@@ -32,8 +32,8 @@ TASKS = [path for path in FILES if path.suffix == ".yaml"]
 def test_one_task(monkeypatch):
     task = task_file("mediconfusion_gd")
     assert (task.kind, task.dataset, task.output_type) == ("task", "mediconfusion", "multiple_choice")
-    assert task.rows == {"reference": Row("greedy_reference"), "robust": Row("untied")}
-    assert task_file("mediconfusion_ff").rows == {"reference": Row(), "fenced": Row(fenced=True)}
+    assert task.rows == {"reference": Rule("greedy_reference"), "robust": Rule("untied")}
+    assert task_file("mediconfusion_ff").rows == {"reference": Rule(), "fenced": Rule(fenced=True)}
     group = task_file("mediconfusion_all")
     assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
     with pytest.raises(UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"):

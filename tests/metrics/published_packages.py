@@ -1,4 +1,4 @@
-"""Our numbers next to those of the published packages, on a user's own texts.
+"""Published packages that compute the same metrics as ours, and their callers.
 
 Packages run on the CPU, in float32, one pair after the other, with the weights of our metrics. Two of them need
 features that transformers 5 removed from its tokenizers: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
@@ -6,90 +6,23 @@ features that transformers 5 removed from its tokenizers: ``encode_plus`` and ``
 """
 
 import csv
-import io
 import json
-import math
 import sys
 import tempfile
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from importlib import import_module, metadata, resources
+from contextlib import contextmanager
+from importlib import import_module, resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.errors import MedTasksError
-from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import LOCAL, longest_text, quiet
-from medtasks.metrics.report_metrics import ReportScores, metric_info
-
-TOLERANCE = 1e-4  # for float32 and another order of sums
-_INSTALL = "pip install 'medtasks[oracles]'"
 
 Texts = Sequence[str]
 Values = Sequence[Sequence[float] | float]  # per key of our metric, in order: of each pair, or of the corpus
 Oracle = Callable[[Texts, Texts, ModelSettings], Values]
-
-
-@dataclass(frozen=True)
-class PackageComparison:
-    """One score by us and by a package, over all pairs."""
-
-    package: str
-    version: str
-    ours: float
-    theirs: float
-    difference: float  # the largest of a pair, or that of the corpus; infinite where only one side has a number
-    pair: int | None  # position of that pair; None for a corpus
-
-    @property
-    def differs(self) -> bool:
-        """Whether the two numbers differ by more than the tolerance."""
-        return self.difference > TOLERANCE
-
-
-def cross_check(
-    metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
-) -> dict[str, PackageComparison]:
-    """Run the package of one entry of :data:`ORACLES` on the texts of ``ours``; return comparisons by key."""
-    package, scores = ORACLES[metric]
-    version = ""
-    try:
-        version = metadata.version(package)
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            theirs = scores(references, hypotheses, settings)
-    except MedTasksError:
-        raise
-    except ImportError as error:
-        raise MedTasksError(f"the package {package} cannot be imported; install it with: {_INSTALL}") from error
-    except Exception as error:  # a package may raise anything
-        *_, frame = traceback.extract_tb(error.__traceback__)
-        # The error's message may hold words of a report.
-        cause = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
-        message = f"the package {package} {version} failed ({cause}); reinstall it with: {_INSTALL}"
-        raise MedTasksError(message) from error
-    comparisons = {}
-    for key, values in zip(metric_info(metric).keys, theirs, strict=True):
-        total = ours.totals[key]
-        if isinstance(values, float):
-            comparisons[key] = PackageComparison(package, version, total, values, _distance(total, values), None)
-            continue
-        distances = [_distance(*pair) for pair in zip(ours.samples[key], values, strict=True)]
-        worst = max(range(len(distances)), key=distances.__getitem__)
-        comparisons[key] = PackageComparison(package, version, total, mean(values), distances[worst], worst)
-    return comparisons
-
-
-def _distance(ours: float, theirs: float) -> float:
-    if math.isnan(ours) or math.isnan(theirs):
-        return 0.0 if math.isnan(ours) == math.isnan(theirs) else math.inf
-    return abs(ours - theirs)
 
 
 def _rouge(stemmed: bool) -> Oracle:
@@ -213,17 +146,17 @@ def _radgraph(model_type: ModelType) -> Oracle:
     return scores
 
 
-# Packages that compute the same metric as ours, and their callers, by metric.
-ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
+# By metric.
+ORACLES: Mapping[str, Oracle] = MappingProxyType(
     {
-        "bleu": ("sacrebleu", _bleu),
-        "corpus_bleu": ("sacrebleu", _corpus_bleu),
-        "rouge": ("rouge-score", _rouge(stemmed=False)),
-        "rouge_stemmed": ("rouge-score", _rouge(stemmed=True)),
-        "bertscore": ("bert-score", _bertscore("distilroberta-base", 5, rescaled_f1=True)),
-        "bertscore_multimedeval": ("bert-score", _bertscore("distilroberta-base", 5, "hypotheses", rescaled_f1=True)),
-        "medheval_bertscore": ("bert-score", _bertscore("roberta-large", 17)),
-        "radgraph": ("radgraph", _radgraph("radgraph")),
-        "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
+        "bleu": _bleu,
+        "corpus_bleu": _corpus_bleu,
+        "rouge": _rouge(stemmed=False),
+        "rouge_stemmed": _rouge(stemmed=True),
+        "bertscore": _bertscore("distilroberta-base", 5, rescaled_f1=True),
+        "bertscore_multimedeval": _bertscore("distilroberta-base", 5, "hypotheses", rescaled_f1=True),
+        "medheval_bertscore": _bertscore("roberta-large", 17),
+        "radgraph": _radgraph("radgraph"),
+        "radgraph_xl": _radgraph("radgraph-xl"),
     }
 )

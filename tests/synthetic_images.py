@@ -1,4 +1,4 @@
-"""The bundled sample: MediConfusion's layout with synthetic images, to try everything without any patient's data.
+"""The drawings of the bundled sample, which ``medtasks/data/sources/sample`` holds as files.
 
 Pairs are built like the published ones: one question with two options, asked of two images with opposite answers.
 Scores on it say nothing about a model's medical ability. Every drawing function draws one image that looks a little
@@ -8,6 +8,7 @@ arguments give equal pixels on one Pillow version.
 
 import json
 import random
+import tomllib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import cos, pi, sin
@@ -16,8 +17,7 @@ from typing import Literal
 
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from medtasks.home import packaged_facts
-
+SAMPLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _FIRST_PAIR, _FIRST_IMAGE = 90001, 90000
 _TINTS = {"warm": ("#0a0604", "#fff6e6"), "cool": ("#04060c", "#e8f2ff")}
 Point = tuple[float, float]
@@ -217,8 +217,7 @@ def write_sample_source(folder: Path) -> None:
     """
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
-    sample = packaged_facts(__package__, "sample")
-    facts = sample["images"]
+    facts = SAMPLE["images"]
     numbers = {name: number for number, name in enumerate(facts, _FIRST_IMAGE)}
     for name, image in facts.items():
         sheet = Sheet(tuple(image["size"]))
@@ -227,7 +226,7 @@ def write_sample_source(folder: Path) -> None:
         drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn
         drawn.save(images / f"{numbers[name]}.jpg", quality=90)
     records = {}
-    for number, pair in enumerate(sample["pairs"], _FIRST_PAIR):
+    for number, pair in enumerate(SAMPLE["pairs"], _FIRST_PAIR):
         first, second = pair["images"]
         texts = {"question": pair["question"], **dict(zip(("option_A", "option_B"), pair["options"], strict=True))}
         records[str(number)] = {
