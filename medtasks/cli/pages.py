@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -30,6 +31,8 @@ from medtasks.runs.result_files import repeat_folders
 from medtasks.tasks.task_files import included_option, task_files
 from medtasks.version import __version__
 
+Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
+Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _PAGE = "report.html"
 
 
@@ -45,6 +48,7 @@ def report(
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
+    checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
     json_file: JsonFile = None,
@@ -84,7 +88,7 @@ def report(
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
-    _write_tables(content, markdown, latex, json_file)
+    _write_tables(content, page, checklist or (), markdown, latex, json_file)
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
     missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
@@ -93,13 +97,21 @@ def report(
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
-def _write_tables(content: RunReport, markdown: Path | None, latex: Path | None, json_file: Path | None) -> None:
-    """Write all tables as Markdown, LaTeX and JSON into the files that are named."""
+def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
+    """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
+    from medtasks.report.checklist import write_checklist
     from medtasks.report.report_tables import report_tables
     from medtasks.report.sentences import quotable_sentences
 
+    markdown, latex, json_file = files
+    aids = []
+    for name in checklists:
+        path = page.with_name(f"checklist-{name}.html")
+        aids.append(write_checklist(content, name, path))
+        say(f"checklist: {path}")
     if markdown:
-        write_text(markdown, plain(tables.markdown(content.title, report_tables(content))))
+        sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
+        write_text(markdown, plain(tables.markdown(content.title, sections)))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
@@ -109,9 +121,12 @@ def _write_tables(content: RunReport, markdown: Path | None, latex: Path | None,
 def export(
     context: typer.Context,
     results: Annotated[Path, Argument(help="Folder of a finished run (its --output_path).")],
-    hub: Annotated[Path, Option(help="YAML file for .eval_results/ of the model's repository.")],
+    hub: Annotated[Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")] = None,
+    eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
     benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,
+    organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
+    relationship: Annotated[Relationship, Option(help="Relation of who ran it to the model, for --eee.")] = "other",
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -119,15 +134,19 @@ def export(
 
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
-    from medtasks.report.exporting import exports, hub_yaml
+    from medtasks.report.exporting import exports, hub_yaml, write_eee
     from medtasks.runs.run import open_run
 
+    if hub is None and eee is None:
+        raise MedTasksError("nothing to write; name a file with --hub, or a folder with --eee")
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
         chosen = exports(open_run(results, model), task or ())
-    names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
-    write_text(hub, hub_yaml(chosen, names))
-    say(f"written: {hub}")
+    if hub:
+        names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
+        write_text(hub, hub_yaml(chosen, names))
+    for path in [*filter(None, [hub]), *(write_eee(chosen, eee, organization, relationship) if eee else ())]:
+        say(f"written: {path}")
 
 
 def duplicates(

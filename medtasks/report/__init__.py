@@ -1,1 +1,1 @@
-"""Pages, tables, figures and exports of a run."""
+"""Pages, tables, figures, checklists and exports of a run."""

@@ -1,17 +1,25 @@
-"""Results for others: YAML for a model's page on the Hub. Aggregates only.
+"""Results for others: YAML for a model's page on the Hub, and records of Every Eval Ever. Aggregates only.
 
-Format: https://huggingface.co/docs/hub/eval-results. Everything, times included, comes from the run, so that exporting
-it again writes the same bytes.
+Formats: https://huggingface.co/docs/hub/eval-results, and schema 0.3.0 of the package ``every-eval-ever``. Everything,
+times and names of files included, comes from the run, so that exporting it again writes the same bytes.
 """
 
+import hashlib
+import json
 import math
+import re
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, listed
+from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
 from medtasks.report.wording import clusters_in_words, counted, number, scored
@@ -114,3 +122,67 @@ def hub_yaml(chosen: Iterable[Export], benchmarks: Mapping[str, str]) -> str:
             facts = {"value": value, "date": export.manifest.started[:10], "notes": unit + note}
             entries.append({"dataset": {"id": dataset, "task_id": task_id}, **facts})
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
+
+
+def write_eee(chosen: Iterable[Export], folder: Path, organization: str, relationship: str) -> list[Path]:
+    """Write a record of Every Eval Ever per task below a folder, ``data/medtasks/DEVELOPER/MODEL/UUID.json``.
+
+    Weights without an organisation on the Hub are called ``local``.
+    """
+    paths, ran_by = [], {"source_organization_name": organization, "evaluator_relationship": relationship}
+    for export in chosen:
+        manifest, facts, task = export.manifest, export.manifest.model, export.section.report.name
+        weights = re.sub(r"[^\w./:-]", "_", (facts.weights or facts.name).partition(", ")[0]).strip("./")
+        model = weights if "/" in weights else f"local/{weights}"
+        made = str(int(datetime.fromisoformat(manifest.ended or manifest.started).timestamp()))
+        versions = {name: str(version) for name, version in manifest.versions.items() if version}
+        library = {"name": "medtasks", "version": versions.get("medtasks", "unknown")}
+        details = {"adapter": facts.name, "weights": facts.weights, "fingerprint": facts.fingerprint or facts.unknown}
+        details["deployment_type"] = "self_deployed" if facts.fingerprint else "unknown"
+        details["model_availability"] = "open_weights" if "commit:" in details["fingerprint"] else "unknown"
+        record = {
+            "schema_version": "0.3.0",
+            "evaluation_id": f"{task}/{model}/{made}",
+            "evaluation_timestamp": manifest.started,
+            "retrieved_timestamp": made,
+            "source_metadata": {"source_name": "medtasks", "source_type": "evaluation_run", **ran_by},
+            "eval_library": {**library, "additional_details": versions},
+            "model_info": {"name": weights, "id": model, "additional_details": details},
+            "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+        }
+        text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+        name = uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4)
+        developer, _, model = model.replace(":", "_").partition("/")
+        paths.append(folder / "data" / "medtasks" / developer / model.replace("/", "_") / f"{name}.json")
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(paths[-1]) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return paths
+
+
+def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> dict[str, Any]:
+    """Return one score as a result of Every Eval Ever, with source of the data, metric, uncertainty and decoding."""
+    report, settings = export.section.report, export.section.report.settings
+    source, name = settings.get("source", ""), report.dataset or report.name
+    data: dict[str, Any] = {"source_type": "url", "url": [source]} if "://" in source else {"source_type": "other"}
+    if source.startswith(_HUB):
+        data = {"source_type": "hf_dataset", "hf_repo": source.removeprefix(_HUB), "samples_number": report.documents}
+    known = {"fingerprint": report.fingerprint, "access": report.access or "unknown"}
+    bounds = {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0} if score.share else {}
+    row = {"row": rule.name, "rule": rule.rule, "remarks": " ".join(rule.remarks)}
+    lower = score.higher_is_better is False
+    spread: dict[str, Any] = {"num_samples": rule.counts.scored}
+    if not math.isnan(score.error):
+        method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
+        spread["standard_error"] = {"value": score.error, "method": method}
+    if math.isfinite(score.low) and math.isfinite(score.high):
+        spread["confidence_interval"] = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
+    decoding = {name: settings[name] for name in ("decoding", "prompt") if name in settings}
+    return {
+        "evaluation_result_id": f"{report.name}/{rule.name}/{score.metric}",
+        "evaluation_name": report.name,
+        "source_data": {"dataset_name": name, **data, "additional_details": known},
+        "metric_config": {"metric_id": score.metric, "lower_is_better": lower, **bounds, "additional_details": row},
+        "score_details": {"score": score.value, "details": {"notes": note}, "uncertainty": spread},
+        "generation_config": {"additional_details": decoding},
+    }

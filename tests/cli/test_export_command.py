@@ -1,8 +1,13 @@
-"""``medtasks export``: a file for the Hub, and what must not leave the house."""
+"""``medtasks export``: files for the Hub and for Every Eval Ever, and what must not leave the house.
+
+``MEDTASKS_TEST_EEE`` names the Python of an environment with ``every-eval-ever``, whose validator then reads the files.
+"""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -43,11 +48,11 @@ def run(tmp_path):
 
 
 def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, run, tmp_path):
-    options = ("--benchmark", "house_set=org/house/main")
+    options = ("--organization", "A hospital", "--benchmark", "house_set=org/house/main")
     files = []
     for folder in (tmp_path / "first", tmp_path / "second"):
         folder.mkdir()
-        ran = medtasks("export", run, "--hub", folder / "house.yaml", *options)
+        ran = medtasks("export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee", *options)
         assert (ran.code, ran.err) == (0, "")
         files.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
     assert files[0] == files[1]
@@ -59,6 +64,25 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
         versions = "; task house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0"
         assert re.fullmatch(f"{notes}0 lost, 5.0% invalid{versions}", entry.pop("notes"))
         assert entry == facts
+    (path,) = tmp_path.glob("first/eee/data/medtasks/org/made-up/*.json")
+    record = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
+    assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
+    assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem)
+    details = record["model_info"]["additional_details"]
+    assert (details["deployment_type"], details["model_availability"]) == ("self_deployed", "open_weights")
+    for result in record["evaluation_results"]:
+        metric, score = result["metric_config"], result["score_details"]
+        assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == ("accuracy", False, 1.0)
+        ends = score["uncertainty"]["confidence_interval"]
+        assert 0 < ends["lower"] < score["score"] == 0.75 < ends["upper"] < 1
+        assert "clustered over 40 clusters" in score["uncertainty"]["standard_error"]["method"]
+        assert result["source_data"]["additional_details"]["access"] == "credentialed"
+    if python := os.environ.get("MEDTASKS_TEST_EEE"):
+        command = [python, "-m", "every_eval_ever.validator.validate", "--format", "json", str(path)]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def edit(run, task, **changes):
@@ -98,8 +122,8 @@ def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_p
         copy = tmp_path / f"copy{number}"
         shutil.copytree(run, copy)
         change(copy)
-        fails(["export", copy, "--hub", tmp_path / "hub.yaml"], part)
-    assert not (tmp_path / "hub.yaml").exists()
+        fails(["export", copy, "--eee", tmp_path / "eee"], part)
+    assert not (tmp_path / "eee").exists()
     fails(["export", run, "--hub", tmp_path / "file.yaml"], "no dataset of the Hub", "--benchmark house_set=")
-    assert medtasks("export", run).code == 2
-    fails(["export", run, "--hub", tmp_path / "hub.yaml", "--task", "other"], "has no results of other")
+    fails(["export", run], "--hub", "--eee")
+    fails(["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other")

@@ -31,6 +31,8 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     ran = medtasks(
         *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
         *(
+            "--checklist",
+            "claim",
             "--figures",
             tmp_path / "figures",
             "--against",
@@ -40,9 +42,11 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     assert (ran.code, ran.err) == (0, "")
     page = recorded / "report.html"
     assert f"report: {page} (" in ran.out
+    assert f"checklist: {recorded / 'checklist-claim.html'}\n" in ran.out
     found = json.loads(files["json"].read_text(), parse_constant=pytest.fail)
     for sentence in found["sentences"]["mediconfusion"]:
         assert sentence in html.unescape(page.read_text())
+    assert "CLAIM, 2024 update" in files["md"].read_text()
     medtasks("score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json")
     score = json.loads((tmp_path / "score.json").read_text())["rules"]["robust"]["categories"]["total"]
     (task,) = found["tasks"]
