@@ -222,7 +222,7 @@ class TaskFamily(ABC):
         return joined_clusters([sample.cluster_id for sample in samples], [sample.patient_image for sample in samples])
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single samples under a metric, for tests that pair the samples of two runs.
 

@@ -163,7 +163,7 @@ class PairedChoice(TaskFamily):
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of pairs under a mean over pairs, else those of single samples; clusters are dyads."""
         dyads = {

@@ -16,7 +16,7 @@ from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Rule, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, ScoreList, evaluate, mean
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics
@@ -110,7 +110,7 @@ def _best_against(
     clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
     samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
-    def values(metric: AnyMetric, scores: Sequence[Score]) -> Values:
+    def values(metric: AnyMetric, scores: ScoreList) -> Values:
         settled = task.family.settled([scores[position] for position in shared])
         return task.family.sample_values(metric, settled, samples)
 

@@ -18,12 +18,7 @@ from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.comparison_checks import (
-    check_asked_alike,
-    check_data,
-    check_for_verdict,
-    prompt_warnings,
-)
+from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (

@@ -21,7 +21,7 @@ from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Replies
 from medtasks.home import written_whole
-from medtasks.metrics.metric import Score
+from medtasks.metrics.metric import Score, ScoreList
 from medtasks.tasks.task_file import TaskFile
 
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
@@ -69,7 +69,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     return ErrorClass.REFUSAL if REFUSAL.search(text) else ErrorClass.MISUNDERSTOOD
 
 
-def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
+def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
