@@ -33,7 +33,7 @@ def baselines(
 
     There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
     text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
-    question against a ``run``, whose scores are by name of the row and document id.
+    question against a ``run``, whose scores are by name of the rule and document id.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -129,7 +129,7 @@ def _best_against(
 
 
 def _read(
-    task: TaskFile, row: Rule, documents: Documents, strategies: Sequence[Strategy]
+    task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
 ) -> dict[tuple[int, ExpectedAnswer], Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
@@ -138,7 +138,7 @@ def _read(
         if task.compares_likelihoods:
             losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
             return Reply(losses=losses) if attempt == 0 else None
-        ways, form = answer.said, row.option_form
+        ways, form = answer.said, rule.option_form
         if form is not None and answer.option is not None and not answer.whole:
             ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
@@ -151,7 +151,7 @@ def _read(
     while waiting:
         attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
         with_reply = [documents[position] for (position, _), _ in attempts]
-        scores = scores_of(task, row, with_reply, [reply for _, reply in attempts])
+        scores = scores_of(task, rule, with_reply, [reply for _, reply in attempts])
         for (key, _), score in zip(attempts, scores, strict=True):
             answer = score["value"] if "value" in score else score.get("correct")
             if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):

@@ -77,8 +77,8 @@ class ComparedTask:
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
     overlaps: Mapping[tuple[str, str], Overlap]  # of samples that did not fail, by the names of two runs
     agreements: Mapping[tuple[str, str], Agreement]  # likewise
-    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
-    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
+    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the rule and metric
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()

@@ -89,7 +89,7 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement."""
+    """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
     named = [(name, answer) for name, answers in wrong.items() for answer in answers]
     own_names = list(dict.fromkeys(column for _, answer in named for column in own_columns(answer.document)))
     rows = []

@@ -91,7 +91,7 @@ class TaskReading:
 
 
 def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
-    """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
+    """Return name and version of the rule, and scores by id, by name of the rule; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
