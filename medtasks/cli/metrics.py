@@ -15,7 +15,6 @@ from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
 from medtasks.home import as_json
-from medtasks.judges import green_judge as green_judge  # registers GREEN
 from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale

@@ -33,10 +33,7 @@ from medtasks.scores.planning import assumptions
 from medtasks.scores.planning import plan as planned
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
-from medtasks.tasks.task_files import (
-    INCLUDE,
-    scored_task,
-)
+from medtasks.tasks.task_files import INCLUDE, scored_task
 from medtasks.tasks.task_index import tasks_folder
 from medtasks.version import __version__
 

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
-from medtasks.curate.review.reviews import (
-    Review,
-    agreements,
-    clusters_of,
-    current,
-)
-from medtasks.curate.study import (
-    Study,
-    StudyImage,
-    StudyKind,
-)
+from medtasks.curate.review.reviews import Review, agreements, clusters_of, current
+from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.dataset_lookup import OPTIONS
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.home import as_json

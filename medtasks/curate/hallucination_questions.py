@@ -21,11 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medtasks.curate.drafts import LONGEST, Draft, DraftingPrompt, DraftOutcome, Job, draft_all, job_of, prompts_in
 from medtasks.curate.report_studies import PASSAGES
-from medtasks.curate.study import (
-    StudyImage,
-    StudyKind,
-    read_images,
-)
+from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, HALLUCINATIONS

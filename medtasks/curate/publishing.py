@@ -16,13 +16,7 @@ from typing import Any
 
 from medtasks.curate.datasheet import Publication, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.review.reviews import (
-    UNSCORED,
-    accept_drafts,
-    balance_answers,
-    is_yes_no,
-    read_reviews,
-)
+from medtasks.curate.review.reviews import UNSCORED, accept_drafts, balance_answers, is_yes_no, read_reviews
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,

@@ -58,7 +58,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Document, letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
@@ -134,7 +134,7 @@ def arrow_schema(columns: Columns) -> Any:
     )
 
 
-def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
+def image_digests(document: Document) -> dict[str, str]:
     """Return the SHA-256 of each image file of a document, by path below the dataset's folder."""
     if "image_file" in document:
         return {document["image_file"]: document["image_sha256"]}

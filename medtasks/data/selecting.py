@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.home import packaged_facts
 
@@ -23,7 +23,7 @@ SELECTABLE = (
 Criteria = Mapping[str, Sequence[str]]
 
 
-def selectable(documents: Sequence[Document]) -> dict[str, Counter[str]]:
+def selectable(documents: Documents) -> dict[str, Counter[str]]:
     """Return the columns to choose by, each with the number of documents by value."""
     columns = ((name, Counter(value for row in documents for value in values(row, name))) for name in SELECTABLE)
     return {column: counts for column, counts in columns if counts}
@@ -37,7 +37,7 @@ def values(document: Document, column: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def choose(documents: Sequence[Document], criteria: Criteria) -> list[Document]:
+def choose(documents: Documents, criteria: Criteria) -> list[Document]:
     """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
 
     UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.

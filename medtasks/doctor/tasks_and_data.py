@@ -16,16 +16,7 @@ from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.schema import SPLIT
-from medtasks.doctor.check_results import (
-    CREDENTIALS,
-    DATASETS,
-    TASKS,
-    CheckResult,
-    Scope,
-    State,
-    findings_of,
-    of_error,
-)
+from medtasks.doctor.check_results import CREDENTIALS, DATASETS, TASKS, CheckResult, Scope, State, findings_of, of_error
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model

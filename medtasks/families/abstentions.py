@@ -24,9 +24,9 @@ _DESCRIPTIONS = {
 class Abstaining(TaskFamily):
     """Base that marks the option to abstain in scores; :func:`abstaining` puts it before another family."""
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the other family, with the value that an abstention has there."""
-        score, last = super()._score(sample, reply, row), len(sample.options) - 1
+        score, last = super()._score(sample, reply, rule), len(sample.options) - 1
         if "classes" not in score:
             return {**score, "abstention": letter(last)}
         value = None if score["value"] == last else score["value"]  # it is no class

@@ -149,10 +149,10 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        rule, text = row.extractor or str(self.extractor), reply.text or ""
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        rule_name, text = rule.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
-        answer, asked = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
+        answer, asked = match_reply(judge, rule_name, sample.question, sample.options, text, fenced=rule.fenced)
         failed = answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),
@@ -162,7 +162,7 @@ class JudgedChoice(GroupedChoice):
             "asked": asked,
             "judge": judge.label,
             "possible_injection": addresses_judge(text),
-            "rule": rule,
+            "rule": rule_name,
         }
 
 
@@ -358,11 +358,11 @@ class KitLikelihoods(KitChoice):
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         if sample.options or reply.losses is None:
-            return super()._score(sample, reply, row)
-        rule = row.extractor or LIKELIHOOD_EXTRACTOR
-        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule}
+            return super()._score(sample, reply, rule)
+        rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
+        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule_name}
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the expected accuracy of a guess."""

@@ -122,8 +122,8 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
             **{name: sample.document[name] for name in _CELL},
@@ -132,14 +132,14 @@ class ClosedQuestions(TaskFamily):
             "reason": answer.reason,
             "correct": float(answer.facts["correct"]),
             "counted": str(answer.facts["counted"]),
-            **_blind_scores(_STRICT if reply.losses is not None else rule, question),
-            "rule": rule,
+            **_blind_scores(_STRICT if reply.losses is not None else rule_name, question),
+            "rule": rule_name,
         }
 
-    def read(self, sample: Sample, reply: Reply, row: Rule) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
-        answer, rule = super().read(sample, reply, row)
-        return (answer if reply.losses is None else judged(answer, sample)), rule
+        answer, rule_name = super().read(sample, reply, rule)
+        return (answer if reply.losses is None else judged(answer, sample)), rule_name
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read; right or wrong only where the question has a score of its own."""

@@ -93,9 +93,9 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
 
-    def texts(self, sample: Sample, reply: Reply, row: Rule) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
-        return self._fields(sample, self.read(sample, reply, row)[0])
+        return self._fields(sample, self.read(sample, reply, rule)[0])
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         texts = {"reference": sample.document["report"], "reply": answer.value or ""}
@@ -153,14 +153,14 @@ class JudgedText(TaskFamily):
     def __init__(self, wording: str) -> None:
         self._wording = medheval_judges.WORDINGS[wording]
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         text, judge = answer.facts["judged"], None
         try:
             judge = judge_if_there(sample.dataset)
         except MedTasksError as error:  # once there are replies, it is a warning
             warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
-        prompts, verdicts = self._verdicts(judge, sample, text, fenced=row.fenced)
+        prompts, verdicts = self._verdicts(judge, sample, text, fenced=rule.fenced)
         failed = bool(text) and None in verdicts.values()
         return {
             **verdicts,
@@ -171,12 +171,12 @@ class JudgedText(TaskFamily):
             "judge_prompts": [prompt.label for prompt in prompts],
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
-            "rule": rule,
+            "rule": rule_name,
         }
 
-    def texts(self, sample: Sample, reply: Reply, row: Rule) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
-        return self._texts(sample, self.read(sample, reply, row)[0])
+        return self._texts(sample, self.read(sample, reply, rule)[0])
 
     @abstractmethod
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:

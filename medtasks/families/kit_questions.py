@@ -138,11 +138,11 @@ _METRICS: tuple[AnyMetric, ...] = (
 class YesNoAmongOthers(TaskFamily):
     """Questions of which some have yes or no as target; scores say what each such reply says."""
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        score = super()._score(sample, reply, row)
-        return score | self._yes_no(sample, reply, row, score)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        score = super()._score(sample, reply, rule)
+        return score | self._yes_no(sample, reply, rule, score)
 
-    def _yes_no(self, sample: Sample, reply: Reply, row: Rule, fields: Score) -> Score:
+    def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
         """Return whether target and answer are yes, of a closed question whose target is yes or no; else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
@@ -156,7 +156,7 @@ class YesNoAmongOthers(TaskFamily):
             return {"target_yes": is_yes, "answer_yes": is_yes}
         opposite = "no" if is_yes else "yes"
         opposite = opposite.capitalize() if published[0].isupper() else opposite
-        answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, row)
+        answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, rule)
         return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
@@ -226,10 +226,10 @@ class JudgedKitQuestions(KitQuestions):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        fields |= self._yes_no(sample, reply, row, fields)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
+        fields, protocol = self._fields(sample, answer), protocol_of(rule_name)
+        fields |= self._yes_no(sample, reply, rule, fields)
         judge = judge_for(sample.dataset)
         # A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
         asks = (
@@ -241,7 +241,7 @@ class JudgedKitQuestions(KitQuestions):
         verdict = None
         if asks:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
-            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=row.fenced)
+            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=rule.fenced)
         failed = asks and verdict is None
         if failed:
             fields |= {"correct": None, "right": None}
@@ -258,7 +258,7 @@ class JudgedKitQuestions(KitQuestions):
             "judge": judge.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
-            "rule": rule,
+            "rule": rule_name,
         }
 
 

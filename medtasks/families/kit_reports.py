@@ -64,12 +64,12 @@ class KitReports(Reports):
         *counts.SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         texts, is_report = self._fields(sample, answer), answer.reason is Reason.OK
-        averaged, compared = (is_report, is_report) if rule == _FIXED else (True, bool(texts["reply"].text))
+        averaged, compared = (is_report, is_report) if rule_name == _FIXED else (True, bool(texts["reply"].text))
         facts = {"averaged": averaged, "compared": compared, "stops": answer.facts.get("stops")}
-        return {**texts, **facts, "reason": answer.reason, "rule": rule}
+        return {**texts, **facts, "reason": answer.reason, "rule": rule_name}
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         reference, reply = sample.document["report"], answer.facts.get("text", answer.value) or ""

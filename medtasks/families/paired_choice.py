@@ -163,7 +163,7 @@ class PairedChoice(TaskFamily):
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of pairs under a mean over pairs, else those of single samples; clusters are dyads."""
         dyads = {
@@ -221,15 +221,15 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         judge, text = judge_for(sample.dataset), reply.text or ""
-        answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
+        answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how, "judge": judge.label}
 
-    def versioned(self, row: Rule) -> str:
+    def versioned(self, rule: Rule) -> str:
         """Return the rule that turns the judge's scores into an option."""
-        return f"{RULE_NAME}{FENCED if row.fenced else '_reference'} v{RULE_VERSION}"
+        return f"{RULE_NAME}{FENCED if rule.fenced else '_reference'} v{RULE_VERSION}"
 
 
 PAIRED_CHOICE, FREE_FORM = PairedChoice(), FreeForm()

@@ -107,7 +107,7 @@ class RotatedChoice(TaskFamily):
         return {**_rotation(sample), "target": target, "value": value, "right": float(value == target), **stops}
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single rotations, each as if its question was asked in no other."""
         return {

@@ -97,15 +97,15 @@ class Submission(TaskFamily):
     scores_suffice = False
     metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         variant = sample.document.get(COLUMN)
         return {
             "dataset": sample.dataset,
             "reply": "" if answer.reason is Reason.ADAPTER_FAILED else reply.text,
             "value": answer.value,
             "reason": answer.reason,
-            "rule": rule,
+            "rule": rule_name,
             **({} if variant is None else {COLUMN: variant}),
         }
 
@@ -118,8 +118,8 @@ class AnswersToSubmit(Submission):
     extractor = "robust_mmmu"
     metrics: Sequence[AnyMetric] = _metrics("json")
 
-    def _score(self, sample: Sample, reply: Reply, row: Rule) -> Score:
-        score = super()._score(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        score = super()._score(sample, reply, rule)
         text = own_words(reply.text)
         return {**score, "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"]}
 

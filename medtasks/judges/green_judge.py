@@ -217,8 +217,9 @@ register(
         compute=green,
         further={
             "green_matched": (Scale.RAW, True),
-            **dict.fromkeys(score_keys("green", *GREEN_ERRORS), (Scale.RAW, False)),
-            **dict.fromkeys(score_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(
+                [*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS)], (Scale.RAW, False)
+            ),
             **dict.fromkeys(score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
         },
     )

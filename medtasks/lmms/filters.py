@@ -8,12 +8,12 @@ rank, after the evaluated model is gone and before scoring, so that scores and s
 Use them by dotted name: the harness does not look up registered filters for YAML.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lmms_eval.api.filter import Filter
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.extract.labeler import label_replies
@@ -25,7 +25,7 @@ from medtasks.runs.reply_envelope import make_envelope, open_envelope, parse_log
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Rule`."""
 
-    documents: Sequence[Mapping[str, Any]] | None = None
+    documents: Documents | None = None
     """Documents of the replies, shape (samples,), where metrics or hooks of others take the answers; else None."""
 
     def __init__(
@@ -52,7 +52,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         """Name of the rule; empty where replies are handed on unread."""
         return self._row.extractor or ""
 
-    def _answers(self, replies: Sequence[Any], documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _answers(self, replies: Sequence[Any], documents: Documents) -> list[str]:
         """Read the answers as texts, such as the letter of an option; empty where a reply has none."""
         read = [open_envelope(reply)[0] for reply in replies]
         if self._row.reasoned:

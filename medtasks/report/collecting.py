@@ -22,8 +22,7 @@ from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
-from medtasks.runs.run_facts import facts
-from medtasks.runs.run_notes import missing_tasks, run_notes
+from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 from medtasks.scores.audit_items import audit_items, image_files
 from medtasks.scores.score_model import Baseline, RuleScores
 from medtasks.scores.subgroups import grouped_by, with_interval

@@ -24,7 +24,7 @@ from medtasks.families.family import without_its_reasoning
 from medtasks.home import as_json, written_whole
 from medtasks.metrics.metric import Declaration, Score, mean, undeclared
 from medtasks.report.collecting import collect_run
-from medtasks.report.report_model import RepeatedRow, RepeatedScore, RepeatedTask, RunReport
+from medtasks.report.report_model import RepeatedRule, RepeatedScore, RepeatedTask, RunReport
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, open_run, read_repeats
 from medtasks.scores.score_model import MetricScore
@@ -118,7 +118,7 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
     )
 
 
-def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRow:
+def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRule:
     computed = [reading.computed[name] for reading in readings if name in reading.computed]
     have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
     has_answers = have_values or not any(reading.withheld for reading in readings)
@@ -143,7 +143,7 @@ def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[st
         if metric not in COUNTS
     ]
     failed_samples = sum(map(is_failed, by_id.values()))
-    return RepeatedRow(name, tuple(scores), len(by_id), ties, failed, failed_samples)
+    return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
 def _score(

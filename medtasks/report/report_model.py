@@ -72,7 +72,7 @@ class Thinking:
 
     base: str  # name of the task in its direct form
     gains: tuple[Gain, ...]  # thinking minus direct, on the questions that both answered; empty if it was not run
-    rule: str  # name of the row that the other fields are about
+    rule: str  # name of the rule that the other fields are about
     answered: int
     truncated: MetricScore  # share whose reasoning never ended
     unit: str  # what lengths count: tokens of the whole reply, else words of the reasoning
@@ -102,8 +102,8 @@ class RepeatedScore:
 
 
 @dataclass(frozen=True)
-class RepeatedRow:
-    """Repeats under one reading of the replies."""
+class RepeatedRule:
+    """Repeats under one rule."""
 
     name: str  # of the filter
     scores: tuple[RepeatedScore, ...]
@@ -120,7 +120,7 @@ class RepeatedTask:
     task: str
     repeats: int
     seeds: tuple[int | None, ...]  # in ascending order; None if not recorded
-    rows: tuple[RepeatedRow, ...]
+    rows: tuple[RepeatedRule, ...]
     notes: tuple[str, ...] = ()  # one sentence each
 
 
@@ -141,7 +141,7 @@ class TaskReport:
     withheld: bool = False  # whether text and images must not be shown
     documents: int = 0  # questions of the dataset, 0 if unknown
     answered: int = 0
-    rules: tuple[RuleScores, ...] = ()  # one per reading
+    rules: tuple[RuleScores, ...] = ()  # in the order of the task
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric

@@ -237,7 +237,7 @@ def _rounded(value: Decimal, digits: int) -> str:
 
 
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
-    """Return the possible outcomes of a pair: name, meaning, and number under each reading."""
+    """Return the possible outcomes of a pair: name, meaning, and number under each rule."""
     rows = [("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])]
     for letter in sorted({letter for pairs in outcomes for letter in pairs.same}):
         same = [pairs.same.get(letter, 0) for pairs in outcomes]

@@ -8,7 +8,7 @@ be guessed from their digests.
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.privacy import digest
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.home import file_state
@@ -42,7 +42,7 @@ class QuestionIndex:
     data from 0, if that holds for all names together.
     """
 
-    def __init__(self, documents: Sequence[Document], names: Mapping[str, str]) -> None:
+    def __init__(self, documents: Documents, names: Mapping[str, str]) -> None:
         """Decide whether names are ids or rows.
 
         Args:

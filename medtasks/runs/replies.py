@@ -11,10 +11,11 @@ from typing import Any
 
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
+from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, WithheldReply, listed, warn_once
 from medtasks.extract.failure import ENVELOPE
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies, Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
@@ -27,7 +28,7 @@ WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, i
 
 
 def read_replies(
-    paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]], settings: Mapping[str, Any] | None = None
+    paths: Path | Sequence[Path], documents: Documents, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
@@ -75,7 +76,7 @@ def read_replies(
     return replies
 
 
-def take_answer_field(replies: Mapping[str, Reply], name: str | None) -> dict[str, Reply]:
+def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
     """Reduce replies that are JSON objects to one field, if it has a name; RepliesError if no reply has the field."""
     if name is None:
         return dict(replies)
@@ -224,7 +225,7 @@ class Samples:
         )
 
 
-def question_index(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> QuestionIndex:
+def question_index(paths: Sequence[Path], documents: Documents) -> QuestionIndex:
     """Return the index by which all replies in files are matched to documents; RepliesError if they do not fit."""
     names: dict[str, str] = {}
     for path in paths:
@@ -238,7 +239,7 @@ def question_index(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]
 
 def read_samples(
     path: Path,
-    documents: Sequence[Mapping[str, Any]],
+    documents: Documents,
     *,
     likelihoods: bool | None = None,
     keep_scores: bool = False,

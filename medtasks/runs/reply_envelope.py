@@ -28,16 +28,16 @@ _PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|
 FAILED = (math.nan, False)
 
 
-def make_envelope(reply: Any, row: Rule, **noted: Any) -> str:
-    """Return a reply with the row that reads it and further notes, as text without ``<``."""
-    settings = {"option": row.option_form, "fenced": row.fenced or None, "reasoned": row.reasoned or None}
+def make_envelope(reply: Any, rule: Rule, **noted: Any) -> str:
+    """Return a reply with the rule that reads it and further notes, as text without ``<``."""
+    settings = {"option": rule.option_form, "fenced": rule.fenced or None, "reasoned": rule.reasoned or None}
     chosen = {name: value for name, value in settings.items() if value is not None}
-    content = {"rule": row.extractor, **chosen, **noted, "reply": reply}
+    content = {"rule": rule.extractor, **chosen, **noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def open_envelope(result: Any) -> tuple[Reply, Rule]:
-    """Return a reply and the row that reads it, from an envelope or from a bare reply."""
+    """Return a reply and the rule that reads it, from an envelope or from a bare reply."""
     content: dict[str, Any] = {"rule": None, "reply": result}
     if isinstance(result, str) and result.startswith(ENVELOPE):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):

@@ -47,7 +47,7 @@ class Scores:
     """Scores of recorded replies to one task."""
 
     task: str
-    # By name of the reading, such as reference and robust.
+    # By name of the rule, such as reference and robust.
     rows: Mapping[str, RuleScores] = field(repr=False)
     # Provenance of the data: fingerprint, whether it is complete or a drawn sample.
     data: Mapping[str, Any] = field(repr=False)
@@ -57,11 +57,11 @@ class Scores:
     _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
+        """Return one line per rule and metric: value, standard error, 95 % interval; shares are fractions."""
         return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
-        """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
+        """Return one line per question and rule, with the columns of :meth:`Run.samples`."""
         with _including(self._folders):
             return _frame_of([self._reading])
 
@@ -81,7 +81,7 @@ class Run:
     _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return the recorded scores, one line per task, reading and metric; columns as of :meth:`Scores.table`."""
+        """Return the recorded scores, one line per task, rule and metric; columns as of :meth:`Scores.table`."""
         rows: list[tuple[str, str, str, Sequence[MetricScore]]] = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
@@ -95,7 +95,7 @@ class Run:
         return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
-        """Return one line per question and reading, of one task or all tasks of medtasks.
+        """Return one line per question and rule, of one task or all tasks of medtasks.
 
         The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
         ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is

@@ -16,7 +16,7 @@ from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Rule, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, ScoreList, evaluate, mean
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics
@@ -33,7 +33,7 @@ def baselines(
 
     There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
     text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
-    question against a ``run``, whose scores are by name of the row and document id.
+    question against a ``run``, whose scores are by name of the rule and document id.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -110,7 +110,7 @@ def _best_against(
     clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
     samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
-    def values(metric: AnyMetric, scores: Sequence[Score]) -> Values:
+    def values(metric: AnyMetric, scores: ScoreList) -> Values:
         settled = task.family.settled([scores[position] for position in shared])
         return task.family.sample_values(metric, settled, samples)
 
@@ -129,7 +129,7 @@ def _best_against(
 
 
 def _read(
-    task: TaskFile, row: Rule, documents: Documents, strategies: Sequence[Strategy]
+    task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
 ) -> dict[tuple[int, ExpectedAnswer], Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
@@ -138,7 +138,7 @@ def _read(
         if task.compares_likelihoods:
             losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
             return Reply(losses=losses) if attempt == 0 else None
-        ways, form = answer.said, row.option_form
+        ways, form = answer.said, rule.option_form
         if form is not None and answer.option is not None and not answer.whole:
             ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
@@ -151,7 +151,7 @@ def _read(
     while waiting:
         attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
         with_reply = [documents[position] for (position, _), _ in attempts]
-        scores = scores_of(task, row, with_reply, [reply for _, reply in attempts])
+        scores = scores_of(task, rule, with_reply, [reply for _, reply in attempts])
         for (key, _), score in zip(attempts, scores, strict=True):
             answer = score["value"] if "value" in score else score.get("correct")
             if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):

@@ -18,12 +18,7 @@ from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.comparison_checks import (
-    check_asked_alike,
-    check_data,
-    check_for_verdict,
-    prompt_warnings,
-)
+from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
@@ -82,8 +77,8 @@ class ComparedTask:
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
     overlaps: Mapping[tuple[str, str], Overlap]  # of samples that did not fail, by the names of two runs
     agreements: Mapping[tuple[str, str], Agreement]  # likewise
-    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
-    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
+    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the rule and metric
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()

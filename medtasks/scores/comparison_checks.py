@@ -19,7 +19,7 @@ _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the s
 
 
 def check_for_verdict(files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
-    """Raise RepliesError if there can be no verdict on two runs, see :func:`compare_task`."""
+    """Raise RepliesError if there can be no verdict on two runs: they are copies, or differ in repeats."""
     for name, counts in origins.items():
         if counts.copied:
             raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")

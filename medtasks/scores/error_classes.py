@@ -24,7 +24,7 @@ from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Replies
 from medtasks.home import written_whole
-from medtasks.metrics.metric import Score
+from medtasks.metrics.metric import Score, ScoreList
 from medtasks.tasks.task_file import TaskFile
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
@@ -101,7 +101,7 @@ def _content(text: str, languages: tuple[str, ...]) -> set[str]:
     return set(filter(is_content, words_in(pattern_of("plain", languages).sub(" ", text))))
 
 
-def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
+def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
@@ -122,7 +122,7 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement."""
+    """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
     named = [(name, answer) for name, answers in wrong.items() for answer in answers]
     own_names = list(dict.fromkeys(column for _, answer in named for column in own_columns(answer.document)))
     rows = []

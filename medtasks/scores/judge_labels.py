@@ -139,7 +139,7 @@ def checked_scores(
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
-    """Return the verdicts by name of the row, without rows whose score is not their share; at least one."""
+    """Return the verdicts by name of the rule, without rows whose score is not their share; at least one."""
     metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
     verdicts: dict[str, _Verdicts] = {}
     computed = run_values(task, documents, replies, metrics if task.family.asks is not Asks.NOBODY else ())

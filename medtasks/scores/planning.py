@@ -1,12 +1,12 @@
 """Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
@@ -156,7 +156,7 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
 
 
 def _values(
-    task: TaskFile, documents: Documents, metric: AnyMetric, replies: Mapping[str, Reply], rule: str | None
+    task: TaskFile, documents: Documents, metric: AnyMetric, replies: Replies, rule: str | None
 ) -> dict[str, tuple[Hashable, float]]:
     """Return cluster and value of each sample under a rule, by default the task's first."""
     answered = {name: reply for name, reply in replies.items() if not reply.failed}

@@ -43,10 +43,10 @@ _EXAMPLES = 5
 class RunValues:
     """Values of one run, or means over its repeats."""
 
-    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
-    values: Mapping[tuple[str, str], Values]  # by name of the row and metric
-    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, ScoresById]  # by name of the row and sample id, which tells the repeat, too
+    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    values: Mapping[tuple[str, str], Values]  # by name of the rule and metric
+    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the rule and metric
+    scores: Mapping[str, ScoresById]  # by name of the rule and sample id, which tells the repeat, too
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
@@ -252,7 +252,7 @@ class Agreement:
     failed: Failures
     texts: TextAgreement | None  # None where replies are likelihoods
     likelihoods: LikelihoodAgreement | None  # None where replies are texts
-    answers: Mapping[str, AnswerAgreement]  # by name of the row; empty where scores hold no answers, as of reports
+    answers: Mapping[str, AnswerAgreement]  # by name of the rule; empty where scores hold no answers, as of reports
 
     @property
     def all_equal(self) -> bool:
@@ -277,7 +277,7 @@ def agreement(
     *,
     hashed: bool = False,
 ) -> Agreement:
-    """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the row.
+    """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the rule.
 
     Ids of samples are reported, ``hashed`` if the task is private.
     """

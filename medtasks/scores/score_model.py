@@ -76,7 +76,7 @@ class PairOutcomes:
 
 @dataclass(frozen=True)
 class RuleScores:
-    """Scores under one reading of the replies; the fields after ``failures`` are known only if replies were scored."""
+    """Scores under one rule, of which the fields after ``failures`` are known only if replies were scored."""
 
     not_in_json: ClassVar = ("settings", "categories", "wrong", "few_clusters", "remarks", "also")
     name: str  # filter name, such as reference
@@ -95,11 +95,11 @@ class RuleScores:
     remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
     column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # of ``groups``, one per metric
     by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
-    also: tuple[str, ...] = ()  # names of the readings that are shown together with it, see TaskReport.distinct_rules
+    also: tuple[str, ...] = ()  # names of the rules that are shown together with it, see TaskReport.distinct_rules
 
     @property
     def title(self) -> str:
-        """Its name, and those of the readings that are shown together with it."""
+        """Its name, and those of the rules that are shown together with it."""
         return ", ".join((self.name, *self.also))
 
     @property

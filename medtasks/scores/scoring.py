@@ -54,7 +54,7 @@ def score_replies(
     report_metrics: Sequence[str] = (),
     of_rows: RowScores | None = None,
 ) -> dict[str, RuleScores]:
-    """Return the scores of replies by name of the row (``reference``, ``robust``); those without one are left out.
+    """Return the scores of replies by name of the rule (``reference``, ``robust``); those without one are left out.
 
     Args:
         task: The task.
@@ -129,7 +129,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
 
 
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
-    """Return the scores by name of the row of a task's results.
+    """Return the scores by name of the rule of a task's results.
 
     All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
     """
@@ -150,11 +150,11 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     }
 
 
-def scores_of(task: TaskFile, row: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
+def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    by_sample = with_labels(replies, row)
+    by_sample = with_labels(replies, rule)
     pairs = zip(documents, by_sample, strict=True)
-    return [task.family.score(Sample(document), reply, row) for document, reply in pairs]
+    return [task.family.score(Sample(document), reply, rule) for document, reply in pairs]
 
 
 def rule_scores(

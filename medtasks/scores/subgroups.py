@@ -16,12 +16,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.data.selecting import values
 from medtasks.errors import RepliesError, listed, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
-from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, clustered
+from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, ScoreList, clustered
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
 from medtasks.scores.score_model import ColumnTest, Group, MetricScore
 from medtasks.stats.equivalence import WORKING_CORRELATION
@@ -83,7 +83,7 @@ class _Part:
         return without_noise(units / (1 + WORKING_CORRELATION * (together - 1)))
 
 
-def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
+def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskFile:
     """Return a task that groups its samples by further columns of its documents.
 
     RepliesError: it has no such column, or one that is no grouping or may not be shown, or nothing to compare.
@@ -113,7 +113,7 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
     return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
 
 
-def number_bands(documents: Sequence[Document], column: str) -> dict[str, str]:
+def number_bands(documents: Documents, column: str) -> dict[str, str]:
     """Return the group of each number in a column, the smallest first.
 
     A column of at most :data:`MOST_STEPS` different numbers has none. Groups are quarters of the values, named by their
@@ -174,7 +174,7 @@ def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
     return [metric for metric in main if metric.role is Role.MAIN] or [*task.family.compared_in_groups]
 
 
-def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Score]) -> Subgroups:
+def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgroups:
     """Return main scores by group of the columns that a task names, the largest group first, of numbers the smallest.
 
     A document with several values counts in each of their groups. There are no groups without a main score of single
@@ -210,7 +210,7 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
 
 
 def by_category(
-    task: TaskFile, documents: Sequence[Document], scores: Sequence[Score], columns: Sequence[str] = (CATEGORIES,)
+    task: TaskFile, documents: Documents, scores: ScoreList, columns: Sequence[str] = (CATEGORIES,)
 ) -> Subgroups:
     """Return scores of pairs by medical area, or by other columns of their images.
 

@@ -17,7 +17,7 @@ from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
-from medtasks.families.family import FENCED, Replies, Reply
+from medtasks.families.family import FENCED, Replies
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import (
     CorpusMetric,
@@ -70,7 +70,7 @@ class TaskReading:
     task: TaskFile
     withheld: bool  # whether text and images must not be shown
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the data here; empty if there are none
-    documents: Sequence[Document] = ()  # all, in order; empty if they are not here or not those of the run
+    documents: Documents = ()  # all, in order; empty if they are not here or not those of the run
     samples: Samples = field(default_factory=Samples)  # content of the samples file
     computed: dict[str, Computed] = field(default_factory=dict)  # by filter name
     # Values of single samples where a metric is neither right nor wrong, by filter name and document id.
@@ -91,7 +91,7 @@ class TaskReading:
 
 
 def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
-    """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
+    """Return name and version of the rule, and scores by id, by name of the rule; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
@@ -297,7 +297,7 @@ def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[s
     return notes
 
 
-def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
+def given_replies(task: TaskFile, documents: Documents, replies: Replies) -> TaskReading:
     """Read recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
     withheld = is_private_task(task, documents)
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
@@ -369,7 +369,7 @@ def _read_replies(reading: TaskReading) -> None:
     reading.computed = computed
 
 
-def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, Score]) -> Computed:
+def _aggregated(task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]) -> Computed:
     """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
     if task.family.scores_suffice:
         scores = list(by_id.values())

@@ -8,9 +8,8 @@ import pytest
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.run import Source, open_run, other_models
-from medtasks.runs.run_facts import facts
 from medtasks.runs.run_manifest import RunManifest, RunProcess
-from medtasks.runs.run_notes import missing_tasks, run_notes
+from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 
 from ..tables import each_row
 

@@ -2,13 +2,13 @@
 
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import Alike, ImageViews, near
-from medtasks.data.samples import Document
+from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
 
 
@@ -140,7 +140,7 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
 
 
 def left_out_of(
-    documents: Sequence[Document], within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
+    documents: Documents, within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
     """Return the questions to leave out so that no finding remains, see :class:`Duplicates`."""
     spoiled = {question for finding in outside for question in finding.questions}

@@ -22,7 +22,7 @@ from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, ImageHash, hash
 from medtasks.data.images.strict_pillow import FORMATS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import is_private
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
 from medtasks.errors import MedTasksError, SourceError
 
@@ -112,7 +112,7 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
 class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
-    documents: Sequence[Document]  # questions, in order
+    documents: Documents  # questions, in order
     images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
@@ -151,7 +151,7 @@ def dataset_images(name: str) -> DatasetImages:
 
 
 def own_images(
-    name: str, documents: Sequence[Document], files: Sequence[Sequence[Path]], private: Sequence[str]
+    name: str, documents: Documents, files: Sequence[Sequence[Path]], private: Sequence[str]
 ) -> DatasetImages:
     """Hash all images of a task of the user's own.
 
@@ -182,7 +182,7 @@ def _add_use(
 
 def _hashed(
     name: str,
-    documents: Sequence[Document],
+    documents: Documents,
     uses: Mapping[Path, Sequence[Use]],
     folders: tuple[Path, ...],
     private: Sequence[str],

@@ -12,9 +12,7 @@ from PIL import Image
 
 from medtasks.data.images.decoding import REFERENCE, Decoding, decode_image, flat_mark
 from medtasks.data.images.file_kinds import is_dicom
-from medtasks.data.images.strict_pillow import (
-    ImageSource,
-)
+from medtasks.data.images.strict_pillow import ImageSource
 from medtasks.data.images.volume_files import ENDING, is_volume, volume_digests
 from medtasks.data.named_files import named_file, read_named
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -18,6 +17,7 @@ from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, w
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.samples import Document
 from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile
 
@@ -43,14 +43,14 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: Mapping[str, Any] | None  # without ``dataset`` and image files; None where the row cannot be used
+    document: Document | None  # without ``dataset`` and image files; None where the row cannot be used
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
 
 
 def images_row(
-    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]
+    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Document
 ) -> PublishedRow:
     """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 

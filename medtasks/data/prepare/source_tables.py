@@ -1,4 +1,4 @@
-"""Reading the tables of a source row by row.
+"""Reading the tables of a source row by row, and of benchmarks whose splits are tables.
 
 Tables (Parquet, CSV, JSON) are read a few rows at a time: images lie in them, and some are larger than the memory they
 are read in. A damaged table, one that lacks a column, and a value of another type than asked for are a SourceError that
@@ -11,15 +11,22 @@ import functools
 import gzip
 import io
 import json
+import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_stream
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
 from medtasks.data.prepare.source_files import SourceFile, required_shards
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.safe_parsing import parse_json
+from medtasks.data.schema import Columns, NewDocument
 from medtasks.errors import SourceError
 
 _BATCH = 64  # rows
@@ -27,6 +34,13 @@ _BUFFER = 1 << 20  # bytes
 DEMONSTRATIONS = 5
 _KINDS = {type(None): "empty", str: "a text", list: "a list", dict: "an object", bool: "a truth value"}
 ReadValues = Callable[[], Mapping[str, Any]]
+
+_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_AHEAD = 3 * _WORKERS  # rows read ahead of them
+# Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
+_LARGE = 1 << 19
+ReadFile = Callable[[str], bytes]
+"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
 @dataclass(frozen=True)
@@ -272,3 +286,82 @@ def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, A
         raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
     check_columns(location, columns, value)
     return value
+
+
+def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+    """Return a function that reads one of these files by its name alone, within a block."""
+    paths = {path.name: path for path in files}
+    return contextlib.nullcontext(lambda name: read_named(paths[name]))
+
+
+class UnusableRow(Exception):
+    """A row gives no document; its text says why, without a final stop. See :class:`PublishedRow` for ``outside``."""
+
+    def __init__(self, cause: str, *, outside: bool = False) -> None:
+        super().__init__(cause)
+        self.outside = outside
+
+
+class TableReader:
+    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
+
+    columns: Columns  # of its documents
+    required: Sequence[str] = ()  # columns of the table; also those that not every copy has
+    optional: Sequence[str] = ()
+    hub_folder = "data"  # of the Hub's parquet files
+    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+    image_name = ""  # column with the name of an image file
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Find a split in a source, by default in the Hub's parquet files."""
+        return hub_table(source, split, self.required, self.optional, self.hub_folder)
+
+    def document(self, row: SourceRow, split: str) -> NewDocument:
+        """Return the document of a row of a split; UnusableRow if it gives none."""
+        raise NotImplementedError
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of a row's images, in the order shown."""
+        return [row.text(self.image_name)] if self.image_name else ()
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the image files of a source."""
+        return by_name(())
+
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
+        waiting: deque[Future[PublishedRow]] = deque()
+        with self.files(source) as read, ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(_WORKERS) as workers:
+
+            def add(data: bytes) -> StoredImage:
+                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
+
+            def published(row: SourceRow) -> PublishedRow:
+                try:
+                    document = self.document(row, split)
+                except UnusableRow as error:
+                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                for column in self.embedded:
+                    if (data := row.encoded(column)) is not None:
+                        adding.append((column if len(self.embedded) > 1 else "", functools.partial(add, data)))
+                return images_row(row.place, adding, document)
+
+            for row in rows:
+                waiting.append(workers.submit(published, row))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def recipe(
+        self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
+    ) -> SourceRecipe:
+        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            table = self.table(source, splits[position])
+            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        examples = functools.partial(read, 1) if splits[1:] else None
+        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)

@@ -19,8 +19,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable, csv_table
-from medtasks.data.prepare.table_reader import TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable, TableReader, UnusableRow, csv_table
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, NewDocument
 from medtasks.errors import SourceError

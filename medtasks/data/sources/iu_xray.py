@@ -27,8 +27,7 @@ from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow, by_name
 from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
 

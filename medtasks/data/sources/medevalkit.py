@@ -33,8 +33,15 @@ from medtasks.data.document_store import DocumentCollection
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import ParquetTable, ReadValues, SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import (
+    ParquetTable,
+    ReadFile,
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+)
 from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of

@@ -21,8 +21,7 @@ from medtasks.data import schema
 from medtasks.data.named_files import read_stream
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_recipe import SourceRecipe
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
 from medtasks.errors import SourceError
 
 _STUDIES = "test.json"

@@ -17,8 +17,7 @@ from medtasks.curate.hallucination_questions import (
     drafts_in,
     prompt_for,
 )
-from medtasks.curate.knowledge_retrieval import PASSAGE, knowledge_files, read_passages, retriever
-from medtasks.curate.report_studies import made_study, planned_study
+from medtasks.curate.report_studies import PASSAGE, knowledge_files, made_study, planned_study, read_passages, retriever
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE

@@ -35,8 +35,7 @@ from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader
 from medtasks.data.schema import CLASSIFICATION, NewDocument, new_document
 from medtasks.errors import SourceError
 

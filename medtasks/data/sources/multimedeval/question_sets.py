@@ -28,8 +28,7 @@ from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
 from medtasks.data.samples import MOST_LETTERS, letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError

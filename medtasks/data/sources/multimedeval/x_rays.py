@@ -37,8 +37,15 @@ from medtasks.data.named_files import named_file
 from medtasks.data.prepare import source_files, source_recipe, source_tables
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable
-from medtasks.data.prepare.table_reader import ReadFile, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    by_name,
+)
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, NewDocument, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
