@@ -244,9 +244,11 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     default = {**base[SETTINGS]["default"]}
     if data is not None:
         base["dataset_path"] = data
-    if data is not None and (folder / data).is_file():
-        base["dataset_path"] = str(folder.absolute() / data)
+    if (folder / str(data)).is_file():
+        base["dataset_path"] = str(folder.absolute() / str(data))
         default["image_root"] = os.path.dirname(base["dataset_path"])
+    if not isinstance(columns or {}, Mapping):
+        raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
     metadata = {**base["metadata"], COLUMNS: columns or {}}
     if not image:
         raise MedTasksError("it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'")
@@ -270,7 +272,9 @@ def _supplied(family: str) -> dict[str, Any]:
         return with_included(file, parsed(file))
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
-        raise unknown_name("family", family, [name.name[1:-5] for name in own.glob("_*")], "docs/own_tasks.md")
+        raise unknown_name(
+            "family", family, {name.name[1:-5] for name in own.glob("_*")} - {"own"}, "docs/own_tasks.md"
+        )
     metrics = DottedName(f"{module}.METRIC_LIST")
     hooks = {"process_results": DottedName(f"{module}.process_results"), "metric_list": metrics}
     return {**parsed(own / "_own_yaml"), **hooks}
