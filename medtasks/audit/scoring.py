@@ -15,8 +15,9 @@ from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.families.columns import Column
 from medtasks.families.counts import COUNTS, judged, unstopped
-from medtasks.families.family import Column, Reply, Row, TaskFamily, labelled
+from medtasks.families.family import Reply, Row, TaskFamily, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers

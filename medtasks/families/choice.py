@@ -12,13 +12,13 @@ from typing import ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent, option_strategies
 from medtasks.families.family import (
     LIKELIHOOD_EXTRACTOR,
     NO_OPTION,
     AskedFor,
     Asks,
-    Column,
     ReadAnswer,
     Reply,
     Row,

@@ -14,9 +14,9 @@ from typing import Any
 from medtasks.data.document_store import is_file_name
 from medtasks.errors import MedTasksError, listed
 from medtasks.extract.reading.languages import pattern_of
-from medtasks.families.family import Column
+from medtasks.families.columns import Column
 from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
-from medtasks.tasks.own_documents import holds, without_media
+from medtasks.tasks.own_documents import without_media
 from medtasks.tasks.question_files import local_tables
 from medtasks.tasks.task_index import dumped
 
@@ -77,7 +77,7 @@ class QuestionFile:
                 values, note = read_column(name, kind, self.columns[name], options)
             except MedTasksError:
                 continue  # it can be read in several ways, so that it needs a word of the user's
-            if all(map(holds, itertools.repeat(kind), values, options)):
+            if all(map(kind.holds, values, options)):
                 fitting[name] = values, note
         if kind is Column.LETTERS and all(len(value) == 1 for values, _ in fitting.values() for value in values):
             return None
@@ -133,7 +133,7 @@ def new_task(name: str, questions: QuestionFile) -> str:
 def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
     """Return the family that columns fit, and the file's columns by our names."""
     for source, options in questions.options():
-        if not all(holds(Column.OPTIONS, each, ()) for each in options):
+        if not all(Column.OPTIONS.holds(each, ()) for each in options):
             continue
         columns: dict[str, Any] = {"options": source}
         question = questions.question(source)
