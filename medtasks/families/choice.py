@@ -12,6 +12,7 @@ from typing import ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import (
     ExpectedAnswer,
     Strategy,
@@ -25,7 +26,6 @@ from medtasks.families.family import (
     NO_OPTION,
     AskedFor,
     Asks,
-    Column,
     ReadAnswer,
     Reply,
     Rule,

@@ -14,8 +14,9 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent_option
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Rule, TaskFamily, letters_of
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, Rule, TaskFamily, letters_of
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,

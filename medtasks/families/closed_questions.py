@@ -17,9 +17,10 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.families.family import AskedFor, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too

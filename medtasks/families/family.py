@@ -25,6 +25,7 @@ from medtasks.extract.failure import (
 from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
 from medtasks.extract.labeler import Labels, label_replies
 from medtasks.extract.reading.reply_text import split_reasoning
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
@@ -34,23 +35,6 @@ from medtasks.stats.standard_error import joined_clusters
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
 LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
 NO_OPTION = "none"  # a list of options without any
-
-
-class Column(Enum):
-    """Content of a column, the same in every row."""
-
-    TEXT = "a text"
-    TEXTS = "a list of texts"
-    OPTIONS = "a list of at least two texts (in one cell as JSON, or a column for each)"
-    LETTER = "the letter of one of the options"
-    LETTERS = "a list of letters of the options"
-    LABEL = "the number of one of the options, counted from 0"
-    LABELS = "a list with 0 or 1 for each of the options"
-    LETTER_OR_NOTHING = "the letter of one of the options, or nothing"
-    POSITION = "1 or 2"
-    YES_NO = "yes or no"
-    ID = "a text or a number"
-    ANYTHING = "anything"
 
 
 class AskedFor(Enum):
@@ -158,7 +142,7 @@ class TaskFamily(ABC):
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, Column]]  # needed in its documents, besides those of its prompt
     short: ClassVar[Mapping[str, Column] | None] = None  # those that are enough in their place, if any
-    kind: ClassVar[AnswerKind | None] = AnswerKind.CHOICE  # of the extractors that read its replies
+    kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts

@@ -23,9 +23,10 @@ from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
-from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge

@@ -20,8 +20,9 @@ from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY, FALLBACK_RATE
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy, answer_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Rule, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, Reply, Rule, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply

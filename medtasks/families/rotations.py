@@ -13,9 +13,10 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, each_option, option_by_letter
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 

@@ -26,8 +26,9 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_choice import is_open
 from medtasks.extract.reading.reply_text import own_words
+from medtasks.families.columns import Column
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
-from medtasks.families.family import Column, Reply, Rule, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import AnyMetric, Score, ScoreList, counting
 

@@ -12,8 +12,9 @@ from medtasks.data.samples import Documents, Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.families.columns import Column
 from medtasks.families.counts import COUNTS, judged_scores, unstopped
-from medtasks.families.family import Column, Replies, Reply, Rule, TaskFamily, with_labels
+from medtasks.families.family import Replies, Reply, Rule, TaskFamily, with_labels
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
 from medtasks.home import as_json

@@ -16,7 +16,7 @@ from medtasks.data.safe_parsing import parse_json, parse_literal
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.extract.reading.languages import words_of
-from medtasks.families.family import Column
+from medtasks.families.columns import Column
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
@@ -85,7 +85,7 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
         return _read_indices(name, kind, values, options)
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
-    read = _READERS.get(kind)
+    read = kind.read or _READERS.get(kind)
     return list(values if read is None else map(read, values)), ""
 
 
@@ -124,7 +124,7 @@ def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], 
         return best, ""
     if any(by_way[way] != by_way[best] for way in fitting):
         raise MedTasksError(
-            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.words}"
         )
     return best, f"'{name}' is read as {best}"
 

@@ -7,7 +7,7 @@ from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import MOST_LETTERS
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, warn_once
-from medtasks.families.family import Column
+from medtasks.families.columns import Column
 from medtasks.tasks.hook_names import family_of, hook_name
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import SETTINGS, Config, mapping_in

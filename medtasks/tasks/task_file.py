@@ -11,7 +11,8 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Column, Rule, TaskFamily, needs_labeler
+from medtasks.families.columns import Column
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Rule, TaskFamily, needs_labeler
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import AnyMetric

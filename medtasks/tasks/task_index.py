@@ -28,7 +28,7 @@ COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 ROWS = "rows"
 """In the metadata of a task: which rows of its file it asks, by the values of columns."""
-FAMILY_KEYS = ("family", "data", "image", "images", "columns")
+FAMILY_KEYS = ("family", "data", "image", "columns")
 """Keys of a user's short task file, see :func:`with_family`."""
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
@@ -228,12 +228,6 @@ def is_short(path: Path) -> bool:
     return "family" in with_included(path, parsed(path))
 
 
-def family_names() -> list[str]:
-    """Return the families that a user's task file may name."""
-    files = tasks_folder().glob("own/_*_yaml")
-    return sorted(file.name[1 : -len("_yaml")] for file in files if file.name != "_own_yaml")
-
-
 def with_family(config: Config, folder: Path) -> dict[str, Any]:
     """Return the whole configuration of a short task file: what its family supplies, below the file's own keys.
 
@@ -245,44 +239,45 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
         MedTasksError: The family is unknown, or the file does not say which column has the image.
     """
     written = dict(config)
-    family, data, image, images, columns = (written.pop(key, None) for key in FAMILY_KEYS)
-    base = dict(_supplied(str(family)))
-    if (image is None) == (images is None):
-        raise MedTasksError(
-            "the file needs 'image: COLUMN' (a path), 'images: COLUMN' (a list, or several columns) or 'image: none'"
-        )
+    family, data, image, columns = (written.pop(key, None) for key in FAMILY_KEYS)
+    base = _supplied(str(family))
+    default = {**base[SETTINGS]["default"]}
+    if data is not None:
+        base["dataset_path"] = data
+    if (folder / str(data)).is_file():
+        base["dataset_path"] = str(folder.absolute() / str(data))
+        default["image_root"] = os.path.dirname(base["dataset_path"])
+    if not isinstance(columns or {}, Mapping):
+        raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
+    metadata = {**base["metadata"], COLUMNS: columns or {}}
+    if not image:
+        raise MedTasksError("it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'")
     if image == "none":
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     else:
-        columns = {"image_file" if images is None else "image_files": image or images, **(columns or {})}
-    settings = written.get(SETTINGS, {})
-    if isinstance(settings, Mapping):
-        default = {**base[SETTINGS]["default"], **mapping_in(settings, "default")}
-        if data is not None and (folder / str(data)).is_file():
-            data = str(folder.absolute() / data)
-            default.setdefault("image_root", os.path.dirname(data))
-        written[SETTINGS] = {**settings, "default": default}
-    if data is not None:
-        base["dataset_path"] = data
-    metadata = {**base["metadata"], **mapping_in(written, "metadata")}
+        metadata[COLUMNS] = {"image_files" if isinstance(image, list) else "image_file": image, **metadata[COLUMNS]}
     if "description" in written:
         metadata["description"] = written.pop("description")
-    if columns:
-        metadata[COLUMNS] = {**columns, **mapping_in(metadata, COLUMNS)}
-    return {**dict.fromkeys(written), **base, **written, "metadata": metadata}  # the file's own keys come first
+    settings = written.get(SETTINGS, {})
+    if isinstance(settings, Mapping):
+        written[SETTINGS] = {**settings, "default": {**default, **mapping_in(settings, "default")}}
+    return {**dict.fromkeys(written), **base, **written, "metadata": {**metadata, **mapping_in(written, "metadata")}}
 
 
-def _supplied(family: str) -> Config:
+def _supplied(family: str) -> dict[str, Any]:
     """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name."""
-    file = tasks_folder() / "own" / f"_{family}_yaml"
-    if family in family_names():
+    own = tasks_folder() / "own"
+    file = own / f"_{family}_yaml"
+    if file.is_file():
         return with_included(file, parsed(file))
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
-        raise unknown_name("family", family, family_names(), "docs/own_tasks.md")
-    file = file.with_name("_own_yaml")
-    hooks = {"process_results": "process_results", "metric_list": "METRIC_LIST"}
-    return {**parsed(file), **{key: DottedName(f"{module}.{name}") for key, name in hooks.items()}}
+        raise unknown_name(
+            "family", family, {name.name[1:-5] for name in own.glob("_*")} - {"own"}, "docs/own_tasks.md"
+        )
+    metrics = DottedName(f"{module}.METRIC_LIST")
+    hooks = {"process_results": DottedName(f"{module}.process_results"), "metric_list": metrics}
+    return {**parsed(own / "_own_yaml"), **hooks}
 
 
 def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access:
         publish(work, manifest, documents, arrow_schema(columns))
 
 
-def write_task(name: str, hook: str, rules: Mapping[str, str], metrics: str = "METRIC_LIST", **more: Any) -> None:
+def write_task(name: str, hook: str, rules: Mapping[str, str], **more: Any) -> None:
     """Write the file of a task that reads texts; ``more`` is its metadata."""
     reads = "function: !function medtasks.hooks.filters.ReadWith"
     pipelines = "".join(f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n" for one, rule in rules.items())
@@ -161,6 +161,6 @@ def write_task(name: str, hook: str, rules: Mapping[str, str], metrics: str = "M
         f"metadata: {json.dumps(metadata)}\n"
         "output_type: generate_until\n"
         f"process_results: !function medtasks.hooks.{hook}.process_results\n"
-        f"metric_list: !function medtasks.hooks.{hook}.{metrics}\n"
+        f"metric_list: !function medtasks.hooks.{hook}.METRIC_LIST\n"
         f"filter_list:\n{pipelines}"
     )

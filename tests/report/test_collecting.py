@@ -262,7 +262,7 @@ def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkey
     assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in scored.rules]
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     publish_own("own_reports", REPORT, [{"report": "A mass.", "indication": "cough"} for _ in range(3)])
-    write_task("own_reports", "reports", {"reference": "report_text"}, metrics="REPORT_METRICS")
+    write_task("own_reports", "reports", {"reference": "report_text"})
     write_run(tmp_path / "own", {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
     task = only(collect_run(open_run(tmp_path / "own")))
     assert task.missing == (
