@@ -1,5 +1,3 @@
 """Images of a document."""
 
 from medtasks.prompts.images import images, no_images
-
-__all__ = ["images", "no_images"]

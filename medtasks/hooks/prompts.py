@@ -12,20 +12,3 @@ from medtasks.prompts.template import closed_option_texts, closed_target, letter
 from medtasks.prompts.template import closed_prompt as closed
 from medtasks.prompts.template import lettered_prompt as lettered
 from medtasks.prompts.template import prompt as question
-
-__all__ = [
-    "closed",
-    "closed_option_texts",
-    "closed_target",
-    "judged",
-    "judged_lettered",
-    "judged_messages",
-    "lettered",
-    "letters",
-    "messages",
-    "messages_with_judge_or_without",
-    "option_texts",
-    "prompt_with_judge_or_without",
-    "question",
-    "target",
-]

@@ -1,5 +1,3 @@
 """Prompts that show slices of a volume."""
 
 from medtasks.prompts.volumes import messages, prompt, volumes
-
-__all__ = ["messages", "prompt", "volumes"]

@@ -31,7 +31,7 @@ from medtasks.tasks.hook_names import HOOKS, public_hooks
 from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
-from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
+from medtasks.tasks.task_index import FAMILY_KEYS, LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
 from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
 
 KEYS = frozenset(
@@ -255,8 +255,9 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     """
     task = task if task.base is None else task_file(task.base)
     written = task_config(task.name)
-    misspelt = [(key, near_match(str(key), KEYS)) for key in written if key not in KEYS]
-    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint]
+    misspelt = [(key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS]
+    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint and key not in FAMILY_KEYS]
+    problems += [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
     config: dict[str, Any] = {}
     for key in written.keys() - {"dataset_path"}:
         try:

@@ -163,6 +163,19 @@ def test_expand_prints_a_file_that_is_the_same_task(medtasks, fails, short, tmp_
     fails(["tasks", "expand", tmp_path / "no.yaml"], f"there is no task file {tmp_path / 'no.yaml'}")
 
 
+def test_keys_that_are_misspelt_or_need_a_family(medtasks, short):
+    for old, new, complaint in (
+        (
+            "image: none",
+            "image: none\ncolums: {answer: answer_idx}",
+            "no key is called 'colums'; did you mean 'columns'",
+        ),
+        ("family: single_choice", "dataset_path: q.jsonl", "'data' needs a line family: NAME"),
+    ):
+        short.write_text(SHORT.replace(old, new))
+        assert complaint in medtasks("data", "verify", "short", "--include_path", short.parent).out
+
+
 @each_row(
     "old, new, complaint",
     [

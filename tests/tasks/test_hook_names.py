@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.hooks import choice
-from medtasks.tasks.hook_names import HOOKS, families, family_of, hook_modules
+from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_config, task_files
 from medtasks.tasks.task_index import DottedName, parsed, tasks_folder
 
@@ -89,8 +89,3 @@ def test_a_name_that_no_file_has(name):
     with pytest.raises((AttributeError, ModuleNotFoundError)):
         DottedName(f"{HOOKS}{name}").resolve()
     assert family_of(DottedName(f"{HOOKS}{name}")) is None
-
-
-def test_names_are_as_their_modules_say():
-    assert {"choice", "prompts", "filters", "groups"} < set(hook_modules())
-    assert "messages" in hook_modules()["prompts"].__all__
