@@ -100,8 +100,8 @@ def write_argument(value: Any) -> str:
     """Write a value for ``--model_args`` so that the harness and our adapters read it back unchanged.
 
     Example:
-        >>> print(written("Think, then answer."), written(True), written("bfloat16"))
-        "Think, then answer." true bfloat16
+        >>> print(write_argument("Think, then answer."), write_argument("bfloat16"))
+        "Think, then answer." bfloat16
     """
     if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
         return value
