@@ -7,7 +7,7 @@ word such as "vitamin" makes a name of it; a small letter only in brackets, or w
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -394,6 +394,12 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
         for label in label_mentions(text, options, languages)
         if not any(start <= label.start and label.end <= end for start, end in spans)
     ]
+    mentions = join_mentions(text, labels, of_texts)
+    return [_with_text(text, mention, options) if mention.is_label else mention for mention in mentions]
+
+
+def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]) -> list[Mention]:
+    """Return mentions by label and by text in order; a label next to a text is one mention with it."""
     mentions: list[Mention] = []
     for mention in sorted([*of_texts, *labels], key=lambda mention: (mention.start, not mention.is_label)):
         last = mentions[-1] if mentions else None
@@ -406,7 +412,7 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
                 mentions[-1] = Mention(options_named, last.start, mention.end, True, True)
                 continue
         mentions.append(mention)
-    return [_with_text(text, mention, options) if mention.is_label else mention for mention in mentions]
+    return mentions
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:

@@ -94,15 +94,21 @@ class OptionStatements(NamedTuple):
 
 def option_statements(text: str, options: OptionSet, languages: tuple[str, ...]) -> OptionStatements | None:
     """Return the statements of a text on options; None if it mentions none."""
-    mentions = option_mentions(text, options, languages)
+    return statements_on(text, option_mentions(text, options, languages), len(options), languages)
+
+
+def statements_on(
+    text: str, mentions: Sequence[Mention], count: int, languages: tuple[str, ...]
+) -> OptionStatements | None:
+    """Return the statements of a text on mentions of some of ``count`` options; None without any."""
     if not mentions:
         return None
     signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
     statements = _statements(text, mentions, signals)
-    walks = _walks(text, statements, len(options))
+    walks = _walks(text, statements, count)
     walk = [statement for first, last in walks for statement in statements[first:last]]
     outside = [statement for statement in statements if statement not in walk]
-    findings = [finding for statement in outside for finding in _findings(text, statement, options)]
+    findings = [finding for statement in outside for finding in _findings(text, statement, count)]
     findings = _closed(_after_correction(findings, signals), statements)
     after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
     named = _union(mention.options for mention in mentions)
@@ -266,7 +272,7 @@ def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
 # ---- evidence ----
 
 
-def _findings(text: str, statement: Statement, options: OptionSet) -> list[Finding]:
+def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
     signals, groups = statement.signals, statement.groups
     starts = [signal.start for signal in signals]
@@ -284,7 +290,7 @@ def _findings(text: str, statement: Statement, options: OptionSet) -> list[Findi
         if place + 1 < len(groups):
             cut = _border(text, after, group.end, after_end)
             after = [signal for signal in after if not _is_forward(signal, cut)]
-        if len(group.options) < max(len(options), 2):
+        if len(group.options) < max(count, 2):
             evidence = _evidence(text, statement, group, before, _to_first_break(after))
             is_line = len(groups) == 1 and _is_line(text, statement, group)
             findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
