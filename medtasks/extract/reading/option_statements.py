@@ -21,7 +21,7 @@ _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _STATEMENT_END = re.compile(
     rf"(?m)[\n.!?。！？；;…](?:(?<=[\n。！？；;…])|(?<=\.\.)|(?<={_CJK}[.!?])|(?={_CJK})|"
     r"(?<![\s(\[*][A-Za-z0-9][.!?])(?<![.\s]\w[.!?])(?<!^\w[.!?])(?=[.!?\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w)))|"
-    r"(?<=[^\W\d_][\s(][A-Z][.!?])(?=\s+(?![a-z])))"
+    r"(?<=[^\W\d_][\s(][A-Z\d][.!?])(?=\s+(?![a-z])))(?<!\bvs[.!?])"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
@@ -159,26 +159,42 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
-    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
     statements: list[Statement] = []
     start = place = heard = 0
     for end in _ends(text, mentions):
-        groups: list[Mention] = []
+        first_mention = place
         while place < len(mentions) and mentions[place].start < end:
-            mention = mentions[place]
-            last = groups[-1] if groups else None
-            if last and last.is_label == mention.is_label and _is_joint(text, last.end, mention.start, joiners):
-                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
-                groups.pop()
-            groups.append(mention)
             place += 1
-        first = heard
+        first_signal = heard
         while heard < len(signals) and signals[heard].start < end:
             heard += 1
-        if groups:
-            statements.append(Statement(start, end, groups, list(signals[first:heard])))
+        if place > first_mention:
+            own_signals = list(signals[first_signal:heard])
+            groups = _groups(text, mentions[first_mention:place], own_signals)
+            statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
+
+
+def _groups(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Mention]:
+    """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
+    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
+    last_joiner = max((start for start in joiners if start < mentions[-1].start), default=-1)
+    denials = (signal.start for signal in signals if "not" in signal.roles)
+    denial = min(denials, default=len(text))
+    groups: list[Mention] = []
+    for mention in mentions:
+        last = groups[-1] if groups else None
+        if (
+            last
+            and last.is_label == mention.is_label
+            and (denial > last.start or last_joiner >= last.end)
+            and _is_joint(text, last.end, mention.start, joiners)
+        ):
+            mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+            groups.pop()
+        groups.append(mention)
+    return groups
 
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
@@ -335,7 +351,8 @@ def _evidence(
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
     near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
-    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after):
+    rest = text[group.end : statement.end]
+    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after) or _is_no(rest):
         return Evidence.DENIED
     roles = {role for signal in before for role in signal.roles}
     close = {role for signal in before for role in signal.roles if group.start - signal.end <= _NEAR}
@@ -343,15 +360,21 @@ def _evidence(
         return Evidence.NAMED
     if "final" in close or ("final" in roles and roles & {"answer", "correct"}):
         return Evidence.FINAL
-    rest = text[group.end : statement.end]
     lead = text[statement.start : group.start]
     is_all = not re.search(r"[^\W_]", lead + rest)
     opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
     if "answer" in close or (is_all and group.is_label and not group.has_text):
         return Evidence.ANSWERED
-    follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    is_first = group is statement.groups[0]
+    follows_colon = is_first and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
     is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _is_no(rest: str) -> bool:
+    """Return whether all that follows a mention is "no" or "absent"."""
+    value = rest.strip(" :-–=()[].\"'")
+    return pattern_of("not absent").fullmatch(value) is not None
 
 
 def _is_offer(statement: Statement) -> bool:
