@@ -15,10 +15,10 @@ from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
-from medtasks.extract.reading.languages import languages_of
+from medtasks.extract.reading.languages import languages_of, words_of
 from medtasks.extract.reading.negation import ENGLISH, Stance, clauses, stance
-from medtasks.extract.reading.option_names import ORDINALS, words
 from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
+from medtasks.extract.reading.stems import stem
 from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, References, TokenOverlap, token_overlap
 
 DENIED = "not:"
@@ -30,14 +30,14 @@ _WORD = re.compile(
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
-_SPELLINGS = NUMBERS | dict(zip(ORDINALS[1:], _RANKS, strict=True))
+_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS, strict=True))
 _ARTICLES = frozenset(("an", "the"))
 
 
 @lru_cache(maxsize=1 << 16)
 def _spelled(written: str) -> str:
     plain = written.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
-    return _SPELLINGS.get(plain) or next((word.what for word in words(plain)), plain)
+    return _SPELLINGS.get(plain) or stem(plain)
 
 
 # A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".

@@ -237,9 +237,9 @@ def _checked(chosen: frozenset[int], text: str, statements: OptionStatements, cl
 
 def _is_distinct(option: int, text: str, classes: ClassChoices) -> bool:
     """Return whether the text excludes the class's look-alikes: a longer name, the other side of a paired organ."""
-    own = classes.names.words[option]
+    own = classes.names.full[option]
     spoken = stems(text)
-    for other in classes.names.words:
+    for other in classes.names.full:
         extra = {*other[len(own) :]} - {"without", "with", "no"}
         if extra.intersection(spoken) and other[: len(own)] == own:
             return False

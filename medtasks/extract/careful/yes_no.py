@@ -22,9 +22,10 @@ from typing import NamedTuple
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import all_languages, languages_of, pattern_of, words_of
-from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance, stances
-from medtasks.extract.reading.option_names import equal_option, normalised, words
-from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, declared, own_words
+from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
+from medtasks.extract.reading.option_mentions import words_in
+from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, own_words, with_plain_characters
+from medtasks.extract.reading.stems import words
 
 _VERDICTS = ("yes", "no", "maybe")
 _SURE = (
@@ -81,6 +82,7 @@ _NO_STATEMENT = re.compile(
 _TELLS_NOTHING = (
     "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
 )
+_GAP = re.compile(r"[\W_]+")
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=[\u0e00-\ud7af])\.\s*")
@@ -128,9 +130,14 @@ def _second() -> re.Pattern[str]:
     )
 
 
+@lru_cache(maxsize=1024)
+def _plain(text: str) -> str:
+    return _GAP.sub(" ", with_plain_characters(text)).strip().casefold()
+
+
 def plain_verdict(text: str) -> str | None:
     """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language."""
-    word = normalised(text)
+    word = _plain(text)
     return next((role for role in _VERDICTS if pattern_of(role).fullmatch(word)), None)
 
 
@@ -144,7 +151,7 @@ def gold_verdict(answer: str) -> str | None:
     if verdict not in ("yes", "no") or not answer.isascii():
         return verdict if verdict in ("yes", "no") else None
     usual = (words_of(verdict, (language,))[:1] for language in all_languages())
-    return verdict if normalised(answer) in itertools.chain.from_iterable(usual) else None
+    return verdict if _plain(answer) in itertools.chain.from_iterable(usual) else None
 
 
 def own_part(text: str) -> str:
@@ -331,9 +338,10 @@ def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    equal = equal_option(text, sample.options)
-    if equal is not None:
-        return Answer.ok(letter(equal))
+    spoken = words_in(text)
+    equal = [letter(index) for index, option in enumerate(sample.options) if words_in(option) == spoken]
+    if len(equal) == 1:
+        return Answer.ok(equal[0])
     languages = languages_of(f"{text} {sample.question}")
     answer = worded_option(verdicts(without_writer(text, languages)), sample.options)
     return answer or Answer.invalid(Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH)
@@ -345,89 +353,5 @@ def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
         return None
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    meanings = [{normalised(option), plain_verdict(option)} for option in options]
+    meanings = [{_plain(option), plain_verdict(option)} for option in options]
     return Answer.only([letter(index) for index, meaning in enumerate(meanings) if meaning & read])
-
-
-# ---- the logical relation of two sentences ----
-#
-# It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
-# affirms, in any form ("entailed"). "Neither entailment nor contradiction" and "no clear logical relationship" are
-# neutral; "not entailment" alone names none. The question's list of the three words does not count.
-
-_FORMS = {
-    "entailment": r"entail(?:s|ed|ing|ments?)?",
-    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
-    "neutral": r"neutral(?:ity)?",
-}
-_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
-_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
-_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
-_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
-_QUESTION = re.compile(
-    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
-    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
-    re.IGNORECASE | re.DOTALL,
-)
-_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
-_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
-_WORDS = r"(?:\s+[\w'-]+){0,4}?"
-_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
-_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
-_NEITHER = re.compile(
-    rf"(?i)(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
-    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
-    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b"
-)
-_HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
-_SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
-_WAY = (
-    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
-    r"an?|the|thus)\b[\s\"'(]*)*"
-)
-_LEADS = tuple(
-    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
-    for lead in (rf"\bfinal\s+{_HEADING}{_SAYS}", rf"\b{_HEADING}{_SAYS}", rf"\b(?:it|this|sentences){_SAYS}")
-)
-_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
-_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
-_JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))")
-
-
-@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=3)
-def robust_nli(reply: str, sample: Sample) -> Answer:
-    """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
-    following = _NEXT.search(reply, 1)
-    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
-    text = _LIST.sub(
-        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], text
-    ).strip()
-    if text != reply and not re.search(r"\w", text):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
-    relations = declared(_LEADS, text, lambda lead: _relations_at(text, lead.end()))
-    opening = _OPENING.match(text)
-    start = opening.end() if opening else 0
-    word = _RELATION.match(text, start)
-    if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
-        relations = _relations_at(text, start)
-    if not relations and UNABLE.search(text):
-        return Answer.invalid(Reason.REFUSED)
-    by_stance = stances(text, _mentions)
-    relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
-    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
-
-
-def _mentions(text: str) -> list[Mention[str]]:
-    return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
-
-
-def _relations_at(text: str, start: int) -> set[str]:
-    relations: set[str] = set()
-    while word := _RELATION.match(text, start):
-        relations.add(word.lastgroup or "")
-        joint = _JOINT.match(text, word.end())
-        if joint is None:
-            break
-        start = joint.end()
-    return relations

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from medtasks.extract.reading.languages import languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import Mention, folded
+from medtasks.extract.reading.stems import words
 
 _ROLES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
 _BRACKET = re.compile(r"\(([^()]*)\)")
@@ -18,11 +19,10 @@ _PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
 _SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 _CAPITALS = re.compile(r"\b[A-Z]{2,5}\b")
-_ENDINGS = {"oses": "osis", "nevi": "nevus", "ies": "y", "isation": "ization"}  # plural or British, and the usual form
-_VARIANTS = {"osis": "os[ei]s", "nevus": "n[ao]?ev(?:us|i)", "y": "(?:y|ies)", "ization": "i[sz]ation"}
+# Other plurals and spellings of the endings of stems.
+_VARIANTS = {"osis": "os[ei]s", "nevus": "n[ao]?ev(?:us|i)", "y": "(?:y|ies)", "ization": "i[sz]ation", "or": "ou?rs?"}
 _SYNONYMS = {"melanocytic nevus": "nevus"}
 _PREFIXES = ("non-", "non ", "pre-")
-_LONG = 3  # letters; shorter words have no plural here
 _ATTRIBUTE = 40  # characters around "normal" in which it may be said of an attribute
 _CLAUSE_END = re.compile(r"[.,;:\n]|\b(?:and|but|with|without)\b")
 _GAP = r"[\W_]+(?:(?:an?|the)[\W_]+)?"
@@ -40,7 +40,7 @@ class ClassNames:
     options: tuple[str, ...]
 
     @cached_property
-    def words(self) -> list[tuple[str, ...]]:
+    def full(self) -> list[tuple[str, ...]]:
         """Words of each name without brackets."""
         return [stems(_BRACKET.sub(" ", option)) for option in self.options]
 
@@ -50,7 +50,7 @@ class ClassNames:
         of_options = [{*map(stems, _aliases(option))} for option in self.options]
         counts = Counter(name for names in of_options for name in names)
         unique = {name: index for index, names in enumerate(of_options) for name in names if counts[name] == 1}
-        unique |= {name: index for index, name in enumerate(self.words) if self.words.count(name) == 1}
+        unique |= {name: index for index, name in enumerate(self.full) if self.full.count(name) == 1}
         for index, option in enumerate(self.options):
             denial = pattern_of("not", languages_of(option)).match(option)
             denied = stems(option[denial.end() :]) if denial else ()
@@ -103,8 +103,8 @@ class ClassNames:
         spoken = stems(text)
         if not spoken or any(pattern_of(role).fullmatch(text.strip(" .")) for role in _ROLES):
             return set()
-        begun = {index for index, name in enumerate(self.words) if name[: len(spoken)] == spoken}
-        return begun or {index for index, name in enumerate(self.words) if {*name} == {*spoken}}
+        begun = {index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken}
+        return begun or {index for index, name in enumerate(self.full) if {*name} == {*spoken}}
 
 
 @lru_cache(maxsize=1024)  # many samples have the same classes
@@ -128,22 +128,13 @@ def _aliases(option: str) -> set[str]:
 
 
 def stems(text: str) -> tuple[str, ...]:
-    """Return the words of a text without articles and endings; those for "normal" and the like are English."""
-    words = map(_stem, _WORD.findall(re.sub(r"['’´]s\b", "", text.lower()).replace("call-back", "callback")))
-    return tuple(word for word in words if word not in ("a", "an", "the"))
+    """Return the stems of a text's words; those for "normal" and the like of any language are English."""
+    return tuple(_meaning(word.what) for word in words(text.replace("call-back", "callback")))
 
 
 @lru_cache(maxsize=1 << 14)
-def _stem(word: str) -> str:
-    for role in _ROLES:
-        if pattern_of(role).fullmatch(word):
-            return role
-    word = re.sub("[ao]e", "e", folded(word))
-    for ending, usual in _ENDINGS.items():
-        if word.endswith(ending):
-            return word.removesuffix(ending) + usual
-    is_plural = len(word) > _LONG and word.endswith("s") and not word.endswith(("ss", "is", "us"))
-    return word[:-1] if is_plural else word
+def _meaning(word: str) -> str:
+    return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), folded(word))
 
 
 def _spellings(name: tuple[str, ...]) -> str:

@@ -365,8 +365,8 @@ def _evidence(
     opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
     if "answer" in close or (is_all and group.is_label and not group.has_text):
         return Evidence.ANSWERED
-    is_first = group is statement.groups[0]
-    follows_colon = is_first and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
+    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
     is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
     return Evidence.DECLARED if is_declared else Evidence.NAMED
 
