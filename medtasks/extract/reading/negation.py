@@ -39,7 +39,7 @@ class Stance(enum.Enum):
 
 
 ENGLISH = ("en",)
-_ROLES = "aside not not_after absent wrong uncertain open refusal possible normal"
+_ROLES = "aside not not_after lack absent wrong uncertain open refusal possible normal"
 _SENTENCE = re.compile(
     r"(?i)(?-i:(?<=[\u0e00-\ud7af]))\.|(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)\.(?!\w)|[!;]|(?<=\?)\s|(?<!\bno)(?<!\bnot)(?<!\bof)(?<!\bor)(?<!\band)"
     r"(?<!\bany)(?<!\bfor)(?<!\bwithout)(?<!\bis)(?<!\bare)(?<!\bthe)(?<!\ba)(?<!,)[ \t]*\n|"
@@ -131,8 +131,9 @@ def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
         kind = _stance_of(signal, clause, languages)
         if kind is not None:
             is_after = signal.roles <= {"not_after"}
-            is_always = is_after or (signal.roles & {"wrong", "absent", "refusal"} and "not" not in signal.roles)
-            reaches_back = bool(is_always) or _ends_clause(clause, signal, languages)
+            is_dismissal = bool(signal.roles & {"wrong", "absent", "refusal"}) and not signal.roles & {"not", "lack"}
+            is_doubt = kind is Stance.OPEN and "open" not in signal.roles
+            reaches_back = is_after or is_dismissal or is_doubt or _ends_clause(clause, signal, languages)
             is_adjective = "possible" in signal.roles
             signs.append(_Sign(signal.start, signal.end, kind, is_adjective, not is_after, reaches_back))
     return signs
