@@ -15,6 +15,7 @@ nothing. Of words of one kind only the stems are compared, of languages without 
 
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from medtasks.extract.reading.option_mentions import words_in
 from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
+_NEAR = 160  # characters before a verdict that may declare it
 _VERDICTS = ("yes", "no", "maybe")
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -43,6 +45,9 @@ _LINK = (
     r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
 )
 _CHOOSES = r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
+_FINAL = re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}\Z", re.IGNORECASE)
+_OPENING = re.compile(rf"\W*{_SURE}", re.IGNORECASE)
+_ENDS_LINE = re.compile(r"\W*?(?:[.\n]|\Z)")
 _ECHO = re.compile(
     r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
     r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*"
@@ -91,7 +96,7 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 @cache
-def _verdict_word() -> str:
+def _verdict_word() -> re.Pattern[str]:
     """Return a pattern of the verdicts of all languages, one group for each, with what may follow it.
 
     The noun of "no fracture" and the number of "no. 2" may not.
@@ -99,27 +104,21 @@ def _verdict_word() -> str:
     yes, no, maybe = (pattern_of(role).pattern for role in _VERDICTS)
     second = rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{yes}|{no}|{maybe})|(?:yes|no|maybe|not)\b)"
     stop = rf"(?=\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second})"
-    return rf"(?:(?P<yes>(?:{yes}){stop})|(?P<no>(?:{no}){stop}|{_FORMS_OF_NO})|(?P<maybe>(?:{maybe}){stop}))"
+    words = rf"(?:(?P<yes>{yes})|(?P<no>{no}|{_FORMS_OF_NO})|(?P<maybe>{maybe})){stop}"
+    return re.compile(words, re.IGNORECASE)
 
 
 @cache
-def _leads() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of a verdict that is declared final, that is declared, and that begins a sentence."""
-    word, answer = _verdict_word(), pattern_of("answer").pattern
-    final = rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{word}"
-    line = rf"(?m:^)[^:\n]{{1,60}}:\W*{word}(?=\W*(?:\n|$))"
-    concluded = rf"(?:{pattern_of('final').pattern})[\s,:]+{word}(?=\W*(?:[.\n]|$))"
+def _declaring(*, is_last: bool) -> re.Pattern[str]:
+    """Return a pattern of the text before a verdict that it declares; of more if the verdict is last in its line."""
     denial = pattern_of("not not_after").pattern
-    others = rf"(?:{answer})(?:\s+(?!{denial})\w+){{0,2}}[\s:\"是为は]+{word}"
-    said = rf"(?:\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}){word}"
-    flags = re.IGNORECASE
-    return re.compile(final, flags), _any_of(said, line, concluded, others), re.compile(rf"\W*{_SURE}{word}", flags)
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    """Join patterns that have groups of the same names."""
-    renamed = (re.sub(r"\(\?P<(\w+)>", rf"(?P<\g<1>_{number}>", each) for number, each in enumerate(patterns))
-    return re.compile("|".join(renamed), re.IGNORECASE)
+    leads = [
+        rf"\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}",
+        rf"(?:{pattern_of('answer').pattern})(?:\s+(?!{denial})\w+){{0,2}}[\s:\"是为は]+",
+    ]
+    if is_last:
+        leads += [r"(?:\A|\n)[^:\n]{1,60}:\W*", rf"(?:{pattern_of('final').pattern})[\s,:]+"]
+    return re.compile(rf"(?:{'|'.join(leads)})\Z", re.IGNORECASE)
 
 
 @cache
@@ -162,25 +161,31 @@ def own_part(text: str) -> str:
 
 def verdicts(text: str) -> set[str]:
     """Return the verdicts, of ``yes``, ``no`` and ``maybe``, that a reply declares, begins with, or has alone."""
+    read = set[str]()
+    final = set[str]()
+    starts = [0, *(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
+    for match in _verdict_word().finditer(text):
+        near = text[max(0, match.start() - _NEAR) : match.start()]
+        place = bisect_right(starts, match.start())
+        is_last = _ENDS_LINE.match(text, match.end()) is not None
+        is_declared = _declaring(is_last=is_last).search(near) is not None
+        if is_declared and _FINAL.search(near):
+            final |= _with_second(match, text)
+        elif is_declared or _OPENING.fullmatch(text, starts[place - 1], match.start()):
+            is_alone = not re.search(r"\w", text[match.end() : starts[place]])
+            if is_declared or is_alone or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1])):
+                read |= _with_second(match, text)
+    return final or read
 
-    def verdict(match: re.Match[str], text: str) -> set[str]:
-        """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
-        first = (match.lastgroup or "").partition("_")[0]
-        following = _second().match(text, match.end())
-        second = following and (plain_verdict(following[1]) or "no")
-        return {first, second or first}
 
-    final, stated, leading = _leads()
-    read = set[str]().union(*(verdict(match, text) for match in final.finditer(text)))
-    if read:
-        return read
-    read = set[str]().union(*(verdict(match, text) for match in stated.finditer(text)))
-    for number, sentence in enumerate(_SENTENCE_ENDS.split(text)):
-        match = leading.match(sentence)
-        alone = match and not re.search(r"\w", sentence[match.end() :])
-        if match and (alone or (number == 0 and not _OWN_LIMIT.search(sentence))):
-            read |= verdict(match, sentence)
-    return read
+def _with_second(match: re.Match[str], text: str) -> set[str]:
+    """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
+    first = match.lastgroup or ""
+    following = _second().match(text, match.end())
+    if following is None:
+        return {first}
+    is_echo = text.startswith(":", following.end())  # "Answer with yes or no: ..."
+    return set() if is_echo else {first, plain_verdict(following[1]) or "no"}
 
 
 def without_writer(text: str, languages: tuple[str, ...]) -> str:
