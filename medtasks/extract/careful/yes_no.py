@@ -18,13 +18,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from os.path import commonprefix
 from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import all_languages, languages_of, pattern_of, words_of
 from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
-from medtasks.extract.reading.option_mentions import words_in
 from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
@@ -69,10 +69,7 @@ _SHORT = {
         rf"(?:no )?{_IT_IS}(?: not|n't)|(?:\w+ly )?not(?: that i can see| seen)?"
     ),
 }
-_ENGLISH_QUESTION = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
-_NOT_SIMPLE = re.compile(
-    r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b"
-)
+_NOT_SIMPLE = re.compile(r"(?i)\A\W*(?:wh\w+|how)\b|\b(?:absent|absence|free|clear|exclud\w+)\b")
 _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
@@ -188,17 +185,20 @@ def _with_second(match: re.Match[str], text: str) -> set[str]:
     return set() if is_echo else {first, plain_verdict(following[1]) or "no"}
 
 
-def without_writer(text: str, languages: tuple[str, ...]) -> str:
+def without_writer(text: str) -> str:
     """Remove what a model says of itself: the sentence, or what begins with the last capital before it."""
-    writer, parts, end = pattern_of("writer", languages), list[str](), 0
+    writer = pattern_of("writer")
     if not writer.search(text):
         return text
-    for stop in (*_SENTENCE_ENDS.finditer(text), None):
-        sentence = text[end : stop.end() if stop else len(text)]
-        end = stop.end() if stop else end
+    parts = []
+    ends = [*(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
+    for start, end in itertools.pairwise([0, *ends]):
+        sentence = text[start:end]
         mention = writer.search(sentence)
-        capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())] if mention else []
-        parts.append(sentence if mention is None else sentence[: capitals[-1] if capitals else 0])
+        if mention is not None:
+            capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())]
+            sentence = sentence[: max(capitals, default=0)]
+        parts.append(sentence)
     return "".join(parts).strip()
 
 
@@ -217,7 +217,7 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
     languages = languages_of(text, named)
     languages = ENGLISH if "en" in languages and question.isascii() else languages_of(f"{question} {text}", named)
     text = own_part(text)
-    answer = without_writer(text, languages)
+    answer = without_writer(text)
     plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
     read = verdicts(answer) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     read = read or set(_statements(answer, question, languages))
@@ -233,24 +233,37 @@ class _Topic(NamedTuple):
     main: str | None = None
     is_noun: bool = False
 
+    def name_of(self, word: str, *, denied: bool) -> str:
+        """Return the word of the topic that a word means, or the word itself."""
+        return next((name for name in self.words if _is_same(name, word, denied=denied)), word)
+
+    def is_in(self, words_said: Sequence[Mention[str]]) -> bool:
+        """Return whether a clause with these words may be about the topic."""
+        asked = self.words | {_OPPOSITES.get(word, word) for word in self.words}
+        return any(self.name_of(word.what, denied=True) in asked for word in words_said)
+
 
 def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
     """Yield what each statement, or item of a list, says about the one thing that a question asks for."""
     topic = _topic(question, languages)
-    for clause in clauses(text, languages) if topic.words else ():
-        if _NO_STATEMENT.search(clause):
+    if not topic.words:
+        return
+    joint = pattern_of("and or", languages)
+    degree = pattern_of("degree", languages)
+    for clause in clauses(text, languages):
+        words_said = _content(clause, languages)
+        if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
             continue
         items: list[list[tuple[Stance, str]]] = [[]]
         end = 0
-        for word in _content(clause, languages):
-            if pattern_of("and or", languages).search(clause, end, word.start) or "," in clause[end : word.start]:
+        for word in words_said:
+            if "," in clause[end : word.start] or joint.search(clause, end, word.start):
                 items.append([])
             said = stance(clause, word.start, word.end, languages)
-            same = (name for name in topic.words if _is_same(name, word.what, denied=said is Stance.DENIED))
-            items[-1].append((said, next(same, word.what)))
+            items[-1].append((said, topic.name_of(word.what, denied=said is Stance.DENIED)))
             end = word.end
         for item in (list(itertools.chain.from_iterable(items)), *items):
-            if verdict := _verdict_of(topic, item, pattern_of("degree", languages)):
+            if verdict := _verdict_of(topic, item, degree):
                 yield verdict
                 break
 
@@ -283,10 +296,7 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     """Return what a question asks for, without words if it does not ask whether one thing is so."""
     question = pattern_of("whether").sub(" ", question)
-    if languages == ENGLISH:
-        is_simple = _ENGLISH_QUESTION.match(question) and not _NOT_SIMPLE.search(question)
-    else:
-        is_simple = not pattern_of("not or", languages).search(question)
+    is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack", languages).search(question))
     content = _content(question, languages) if is_simple else []
     if not content:
         return _Topic()
@@ -309,8 +319,7 @@ def _is_same(name: str, word: str, *, denied: bool) -> bool:
     shorter, longer = sorted((name, word), key=len)
     if _WITHOUT_BLANKS.search(name):
         return len(shorter) > 1 and shorter in longer
-    same = (first == second for first, second in zip(name, word, strict=False))
-    common = sum(1 for _ in itertools.takewhile(bool, same))
+    common = len(commonprefix([name, word]))  # noqa: RUF071 - of words, not of paths
     if _HANGUL.search(name):
         return common > 1 and common >= len(shorter) - 1
     if denied and len(shorter) > 4 and name.endswith(word) and len(longer) > len(shorter) + 3:
@@ -343,13 +352,14 @@ def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    spoken = words_in(text)
-    equal = [letter(index) for index, option in enumerate(sample.options) if words_in(option) == spoken]
+    equal = [letter(index) for index, option in enumerate(sample.options) if _plain(option) == _plain(text)]
     if len(equal) == 1:
         return Answer.ok(equal[0])
-    languages = languages_of(f"{text} {sample.question}")
-    answer = worded_option(verdicts(without_writer(text, languages)), sample.options)
-    return answer or Answer.invalid(Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH)
+    answer = worded_option(verdicts(without_writer(text)), sample.options)
+    if answer is None:
+        is_refusal = is_unsure(text, languages_of(f"{text} {sample.question}"))
+        answer = Answer.invalid(Reason.REFUSED if is_refusal else Reason.NO_MATCH)
+    return answer
 
 
 def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
