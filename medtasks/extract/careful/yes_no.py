@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import all_languages, languages_of, pattern_of, words_of
+from medtasks.extract.reading.languages import Signal, all_languages, languages_of, pattern_of, signals_in, words_of
 from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
@@ -38,7 +38,6 @@ _SUBJECT = (
     r"(?:it|there|the|this|that|these|those|they|he|she|we|you|i|because|since|as|indeed|of course|a|an|both|all|"
     r"neither|patients|in|at|but|according|based|although|however|though)\b"
 )
-_FORMS_OF_NO = r"(?:absolutely|definitely|certainly|of course|probably) not\b(?=\W*$|\s*[,.;:!])"
 _NOUN = r"(?:answer|conclusion|verdict|response|result|decision|choice|option)"
 _LINK = (
     r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
@@ -93,16 +92,14 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 @cache
-def _verdict_word() -> re.Pattern[str]:
-    """Return a pattern of the verdicts of all languages, one group for each, with what may follow it.
-
-    The noun of "no fracture" and the number of "no. 2" may not.
-    """
-    yes, no, maybe = (pattern_of(role).pattern for role in _VERDICTS)
-    second = rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{yes}|{no}|{maybe})|(?:yes|no|maybe|not)\b)"
-    stop = rf"(?=\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second})"
-    words = rf"(?:(?P<yes>{yes})|(?P<no>{no}|{_FORMS_OF_NO})|(?P<maybe>{maybe})){stop}"
-    return re.compile(words, re.IGNORECASE)
+def _after_verdict() -> re.Pattern[str]:
+    """Return a pattern of what may follow a verdict: not the noun of "no fracture", nor the number of "no. 2"."""
+    second = (
+        rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{pattern_of('yes no maybe').pattern})|(?:yes|no|maybe|not)\b)"
+    )
+    return re.compile(
+        rf"\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second}", re.IGNORECASE
+    )
 
 
 @cache
@@ -161,24 +158,26 @@ def verdicts(text: str) -> set[str]:
     read = set[str]()
     final = set[str]()
     starts = [0, *(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
-    for match in _verdict_word().finditer(text):
-        near = text[max(0, match.start() - _NEAR) : match.start()]
-        place = bisect_right(starts, match.start())
-        is_last = _ENDS_LINE.match(text, match.end()) is not None
+    for signal in signals_in(text.lower(), "yes no maybe", ()):
+        if not _after_verdict().match(text, signal.end):
+            continue
+        near = text[max(0, signal.start - _NEAR) : signal.start]
+        place = bisect_right(starts, signal.start)
+        is_last = _ENDS_LINE.match(text, signal.end) is not None
         is_declared = _declaring(is_last=is_last).search(near) is not None
         if is_declared and _FINAL.search(near):
-            final |= _with_second(match, text)
-        elif is_declared or _OPENING.fullmatch(text, starts[place - 1], match.start()):
-            is_alone = not re.search(r"\w", text[match.end() : starts[place]])
+            final |= _with_second(signal, text)
+        elif is_declared or _OPENING.fullmatch(text, starts[place - 1], signal.start):
+            is_alone = not re.search(r"\w", text[signal.end : starts[place]])
             if is_declared or is_alone or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1])):
-                read |= _with_second(match, text)
+                read |= _with_second(signal, text)
     return final or read
 
 
-def _with_second(match: re.Match[str], text: str) -> set[str]:
-    """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
-    first = match.lastgroup or ""
-    following = _second().match(text, match.end())
+def _with_second(signal: Signal, text: str) -> set[str]:
+    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not")."""
+    first = min(signal.roles, key=_VERDICTS.index)
+    following = _second().match(text, signal.end)
     if following is None:
         return {first}
     is_echo = text.startswith(":", following.end())  # "Answer with yes or no: ..."

@@ -39,7 +39,7 @@ class Stance(enum.Enum):
 
 
 ENGLISH = ("en",)
-_ROLES = "aside not not_after lack absent wrong uncertain open refusal possible normal"
+_ROLES = "aside unchanged not not_after lack absent wrong uncertain open refusal possible normal"
 # Each alternative begins with a character, which makes the search fast. A line that ends within a phrase goes on.
 _SENTENCE = re.compile(
     r"(?i)\.(?:(?<=(?-i:[\u0e00-\ud7af])\.)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?!\w))|[!;]|\s(?<=\?\s)|"
@@ -141,7 +141,7 @@ def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
 
 
 def _stance_of(signal: Signal, clause: str, languages: tuple[str, ...]) -> Stance | None:
-    if signal.roles & {"aside", "normal"}:
+    if signal.roles & {"aside", "unchanged", "normal"}:
         return None
     if "open" in signal.roles or signal.roles == {"refusal"}:
         return Stance.OPEN
