@@ -121,8 +121,8 @@ def extractor(
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
     *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no", "careful.nli"),
-    *("published.multimedeval", "careful.open_text", "labeler", "careful.robust_labels", "careful.listed_options"),
-    *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_vqa"),
+    *("published.multimedeval", "published.open_replies", "careful.open_text", "labeler", "careful.robust_labels"),
+    *("careful.listed_options", "published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_vqa"),
 )
 _AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
 _TITLES: Mapping[AnswerKind | None, str] = {
