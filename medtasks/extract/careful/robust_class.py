@@ -17,6 +17,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 ("1: 0", "2: 1", ...), a bare number is a position, or a grade if it is no position; "grade 2" is the option "2".
 """
 
+import itertools
 import re
 from collections.abc import Set
 from dataclasses import dataclass
@@ -53,9 +54,6 @@ _GRADE_NAME = re.compile(r"\s*(\D*?)\s*(\d{1,2})\s*")
 _MEANS_GRADE = re.compile(r"\s*:\s*[^\W\d]")
 _LABELLED = re.compile(r"[)\s:.]*[(:)][\s(]*")
 _LIST_MARK = re.compile(r"(?:\A|\n)[ \t(]*\d{1,2}[.)]\s")
-_BOTH_SIDES = re.compile(
-    r"(?i)\b(?:left\W+(?:and|or)?\W*(?:the )?right|right\W+(?:and|or)?\W*(?:the )?left|both|bilateral)\b"
-)
 
 
 @dataclass(frozen=True)
@@ -236,12 +234,16 @@ def _checked(chosen: frozenset[int], text: str, statements: OptionStatements, cl
 
 
 def _is_distinct(option: int, text: str, classes: ClassChoices) -> bool:
-    """Return whether the text excludes the class's look-alikes: a longer name, the other side of a paired organ."""
+    """Return whether a text excludes a class's look-alikes: a longer name, "mild or" moderate, the other side."""
     own = classes.names.full[option]
     spoken = stems(text)
+    neighbours = set(itertools.pairwise(word for word in spoken if word not in ("and", "or", "to")))
     for other in classes.names.full:
         extra = {*other[len(own) :]} - {"without", "with", "no"}
         if extra.intersection(spoken) and other[: len(own)] == own:
             return False
+        differing = [pair for pair in zip(own, other, strict=False) if pair[0] != pair[1]]
+        if len(own) == len(other) > 1 == len(differing) and not neighbours.isdisjoint([*differing, differing[0][::-1]]):
+            return False
     is_sided = not {"left", "right"}.isdisjoint(own)
-    return not (is_sided and _BOTH_SIDES.search(text))
+    return not (is_sided and {"both", "bilateral"}.intersection(spoken))

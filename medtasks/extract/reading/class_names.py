@@ -15,6 +15,7 @@ from medtasks.extract.reading.stems import words
 
 _ROLES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
 _BRACKET = re.compile(r"\(([^()]*)\)")
+_DECLARES = re.compile(r"(?:\A|:|\bis\b)\W*\Z")
 _PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
 _SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
@@ -86,7 +87,8 @@ class ClassNames:
         if text.isupper() and not is_alone:
             return
         for match in _CAPITALS.finditer(text.upper() if is_alone else text):
-            index = self.abbreviated(match[0].lower(), 1 if is_alone else 2)
+            is_declared = _DECLARES.search(text[: match.start()]) and not _WORD.search(text, match.end())
+            index = self.abbreviated(match[0].lower(), 1 if is_declared else 2)
             if index is not None:
                 yield *match.span(), index
 
