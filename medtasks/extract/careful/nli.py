@@ -10,6 +10,7 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import worded_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.reading.languages import pattern_of
 from medtasks.extract.reading.negation import ENGLISH
 from medtasks.extract.reading.option_mentions import Mention
 from medtasks.extract.reading.option_statements import decided, statements_on
@@ -50,6 +51,8 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     if text != reply and not re.search(r"\w", text):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
+    claim = pattern_of("because", ENGLISH).split(text)[0]
+    text = claim if _RELATION.search(claim) else text
     statements = statements_on(text, _mentions(text), len(_FORMS), ENGLISH)
     if statements is None or not statements.affirmed:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
@@ -58,10 +61,8 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
 
 
 def _mentions(text: str) -> list[Mention]:
-    return [
-        Mention(frozenset({(match.lastindex or 1) - 1}), *match.span(), False, True)
-        for match in _RELATION.finditer(text)
-    ]
+    matches = _RELATION.finditer(text)
+    return [Mention(frozenset({(match.lastindex or 1) - 1}), *match.span(), False, True) for match in matches]
 
 
 def _relations(text: str) -> set[str | None]:

@@ -14,7 +14,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.published.multimedeval import NUMBERS
-from medtasks.extract.reading.languages import languages_of, words_of
+from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
 from medtasks.extract.reading.negation import ENGLISH, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.extract.reading.stems import stem
@@ -58,7 +58,7 @@ _SELF = re.compile(
 )
 _ADVICE = re.compile(
     r"(?i)\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|"
-    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b"
+    r"seek|provide (?:me|more|a|the|additional))\b"
 )
 
 
@@ -113,12 +113,11 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     languages = languages_of(text)
     if not is_unsure(text, languages):
         return text, Reason.OK
-    stated = [
-        clause
-        for clause in clauses(text, languages)
-        if not (is_unsure(clause, languages) or _SELF.match(clause) or _ADVICE.search(clause))
-        and re.search(r"\w", clause)
-    ]
+    stated = []
+    for clause in clauses(text, languages):
+        is_of_writer = pattern_of("writer refusal", languages).search(clause) or _SELF.match(clause)
+        if re.search(r"\w", clause) and not (is_of_writer or _ADVICE.search(clause)):
+            stated.append(clause)
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
 
 

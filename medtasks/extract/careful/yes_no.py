@@ -25,7 +25,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import Signal, all_languages, languages_of, pattern_of, signals_in, words_of
 from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
-from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, own_words, with_plain_characters
+from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
 _NEAR = 160  # characters before a verdict that may declare it
@@ -56,7 +56,6 @@ _OWN_LIMIT = re.compile(
     r"(?i)\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
     r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b"
 )
-_UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
 _CERTAINLY = "(?:definitely|certainly|absolutely|of course|sure)"
 _SHORT = {
@@ -203,9 +202,7 @@ def without_writer(text: str) -> str:
 
 def is_unsure(text: str, languages: tuple[str, ...] = ("en",)) -> bool:
     """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
-    others = tuple(language for language in languages if language != "en")
-    declines = others and pattern_of("refusal", others).search(text)
-    return bool(declines or UNABLE.search(text) or _UNSURE.match(text))
+    return pattern_of("refusal", languages).search(text) is not None
 
 
 def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> Answer:
