@@ -42,7 +42,7 @@ from medtasks.extract.reading.reply_text import own_words
 ENGLISH = ("en",)
 NO_OPTION = -1
 _DIGITS = r"(?<![\w.,/])\d{1,2}(?![\w%°²³]|[.,/:]\d)"
-_LINK = r"(?:[^\w\n.]|\b(?:is|are|was|as|to|be|an?|the|number|no|between|either|both)\b)*"
+_LINK = r"(?:[^\w\n.]|\b(?:is|are|was|as|to|be|an?|the|number|no|between|either|both)\b){0,12}"
 _JOINT = r"[)\]\"']*(?:\s*(?:[,/&–-]|\b(?:and|or|to)\b)\s*(?:(?:and|or|option|class|grade)\b)?|\s)[\s(\[\"']*"
 _ENDS = (
     r"(?=[)\]\"'*.]*\s*(?:\Z|[\n,;:!?()\[=–—-]|(?<=\.)|(?:because|since|as|for|or|and|not|rather|out\s+of|at|in)\b|"

@@ -15,7 +15,7 @@ from medtasks.extract.reading.stems import words
 
 _ROLES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
 _BRACKET = re.compile(r"\(([^()]*)\)")
-_DECLARES = re.compile(r"(?:\A|:|\bis\b)\W*\Z")
+_DECLARES = re.compile(r"(?:\A|:|\bis\b)\W*\Z")  # before an abbreviation
 _PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
 _SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
@@ -24,6 +24,7 @@ _CAPITALS = re.compile(r"\b[A-Z]{2,5}\b")
 _VARIANTS = {"osis": "os[ei]s", "nevus": "n[ao]?ev(?:us|i)", "y": "(?:y|ies)", "ization": "i[sz]ation", "or": "ou?rs?"}
 _SYNONYMS = {"melanocytic nevus": "nevus"}
 _PREFIXES = ("non-", "non ", "pre-")
+_LEAD = 20  # characters before an abbreviation
 _ATTRIBUTE = 40  # characters around "normal" in which it may be said of an attribute
 _CLAUSE_END = re.compile(r"[.,;:\n]|\b(?:and|but|with|without)\b")
 _GAP = r"[\W_]+(?:(?:an?|the)[\W_]+)?"
@@ -87,7 +88,9 @@ class ClassNames:
         if text.isupper() and not is_alone:
             return
         for match in _CAPITALS.finditer(text.upper() if is_alone else text):
-            is_declared = _DECLARES.search(text[: match.start()]) and not _WORD.search(text, match.end())
+            is_declared = _DECLARES.search(text[max(0, match.start() - _LEAD) : match.start()]) and not _WORD.search(
+                text, match.end()
+            )
             index = self.abbreviated(match[0].lower(), 1 if is_declared else 2)
             if index is not None:
                 yield *match.span(), index
