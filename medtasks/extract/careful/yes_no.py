@@ -292,7 +292,7 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     """Return what a question asks for, without words if it does not ask whether one thing is so."""
     question = pattern_of("whether").sub(" ", question)
-    is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack", languages).search(question))
+    is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack missing", languages).search(question))
     content = _content(question, languages) if is_simple else []
     if not content:
         return _Topic()

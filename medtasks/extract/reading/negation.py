@@ -39,7 +39,7 @@ class Stance(enum.Enum):
 
 
 ENGLISH = ("en",)
-_ROLES = "aside unchanged not not_after lack absent wrong uncertain open refusal possible normal"
+_ROLES = "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
 # Each alternative begins with a character, which makes the search fast. A line that ends within a phrase goes on.
 _SENTENCE = re.compile(
     r"(?i)\.(?:(?<=(?-i:[\u0e00-\ud7af])\.)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?!\w))|[!;]|\s(?<=\?\s)|"
@@ -132,7 +132,11 @@ def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
         kind = _stance_of(signal, clause, languages)
         if kind is not None:
             is_after = signal.roles <= {"not_after"}
-            is_dismissal = bool(signal.roles & {"wrong", "absent", "refusal"}) and not signal.roles & {"not", "lack"}
+            is_dismissal = bool(signal.roles & {"wrong", "absent", "refusal"}) and not signal.roles & {
+                "not",
+                "lack",
+                "missing",
+            }
             is_doubt = kind is Stance.OPEN and "open" not in signal.roles
             reaches_back = is_after or is_dismissal or is_doubt or _ends_clause(clause, signal, languages)
             is_adjective = "possible" in signal.roles

@@ -13,8 +13,8 @@ from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import Mention, OptionSet, option_mentions
 
 _ROLES = (
-    "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside "
-    "reasoning yes"
+    "answer final choose correct wrong likely not not_after lack because and or but than than_after before correction "
+    "aside reasoning yes"
 )
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
@@ -30,7 +30,7 @@ _NEAR = 25  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
-_DENYING = frozenset({"not", "than", "before", "wrong"})
+_DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
 
 class Evidence(enum.IntEnum):
@@ -180,7 +180,7 @@ def _groups(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -
     """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
     joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
     last_joiner = max((start for start in joiners if start < mentions[-1].start), default=-1)
-    denials = (signal.start for signal in signals if "not" in signal.roles)
+    denials = (signal.start for signal in signals if signal.roles & {"not", "lack"})
     denial = min(denials, default=len(text))
     groups: list[Mention] = []
     for mention in mentions:
@@ -323,7 +323,7 @@ def _border(text: str, signals: Sequence[Signal], start: int, end: int) -> int |
 def _is_forward(signal: Signal, border: int | None) -> bool:
     """Return whether a signal between two mentions is about the second: after the border, else denials and choices."""
     if border is None:
-        return bool(signal.roles & {"not", "than", "before"})
+        return bool(signal.roles & {"not", "lack", "than", "before"})
     return signal.start >= border
 
 
@@ -350,6 +350,7 @@ def _evidence(
 ) -> Evidence:
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
+    in_clause = [signal for signal in in_clause if "lack" not in signal.roles]  # "melanoma without ulceration"
     near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
     rest = text[group.end : statement.end]
     if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after) or _is_no(rest):
