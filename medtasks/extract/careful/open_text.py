@@ -72,18 +72,7 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     ``of_interest``, by default all, are checked for denial.
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
-    spoken, shouting = [], text.isupper()
-    for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            whole, _, fraction = match[0].replace(",", "").partition(".")
-            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
-            spoken.append((number, match.start(), match.end()))
-            continue
-        before = text[max(0, match.start() - 20) : match.start()]
-        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
-        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
-        if match[0].casefold() not in _ARTICLES and not is_article:
-            spoken.append((_spelled(match[0]), match.start(), match.end()))
+    spoken = _spoken_words(text)
     doubtful = [
         (position, start, end)
         for position, (word, start, end) in enumerate(spoken)
@@ -103,6 +92,24 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
         if inside and stance(clause, start - clause_start, end - clause_start, languages) is Stance.DENIED:
             stated[position] = DENIED + stated[position]
     return stated
+
+
+def _spoken_words(text: str) -> list[tuple[str, int, int]]:
+    """Return the words of a text in one spelling, without articles, and where each begins and ends."""
+    shouting = text.isupper()
+    spoken = []
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "number":
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
+            spoken.append((number, match.start(), match.end()))
+            continue
+        before = text[max(0, match.start() - 20) : match.start()]
+        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
+        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
+        if match[0].casefold() not in _ARTICLES and not is_article:
+            spoken.append((_spelled(match[0]), match.start(), match.end()))
+    return spoken
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:

@@ -99,19 +99,31 @@ class ClassChoices:
             is_named = gap is not None and gap.end() in starts
             if is_list and match["lead"] in ("", "\n") and not is_named and _LIST_MARK.match(text, match.start()):
                 continue
-            for number in _number_pattern(languages).finditer(text, *match.span("labels")):
-                value = int(numeral(folded(number[0])))
-                options = frozenset({self.position(value)})
-                start = number.start()
-                is_later = start > match.start("labels")
-                if self.is_shifted and mentions and _LABELLED.fullmatch(text, mentions[-1].end, start):
-                    label = mentions.pop()
-                    options = label.options | {self.grade(value)}  # "2: 1"
-                    start = label.start
-                elif self.is_shifted and (is_later or _MEANS_GRADE.match(text, number.end())):
-                    options |= {NO_OPTION if is_later else self.grade(value)}  # "1 or 0", "2: moderate"
-                mentions.append(Mention(options, start, number.end(), True, False))
+            mentions += self._labels_in(text, match, languages)
+        return self._with_grades(text, mentions) if self.is_shifted else mentions
+
+    def _labels_in(self, text: str, match: re.Match[str], languages: tuple[str, ...]) -> list[Mention]:
+        """Return the options of a list of numbers; of shifted grades, all they may mean: "1 or 0"."""
+        mentions: list[Mention] = []
+        for number in _number_pattern(languages).finditer(text, *match.span("labels")):
+            value = int(numeral(folded(number[0])))
+            options = frozenset({self.position(value)})
+            is_later = number.start() > match.start("labels")
+            if self.is_shifted and (is_later or _MEANS_GRADE.match(text, number.end())):
+                options |= {NO_OPTION if is_later else self.grade(value)}
+            mentions.append(Mention(options, *number.span(), True, False))
         return mentions
+
+    def _with_grades(self, text: str, labels: list[Mention]) -> list[Mention]:
+        """Join a position with the grade that stands after it: "2: 1"."""
+        joined: list[Mention] = []
+        for label in labels:
+            if joined and _LABELLED.fullmatch(text, joined[-1].end, label.start):
+                first = joined.pop()
+                value = int(numeral(folded(text[label.start : label.end])))
+                label = Mention(first.options | {self.grade(value)}, first.start, label.end, True, False)
+            joined.append(label)
+        return joined
 
     def _grades_in(self, text: str, languages: tuple[str, ...]) -> list[Mention]:
         """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
@@ -185,10 +197,8 @@ def _read(text: str, classes: ClassChoices) -> int | Reason:
     if statements is None:
         return _unnamed(text, classes, languages)
     statements = statements._replace(findings=_without_absence(statements.findings))
-    chosen = decided(statements.findings)
-    if chosen is None and statements.walk:
-        chosen = praised(statements.walk, text)
-    if chosen is None:
+    chosen = decided(statements.findings) or praised(statements.walk, text)
+    if not chosen:
         chosen = statements.affirmed
         if len(chosen) != 1 and pattern_of("refusal none", languages).search(text):
             return Reason.REFUSED
