@@ -350,7 +350,8 @@ def _evidence(
 ) -> Evidence:
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
-    in_clause = [signal for signal in in_clause if "lack" not in signal.roles]  # "melanoma without ulceration"
+    if not group.is_label:  # "melanoma without ulceration", but "A without contrast" has no label
+        in_clause = [signal for signal in in_clause if "lack" not in signal.roles]
     near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
     rest = text[group.end : statement.end]
     if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after) or _is_no(rest):
