@@ -24,7 +24,7 @@ from ..tables import each_row
 
 OF_SECOND = ("class", "labels", "nli", "vqa", "yes_no_maybe", "kit_vqa")
 VERSIONS = {"robust_choice": 6, "robust_kit_choice": 5, "robust_mmmu": 4, "medheval_strict": 4, "listed_options": 3}
-VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND}  # 1 for the others
+VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND} | {"robust_class": 4}  # 1 for the others
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
 OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS}
 # One that needs a labeler has tests of its own.

@@ -26,7 +26,7 @@ def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tup
     text = _ENCLOSING.sub("", text)
     words = tokens_of(folded(text))
     if len(words) <= _FEW_WORDS:
-        position = _position(text, options, languages)
+        position = position_called(text, options, languages)
         if position is None:
             position = quantity_option(text, options)
         if position is not None:
@@ -41,7 +41,7 @@ def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tup
     return _by_words(text, options, languages) if len(words) <= _MOST_WORDS else Reason.NO_MATCH
 
 
-def _position(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
+def position_called(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer."""
     if all(own and all(word[0].isdigit() for word in own) for own in options.words):
         return None

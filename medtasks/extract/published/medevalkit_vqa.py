@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.open_text import DENIED, open_reply, report_text, stated_words, target_words
+from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.careful.yes_no import gold_verdict, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
@@ -28,6 +28,7 @@ from medtasks.extract.published.medevalkit_choice import (
     parsed_reply,
     tagged,
 )
+from medtasks.extract.published.open_replies import report_text
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, without_thoughts
 from medtasks.metrics.medevalkit_texts import MEASURES, compare_answer, rouge_stop
 

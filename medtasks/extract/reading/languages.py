@@ -14,7 +14,8 @@ from medtasks.errors import unknown_name
 from medtasks.home import packaged_facts
 
 _ANY = "und"  # block of marks that belong to no language
-_WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
+# To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
+_WORD_CHARACTER = r"(?-i:[\w\u0300-\u036f\u0900-\u0963\u0966-\u0dff])"
 _WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _GAP = re.compile(r" \.\.\. |\* ")

@@ -7,7 +7,7 @@ word such as "vitamin" makes a name of it; a small letter only in brackets, or w
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -295,7 +295,7 @@ _OPENED = re.compile(rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])[(\[<\"']*\Z
 _CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))")
 _LINE = 80  # characters around a letter that are looked at
 _SHORT_WORDS = "AIEOÉÀ"
-_LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
+LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
 _ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
 
 
@@ -397,19 +397,25 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
         for label in label_mentions(text, options, languages)
         if not any(start <= label.start and label.end <= end for start, end in spans)
     ]
+    mentions = join_mentions(text, labels, of_texts)
+    return [_with_text(text, mention, options) if mention.is_label else mention for mention in mentions]
+
+
+def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]) -> list[Mention]:
+    """Return mentions by label and by text in order; a label next to a text is one mention with it."""
     mentions: list[Mention] = []
     for mention in sorted([*of_texts, *labels], key=lambda mention: (mention.start, not mention.is_label)):
         last = mentions[-1] if mentions else None
         if last and last.is_label != mention.is_label and last.has_text != mention.has_text:
             gap = text[last.end : mention.start]
-            follows = _LABEL_GAP if last.is_label else _ASIDE_GAP
+            follows = LABEL_GAP if last.is_label else _ASIDE_GAP
             bracketed = last.is_label or text[mention.start] in "(["
             if follows.fullmatch(gap) and bracketed:
                 options_named = last.options | mention.options
                 mentions[-1] = Mention(options_named, last.start, mention.end, True, True)
                 continue
         mentions.append(mention)
-    return [_with_text(text, mention, options) if mention.is_label else mention for mention in mentions]
+    return mentions
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
@@ -417,7 +423,7 @@ def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
     own = options.words[min(mention.options)]
     if mention.has_text or len(own) < 2:
         return mention
-    gap = _LABEL_GAP.match(text, mention.end)
+    gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
     near = text[start : start + len(" ".join(own)) + _LINE].partition("\n")[0]
     tokens = tokens_of(folded(near))[: len(own) + 2]

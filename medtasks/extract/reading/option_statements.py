@@ -13,15 +13,15 @@ from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import Mention, OptionSet, option_mentions
 
 _ROLES = (
-    "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside "
-    "reasoning yes"
+    "answer final choose correct wrong likely not not_after lack because and or but than than_after before correction "
+    "aside reasoning yes"
 )
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
 _STATEMENT_END = re.compile(
     rf"(?m)[\n.!?。！？；;…](?:(?<=[\n。！？；;…])|(?<=\.\.)|(?<={_CJK}[.!?])|(?={_CJK})|"
     r"(?<![\s(\[*][A-Za-z0-9][.!?])(?<![.\s]\w[.!?])(?<!^\w[.!?])(?=[.!?\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w)))|"
-    r"(?<=[^\W\d_][\s(][A-Z][.!?])(?=\s+(?![a-z])))"
+    r"(?<=[^\W\d_][\s(][A-Z\d][.!?])(?=\s+(?![a-z])))(?<!\bvs[.!?])"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
@@ -30,7 +30,7 @@ _NEAR = 25  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
-_DENYING = frozenset({"not", "than", "before", "wrong"})
+_DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
 
 class Evidence(enum.IntEnum):
@@ -94,15 +94,21 @@ class OptionStatements(NamedTuple):
 
 def option_statements(text: str, options: OptionSet, languages: tuple[str, ...]) -> OptionStatements | None:
     """Return the statements of a text on options; None if it mentions none."""
-    mentions = option_mentions(text, options, languages)
+    return statements_on(text, option_mentions(text, options, languages), len(options), languages)
+
+
+def statements_on(
+    text: str, mentions: Sequence[Mention], count: int, languages: tuple[str, ...]
+) -> OptionStatements | None:
+    """Return the statements of a text on mentions of some of ``count`` options; None without any."""
     if not mentions:
         return None
     signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
     statements = _statements(text, mentions, signals)
-    walks = _walks(text, statements, len(options))
+    walks = _walks(text, statements, count)
     walk = [statement for first, last in walks for statement in statements[first:last]]
     outside = [statement for statement in statements if statement not in walk]
-    findings = [finding for statement in outside for finding in _findings(text, statement, options)]
+    findings = [finding for statement in outside for finding in _findings(text, statement, count)]
     findings = _closed(_after_correction(findings, signals), statements)
     after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
     named = _union(mention.options for mention in mentions)
@@ -153,26 +159,42 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
-    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
     statements: list[Statement] = []
     start = place = heard = 0
     for end in _ends(text, mentions):
-        groups: list[Mention] = []
+        first_mention = place
         while place < len(mentions) and mentions[place].start < end:
-            mention = mentions[place]
-            last = groups[-1] if groups else None
-            if last and last.is_label == mention.is_label and _is_joint(text, last.end, mention.start, joiners):
-                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
-                groups.pop()
-            groups.append(mention)
             place += 1
-        first = heard
+        first_signal = heard
         while heard < len(signals) and signals[heard].start < end:
             heard += 1
-        if groups:
-            statements.append(Statement(start, end, groups, list(signals[first:heard])))
+        if place > first_mention:
+            own_signals = list(signals[first_signal:heard])
+            groups = _groups(text, mentions[first_mention:place], own_signals)
+            statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
+
+
+def _groups(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Mention]:
+    """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
+    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
+    last_joiner = max((start for start in joiners if start < mentions[-1].start), default=-1)
+    denials = (signal.start for signal in signals if signal.roles & {"not", "lack"})
+    denial = min(denials, default=len(text))
+    groups: list[Mention] = []
+    for mention in mentions:
+        last = groups[-1] if groups else None
+        if (
+            last
+            and last.is_label == mention.is_label
+            and (denial > last.start or last_joiner >= last.end)
+            and _is_joint(text, last.end, mention.start, joiners)
+        ):
+            mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+            groups.pop()
+        groups.append(mention)
+    return groups
 
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
@@ -266,7 +288,7 @@ def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
 # ---- evidence ----
 
 
-def _findings(text: str, statement: Statement, options: OptionSet) -> list[Finding]:
+def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
     signals, groups = statement.signals, statement.groups
     starts = [signal.start for signal in signals]
@@ -284,7 +306,7 @@ def _findings(text: str, statement: Statement, options: OptionSet) -> list[Findi
         if place + 1 < len(groups):
             cut = _border(text, after, group.end, after_end)
             after = [signal for signal in after if not _is_forward(signal, cut)]
-        if len(group.options) < max(len(options), 2):
+        if len(group.options) < max(count, 2):
             evidence = _evidence(text, statement, group, before, _to_first_break(after))
             is_line = len(groups) == 1 and _is_line(text, statement, group)
             findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
@@ -301,7 +323,7 @@ def _border(text: str, signals: Sequence[Signal], start: int, end: int) -> int |
 def _is_forward(signal: Signal, border: int | None) -> bool:
     """Return whether a signal between two mentions is about the second: after the border, else denials and choices."""
     if border is None:
-        return bool(signal.roles & {"not", "than", "before"})
+        return bool(signal.roles & {"not", "lack", "than", "before"})
     return signal.start >= border
 
 
@@ -328,8 +350,11 @@ def _evidence(
 ) -> Evidence:
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
+    if not group.is_label:  # "melanoma without ulceration", but "A without contrast" has no label
+        in_clause = [signal for signal in in_clause if "lack" not in signal.roles]
     near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
-    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after):
+    rest = text[group.end : statement.end]
+    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after) or _is_no(rest):
         return Evidence.DENIED
     roles = {role for signal in before for role in signal.roles}
     close = {role for signal in before for role in signal.roles if group.start - signal.end <= _NEAR}
@@ -337,15 +362,21 @@ def _evidence(
         return Evidence.NAMED
     if "final" in close or ("final" in roles and roles & {"answer", "correct"}):
         return Evidence.FINAL
-    rest = text[group.end : statement.end]
     lead = text[statement.start : group.start]
     is_all = not re.search(r"[^\W_]", lead + rest)
     opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
     if "answer" in close or (is_all and group.is_label and not group.has_text):
         return Evidence.ANSWERED
-    follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
+    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
     is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _is_no(rest: str) -> bool:
+    """Return whether all that follows a mention is "no" or "absent"."""
+    value = rest.strip(" :-–=()[].\"'")
+    return pattern_of("not absent").fullmatch(value) is not None
 
 
 def _is_offer(statement: Statement) -> bool:
