@@ -42,7 +42,7 @@ def dataset_folder(name: str) -> Path:
 
 
 def dataset_holding(path: Path) -> str | None:
-    """Return the name of the prepared dataset in which a path really lies; None if there is none.
+    """Return the name of the prepared dataset that really holds a path, or None.
 
     A link in a dataset, such as that to a volume, belongs to it wherever it leads.
     """

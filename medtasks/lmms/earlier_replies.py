@@ -128,7 +128,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     """Return the newest run in a folder for results whose replies a new run may keep.
 
     It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
-    Raises MedTasksError if there is none.
+    Raises MedTasksError if no run fits.
     """
     question = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):

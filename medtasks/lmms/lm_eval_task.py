@@ -26,8 +26,8 @@ _SHARED = (
 class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untyped
     """A task of ours, named by ``task`` in lm-eval's file.
 
-    Raises UnknownName if there is none, MedTasksError if its documents have images, which lm-eval's text models cannot
-    see, and the errors of :func:`open_documents`.
+    Raises UnknownName for an unknown name, MedTasksError if its documents have images, which lm-eval's text models
+    cannot see, and the errors of :func:`open_documents`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ The harness builds a first prompt before it runs the model, so a judge that is m
 the task before anything is computed. Tasks of which only some metrics need a judge run without one, with a warning;
 once there are replies, errors of a judge stop nothing: its metrics are NaN, and the replies can be judged later.
 
-All raise ``JudgeRefused`` if the judge may not see the dataset, and ``JudgeNotConfigured`` if there is none (or, if the
+All raise ``JudgeRefused`` if the judge may not see the dataset, and ``JudgeNotConfigured`` without a judge (or, if the
 task runs without one, if it is named in part or wrongly). Other errors are those of the ordinary hooks.
 """
 

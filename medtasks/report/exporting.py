@@ -78,7 +78,7 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
 
 
 def _checked(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
-    """Return a task's export; MedTasksError says why there is none."""
+    """Return a task's export; MedTasksError says why it has none."""
     report, name = part.report, recorded.name
     manifest = next((manifest for manifest in reversed(run.manifests) if name in manifest.tasks), None)
     if manifest is None or manifest.path is None:

@@ -154,7 +154,7 @@ def _groups(rule: RuleScores) -> str:
 
 
 def variant_finding(task: TaskReport, rule: RuleScores) -> str:
-    """Return the hardest variant of those that the corrected tests show to be harder; empty if there is none."""
+    """Return the hardest variant of those that the corrected tests show to be harder; empty without any."""
     main = rule.scores[0]
     sign = -1 if main.higher_is_better is False else 1
     stress = {*VARIANTS} - {*_CONTROLS}

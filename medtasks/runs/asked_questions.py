@@ -96,7 +96,7 @@ class QuestionIndex:
         return self._by_number.get(number) if number else None
 
     def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
-        """Return the id of the question with a name; RepliesError if there is none."""
+        """Return the id of the question with a name; RepliesError for an unknown name."""
         doc_id = self.id_of(name)
         if doc_id is None and self._counts_rows and may_be_row:
             return str(self.documents[row_of(name)]["doc_id"])

@@ -210,7 +210,7 @@ class Samples:
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)  # scores of the run by rule; only on request
     tokens: dict[str, int] = field(default_factory=dict)  # tokens of each reply, where a model counted them
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
-    withheld: str = ""  # location of the first line without its reply; empty if there is none
+    withheld: str = ""  # location of the first line without its reply; or empty
     damaged: int = 0  # number of unreadable lines
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)

@@ -61,7 +61,7 @@ class ResultsFile:
         return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
 
     def of_task(self, key: str, task: str) -> Any:
-        """Return a task's entry in one part of the file, such as ``configs``; None if there is none."""
+        """Return a task's entry in one part of the file, such as ``configs``, or None."""
         return mapping_in(self.content, key).get(task)
 
     def config(self, task: str) -> Mapping[str, Any]:

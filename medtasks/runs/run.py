@@ -47,7 +47,7 @@ class TaskRun:
     asked: int = 0  # number of samples that were asked; 0 if not recorded
     is_part: bool = False  # whether --limit or --offset left samples out, as far as recorded
     results: Path | None = None  # its results file; None where only samples are left
-    samples: Path | None = None  # its samples file; None if there is none
+    samples: Path | None = None  # its samples file, or None
     version: str = ""  # version of the task; empty if not recorded
     members: tuple[str, ...] = ()  # names of the members of a group
 
@@ -301,7 +301,7 @@ class Source:
 
     @cached_property
     def run(self) -> RecordedRun:
-        """The run, read once; damage is logged. Raises MedTasksError if there is none."""
+        """The run, read once; damage is logged. Raises MedTasksError if no results are found."""
         if self.path.is_dir():
             run = open_run(self.path, self.model)
         elif not self.path.is_file():

@@ -83,7 +83,7 @@ def send(process: RunProcess, number: int) -> None:
 
 
 def _began(pid: int) -> int | None:
-    """Return the start of a process; None if there is none, or only a zombie."""
+    """Return the start of a process; None for a zombie or no process."""
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):

@@ -66,7 +66,7 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
 
 
 def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool) -> str:
-    """Return a sentence on failures in one run, equal replies or equal answers; empty if there is none to say."""
+    """Return a sentence on failures in one run, equal replies or equal answers; empty without any."""
     failed = agreement.failed
     if failures_matter or (agreement.all_equal and failed.one_sided):
         sides = zip((failed.only_first, failed.only_second), runs, strict=True)

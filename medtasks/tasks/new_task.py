@@ -1,7 +1,7 @@
 """A short task file for a user's questions, by what the columns of their file hold.
 
 Columns are recognised by their values: paths of images, lists of options, letters of these, yes and no. Only question
-and answer among several columns of text are told apart by their names, in the languages of the extractors.
+and answer among several columns of text are distinguished by their names, in the languages of the extractors.
 """
 
 import itertools
@@ -108,7 +108,7 @@ class QuestionFile:
         return [name for name in names if all(isinstance(cell, str) and cell.strip() for cell in self.columns[name])]
 
     def question(self, taken: Iterable[str] = ()) -> str | None:
-        """Return the column of questions, by question marks or its name; None if there is none."""
+        """Return the column of questions, by question marks or its name, or None."""
         texts = self.texts(taken)
         marked = [
             name

@@ -82,7 +82,7 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
 
 
 def _fault_of(options: Sequence[str]) -> str:
-    """Describe the first option that is equal to an earlier one; empty if there is none."""
+    """Describe the first option that is equal to an earlier one; empty without any."""
     texts = _plain(options)
     for index, text in enumerate(texts):
         if texts.index(text) < index:

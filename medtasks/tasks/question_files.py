@@ -1,7 +1,7 @@
 """Question files on this machine, read as they are now, for the harness and for commands without it.
 
 ``datasets.load_dataset`` guesses types, takes brackets in a path for a pattern, and keeps what it has read by the name
-of a folder; :func:`local_tables` stands in for it. Tables of texts are read by :mod:`medtasks.data.table_files`, other
+of a folder; :func:`local_tables` replaces it. Tables of texts are read by :mod:`medtasks.data.table_files`, other
 files, such as parquet, by the library under a key of their state. Datasets on the Hub are left to the library alone.
 """
 

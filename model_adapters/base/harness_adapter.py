@@ -119,7 +119,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         return [(score.mean, score.greedy) for score in scores]
 
     def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
-        """Open the journal of answers by this model, named after all that may change one; ``None`` if there is none."""
+        """Open the journal of answers by this model, named after all that may change one, or ``None``."""
         folder = journal_folder(arguments.journal, self.model_id)
         if folder is None:
             return None
