@@ -32,7 +32,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import nn
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "model_adapters"))
-from toys import write_tokenizer
+from toy_tokenizer import write_tokenizer
 
 LLAMA_7B = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from transformers import MistralConfig, MistralForCausalLM
 
 from . import toys
-from .toys import drawn, noise, write_tokenizer
+from .toy_tokenizer import write_tokenizer
+from .toys import drawn, noise
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")

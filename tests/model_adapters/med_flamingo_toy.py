@@ -14,7 +14,8 @@ from PIL import Image
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from .toys import SPLIT, TASK, Doc, Tensors, drawn, instances, write_tokenizer, write_tower
+from .toy_tokenizer import write_tokenizer
+from .toys import SPLIT, TASK, Doc, Tensors, drawn, instances, write_tower
 
 WIDTH, MLP, LAYERS, EVERY, VISION, LATENTS, DEPTH = 32, 48, 4, 2, 16, 4, 2
 CORPUS = (

@@ -10,7 +10,8 @@ from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, VisionTransformer3D
 from transformers import LlamaConfig
 
-from .toys import Tensors, drawn, write_tokenizer
+from .toy_tokenizer import write_tokenizer
+from .toys import Tensors, drawn
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2

@@ -1,7 +1,6 @@
 """Documents, images, a tokenizer, and requests built the way the harness builds them."""
 
 import copy
-import io
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sentencepiece
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.batching import Continuation, Encoded, GenerationSettings
@@ -106,25 +104,6 @@ class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a nam
 def assert_pairs(got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float) -> None:
     assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
     assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
-
-
-def write_tokenizer(folder: Path, lines: Iterable[str], vocabulary: int, **more: Any) -> int:
-    """Write ``tokenizer.model`` with byte fallback; returns the number of its pieces."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        vocab_size=vocabulary,
-        model_type="bpe",
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **more,
-    )
-    (folder / "tokenizer.model").write_bytes(model.getvalue())
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).GetPieceSize()
 
 
 Tensors = dict[str, torch.Tensor]
