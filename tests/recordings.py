@@ -46,7 +46,9 @@ def _unpacked() -> Path:
 def unpack(archive: Path, folder: Path) -> None:
     """Write the files of an archive into a folder."""
     with tarfile.open(archive, "r:xz") as tar:
-        tar.extractall(folder, filter="data")
+        # Python before 3.11.4 has no filters.
+        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        tar.extractall(folder)
 
 
 def pack(files: Iterable[Path], root: Path, archive: Path) -> None:
