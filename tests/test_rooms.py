@@ -6,7 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "medtasks"
-TABLE = re.findall(r"^\| `(\w+)` \| ", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+_, _, PART = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## Rooms\n")
+TABLE = re.findall(r"^\| `(\w+)` \| ", PART.partition("\n## ")[0], re.MULTILINE)
 
 
 def rooms() -> dict[str, list[Path]]:

@@ -27,7 +27,7 @@ from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, o
 from medtasks.report.tables import number_table
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
 from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import members_of, task_files
+from medtasks.tasks.task_files import members_of, task_config, task_files
 
 if TYPE_CHECKING:
     from medtasks.data.prepare.source_recipe import Options
@@ -282,8 +282,11 @@ def verify(
             facts = task_provenance(task, documents)
             problems = list(dict.fromkeys(unreadable_images(task, documents)))
         _fail(problems, name, "")
+        images = "with their images"
+        if task_config(name).get("doc_to_visual") == "medtasks.hooks.images.no_images":
+            images = "without images"
         say(
-            f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
+            f"{name} can be read: {len(documents)} questions of {facts['source']} {images}, fingerprint of "
             f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
             f"prepare it, so changes cannot be detected."
         )

@@ -76,6 +76,8 @@ def new(
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     say(f"{path}:\n{text}")
+    if not file.images:
+        say("note: no column holds images or their paths, so the questions are asked without images")
     if "patient_id" not in file.columns:
         say("note: if several questions are of one patient, name their column: columns: {patient_id: COLUMN}")
     data.verify(context, task, [path.parent])

@@ -147,6 +147,7 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
             if answer is not None:
                 paired = {"pair_id", "position"} <= questions.columns.keys()
                 return "pairs" if paired and role == "answer" else _FAMILIES[role], {**columns, role: answer}
+    _refuse_faulty_choices(questions)
     question = questions.question()
     if question is None:
         return "report", {"report": questions.named("report", questions.texts())}
@@ -155,3 +156,22 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
     if answer is not None:
         return "yes_no", {"question": question, "answer": answer}
     return "open_question", {"question": question, "answer": questions.named("answer", questions.texts([question]))}
+
+
+def _refuse_faulty_choices(questions: QuestionFile) -> None:
+    """Refuse a file in which most answers are options of their questions: without options it is another task.
+
+    Raises:
+        MedTasksError: Some answers are no options, some questions have none, or the answers can be read in two ways.
+    """
+    for source, listed_cells in questions.options():
+        options = [each if Column.OPTIONS.holds(each, ()) else [] for each in listed_cells]
+        for name in [name for name in questions.columns if name not in source]:
+            letters, _ = read_column(name, Column.LETTER, questions.columns[name], options)
+            holds = list(map(Column.LETTER.holds, letters, options))
+            if sum(holds) * 2 > len(holds):
+                raise MedTasksError(
+                    f"{questions.file}: '{name}' is an option of {listed(source)} in {sum(holds)} of {len(holds)} "
+                    f"questions, and question {holds.index(False) + 1} is the first other one; correct it or "
+                    "leave such questions out"
+                )

@@ -114,6 +114,34 @@ def test_what_new_refuses(fails, medtasks, tmp_path):
     fails(["new", "own_new", file], f"{tmp_path / 'own_new.yaml'} exists already; choose another name")
 
 
+@each_row(
+    "answers, complaint",
+    [
+        (
+            ["B", "E", "A"],
+            "'Antwort' is an option of A, B and C in 2 of 3 questions, and question 2 is the first",
+        ),
+        (["B", "", "A"], "'Antwort' is an option of A, B and C in 2 of 3 questions, and question 2 is the first"),
+        (["1", "2", "1"], "'Antwort' can be read as option numbers from 0 or as option numbers from 1"),
+    ],
+)
+def test_a_faulty_answer_does_not_make_an_open_question(fails, tmp_path, answers, complaint):
+    rows = [{**row, "Antwort": answer, "C": row["C"] or "hinten"} for row, answer in zip(GERMAN, answers, strict=True)]
+    fails(["new", "own_new", written(tmp_path, "q.csv", rows)], complaint)
+    assert not (tmp_path / "own_new.yaml").exists()
+
+
+def test_a_row_without_options_does_not_make_an_open_question(fails, tmp_path):
+    file = written(tmp_path, "q.csv", [*GERMAN, {**GERMAN[0], "A": "", "B": "", "Antwort": "links"}])
+    fails(["new", "own_new", file], "in 3 of 4 questions, and question 4 is the first other one; correct it or leave")
+
+
+def test_a_task_of_text_alone_says_so(medtasks, tmp_path):
+    out = medtasks("new", "own_new", written(tmp_path, "q.jsonl", MEDQA)).out
+    assert "note: no column holds images or their paths" in out
+    assert "q.jsonl without images, fingerprint of the text" in out
+
+
 SHORT = "task: short\nfamily: single_choice\ndata: q.jsonl\nimage: none\n"
 
 

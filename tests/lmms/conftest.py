@@ -1,5 +1,6 @@
 """Running the real harness: in this process, or in one of its own against the installed wheel."""
 
+import importlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import SANITY
+from medtasks.home import dataset_folder
 from medtasks.tasks.task_files import task_config, task_file, task_files, variants_of
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_multimedeval
@@ -176,6 +178,9 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_medevalkit.prepare_all(source / "medevalkit")
         tiny_mmmu_pro.prepare_all(source / "mmmu_pro")
         tiny_gmai.prepare_all(source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2)
+        for name, info in CATALOGUE.items():
+            if not dataset_folder(name).is_dir():
+                importlib.import_module(f"..data.test_{info.reader}", __package__).prepare_all(source / name)
     return home
 
 

@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from medtasks.extract.failure import failed_reply
+from medtasks.lmms.plugin import model_manifests
 from medtasks.running import recording as run_facts
 from medtasks.running.harness_run import HarnessOutcome
 from medtasks.running.recording import (
@@ -327,16 +328,13 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
 
 
 def test_the_defaults_are_those_of_our_adapters():
-    from medtasks.model_adapters import llava_med, med_flamingo, radfm
-
-    declared = {
-        "llava_med": llava_med.LlavaMedArguments,
-        "med_flamingo": med_flamingo.MedFlamingoArguments,
-        "radfm": radfm.RadFMArguments,
-    }
-    assert {*declared, "medtasks_tiny"} == set(DEFAULTS)
-    for model, kind in declared.items():
-        defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-        assert DEFAULTS[model] == {name: path for name, path in defaults.items() if name in run_facts.WEIGHTS and path}
+    declared = {"medtasks_tiny": DEFAULTS["medtasks_tiny"]}  # weights in the package
+    for manifest in model_manifests():
+        module, _, name = manifest.simple_class_path.rpartition(".")
+        fields = dataclasses.fields(getattr(importlib.import_module(module), name).arguments_type)
+        weights = {field.name: field.default for field in fields if field.name in run_facts.WEIGHTS and field.default}
+        if weights:
+            declared[manifest.model_id] = weights
+    assert declared == DEFAULTS
     assert facts("radfm").weights == "chaoyi-wu/RadFM"
     assert "chaoyi-wu" not in facts("radfm", "pretrained=org/name").weights
