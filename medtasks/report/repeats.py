@@ -180,28 +180,45 @@ def _majority_scores(
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
     votes_by_id: dict[str, list[tuple[str | None, Score]]] = {}
-    for reading in (reading for reading in readings if name in reading.computed):
-        family, row = reading.task.family, reading.task.rows[name]
+    failed = 0
+    for reading in readings:
+        if name not in reading.computed:
+            continue
         for doc_id, score in reading.computed[name].samples.items():
-            vote, reply = None, reading.samples.replies.get(doc_id)
-            if "value" in score:
-                vote = None if score["value"] is None else json.dumps(score["value"])
-            elif reply is not None and not is_failed(score):
-                answer = family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
-                vote = None if answer is None else " ".join(answer.lower().strip(" .").split())
-            votes_by_id.setdefault(doc_id, []).append((None if is_failed(score) else vote, score))
-    failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+            failed += is_failed(score)
+            votes_by_id.setdefault(doc_id, []).append((_vote(name, reading, doc_id, score), score))
     if not has_answers:
         return {}, 0, failed
-    ties, chosen = 0, {}
+    ties = 0
+    majority = {}
     for doc_id, votes in votes_by_id.items():
         counts = Counter(vote for vote, _ in votes if vote is not None)
         most = max(counts.values(), default=0)
-        ties += sum(count == most for count in counts.values()) > 1
-        drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
-        ballots = sorted(counts.elements(), key=drawn.__getitem__)
-        winner = Counter(ballots).most_common(1)[0][0] if ballots else None
-        valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
-        candidates = valid or [score for _, score in votes]
-        chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
-    return chosen, ties, failed
+        ties += list(counts.values()).count(most) > 1
+        majority[doc_id] = _majority_score(doc_id, counts, votes)
+    return majority, ties, failed
+
+
+def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | None:
+    """Return what equal answers have in common; None without an answer."""
+    if is_failed(score):
+        return None
+    if "value" in score:
+        return None if score["value"] is None else json.dumps(score["value"])
+    reply = reading.samples.replies.get(doc_id)
+    if reply is None:
+        return None
+    if reading.task.rows[name].reasoned:
+        reply = without_its_reasoning(reply)
+    answer = reading.task.family.describe(score, reply).value
+    return None if answer is None else " ".join(answer.lower().strip(" .").split())
+
+
+def _majority_score(doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]) -> Score:
+    """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
+    drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
+    ballots = sorted(counts.elements(), key=drawn.__getitem__)
+    winner = Counter(ballots).most_common(1)[0][0] if ballots else None
+    valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
+    candidates = valid or [score for _, score in votes]
+    return min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))

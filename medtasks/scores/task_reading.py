@@ -145,47 +145,60 @@ def rule_reports(
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
     values = recorded_values(recorded)
+    rows = task.rows if task else {}
     of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
     declared = {metric.name: metric for metric in of_task}
+    default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
     notes: list[str] = []
     reports = []
-    for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
+    for name in dict.fromkeys([*rows, *values, *computed]):
         if name not in values and name not in computed:
             continue
-        task_row = task.rows.get(name) if task else None
-        extractor = task_row and task_row.extractor
+        extractor = rows[name].extractor if name in rows else None
         rule = recorded.rules.get(name) or extractor or ""
         describes = ""
         with contextlib.suppress(UnknownName):
             describes = extractor_of(rule).summary
-        if task and task_row and extractor and not recorded.rules:  # a recorded rule's version is unknown
-            rule = task.versioned_rule(task_row)
+        if task and extractor and not recorded.rules:  # a recorded rule's version is unknown
+            rule = task.versioned_rule(rows[name])
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
-        row, estimates = values.get(name, {}), recomputed.estimates
-        scores = []
-        for metric in dict.fromkeys([*declared, *row, *estimates]):
-            score = estimates.get(metric)
-            if score is not None and (metric not in row or _agrees(row[metric], score)):
-                scores.append(score)  # with an interval from its number of clusters
-            elif metric in row:
-                declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
-                scores.append(with_interval(declaration, Estimate(*row[metric])))
-                if score is not None:
-                    both = (row[metric], (score.value, score.error))
-                    texts = [
-                        f"{value:.12g}" + ("" if math.isnan(error) else f" (standard error {error:.12g})")
-                        for value, error in both
-                    ]
-                    notes.append(
-                        f"{recorded.name}, {name}, {metric}: the run recorded {texts[0]}, its recorded replies give "
-                        f"{texts[1]} under today's rule; the recorded score is shown."
-                    )
-        default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
+        scores, disagreements = _scores_of_row(recorded, name, values.get(name, {}), declared, recomputed.estimates)
+        notes += disagreements
         undefined = [score.metric for score in scores if math.isnan(score.value)]
         failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
-        shown = replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures)
-        reports.append(shown)
+        reports.append(replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures))
     return tuple(reports), notes
+
+
+def _scores_of_row(
+    recorded: TaskRun,
+    name: str,
+    row: Mapping[str, tuple[float, float]],
+    declared: Mapping[str, Declaration],
+    computed: Mapping[str, MetricScore],
+) -> tuple[list[MetricScore], list[str]]:
+    """Return the recorded scores of a row with those only computed, and sentences where both differ."""
+    scores = []
+    notes = []
+    for metric in dict.fromkeys([*declared, *row, *computed]):
+        score = computed.get(metric)
+        if score is not None and (metric not in row or _agrees(row[metric], score)):
+            scores.append(score)  # with an interval from its number of clusters
+        elif metric in row:
+            declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+            scores.append(with_interval(declaration, Estimate(*row[metric])))
+            if score is not None:
+                notes.append(
+                    f"{recorded.name}, {name}, {metric}: the run recorded {_with_error(*row[metric])}, its recorded "
+                    f"replies give {_with_error(score.value, score.error)} under today's rule; the recorded score is "
+                    f"shown."
+                )
+    return scores, notes
+
+
+def _with_error(value: float, error: float) -> str:
+    text = f"{value:.12g}"
+    return text if math.isnan(error) else f"{text} (standard error {error:.12g})"
 
 
 def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
@@ -320,24 +333,10 @@ def _compute(reading: TaskReading) -> None:
     task = reading.task
     try:
         is_read = task.is_computed or task.family.kind is AnswerKind.REPORT  # without a judge or a labeler
-        if reading.withheld or not (reading.samples.replies and is_read):
-            rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
-            rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
-            if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
-                rules = dict(zip(task.rows, reading.samples.scores, strict=False))
-            for name, rule in rules.items():
-                scores = reading.samples.scores.get(rule, {})
-                if documents := [document for document in reading.answered if document["doc_id"] in scores]:
-                    by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
-                    columns = () if reading.withheld else documents
-                    reading.computed[name] = _aggregated(task, rule, columns, by_id)
-            if not (reading.withheld or reading.samples.replies):
-                reading.missing.append(
-                    f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
-                    f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
-                )
-        else:
+        if reading.samples.replies and is_read and not reading.withheld:
             _read_replies(reading)
+        else:
+            _aggregate_records(reading)
     except (MedTasksError, *_OF_RECORDS) as error:
         cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
         reading.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
@@ -346,6 +345,29 @@ def _compute(reading: TaskReading) -> None:
         reading.missing.append(
             f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
             f"them; run: {reading.score_command}"
+        )
+
+
+def _aggregate_records(reading: TaskReading) -> None:
+    """Aggregate the scores that the run recorded for each sample."""
+    task = reading.task
+    rules = {}
+    for name, row in task.rows.items():
+        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
+        if row.fenced:
+            rules[name] += FENCED
+    if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
+        rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+    for name, rule in rules.items():
+        scores = reading.samples.scores.get(rule, {})
+        documents = [document for document in reading.answered if document["doc_id"] in scores]
+        if documents:
+            by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
+            reading.computed[name] = _aggregated(task, rule, () if reading.withheld else documents, by_id)
+    if not (reading.withheld or reading.samples.replies):
+        reading.missing.append(
+            f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+            f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
         )
 
 
