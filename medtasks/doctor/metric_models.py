@@ -84,14 +84,7 @@ def _fix(missing: Mapping[str, MedTasksError]) -> str:
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
     """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
-    keys: set[str] = set()
-    for info in REPORT_METRICS.values():
-        if info.asks_judge:
-            keys.update(info.keys, info.further)
-    asking = []
-    for task in scope.tasks:
-        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}):
-            asking.append(task)
+    asking = _asking_tasks(scope)
     if scope.chosen and not asking:
         return
     if not is_configured():
@@ -113,6 +106,19 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         yield replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}") if others else finding
     if len(refusals) < len(datasets) or not datasets:
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
+
+
+def _asking_tasks(scope: Scope) -> list[TaskFile]:
+    """Return the tasks that ask a judge, or have a metric that does."""
+    keys: set[str] = set()
+    for info in REPORT_METRICS.values():
+        if info.asks_judge:
+            keys.update(info.keys, info.further)
+    asking = []
+    for task in scope.tasks:
+        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}):
+            asking.append(task)
+    return asking
 
 
 def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:

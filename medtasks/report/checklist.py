@@ -38,23 +38,28 @@ _PUBLISHED = 5  # results named; the report has all
 def checklist_table(report: RunReport, name: str) -> Table:
     """Return a checklist, one of ``checklists.toml``, with what a run proves of each item."""
     contents = packaged_facts(__package__, "checklists")
-    checklist, rows = contents["checklists"][name], []
-    known = {"model": report.model, "run": moment(report.run_at), **report.facts}
-    compared = {task: {"comparison": parts[1]} for task, parts in quotable_sentences(report).items()}
-    of_tasks = {task.name: task_facts(task) | compared.get(task.name, {}) for task in report.tasks}
+    checklist = contents["checklists"][name]
+    recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
+    of_tasks = {task.name: task_facts(task) for task in report.tasks}
+    for task, (_, comparison, _) in quotable_sentences(report).items():
+        of_tasks[task]["comparison"] = comparison
     facts: dict[str, list[str]] = {}
     for key, source in contents["facts"].items():
-        lines = [f"{fact}: {known[fact]}." for fact in source.get("recorded", ()) if known.get(fact)]
+        lines = [f"{fact}: {recorded[fact]}." for fact in source.get("recorded", ()) if recorded.get(fact)]
         alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
         lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
         facts[key] = lines or [f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."]
-    for item, subject, keys, rest in checklist["items"]:
-        lines = [line for key in keys.split() for line in facts[key]]
-        lines += [f"{AUTHORS}: {rest}" if rest else AUTHORS] if rest or not keys else []
+    rows = []
+    for item, subject, keys, by_authors in checklist["items"]:
+        lines = list(chain.from_iterable(facts[key] for key in keys.split()))
+        if by_authors:
+            lines.append(f"{AUTHORS}: {by_authors}")
+        elif not keys:
+            lines.append(AUTHORS)
         rows.append(cells(item, subject, "\n".join(lines)))
     caption = f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}."
     headings = cells("Item", "Subject, in our words", "From this run")
-    warnings = tuple(f"{task.name}: {text}" for task in report.tasks for text in wording.warnings(task))
+    warnings = wording.warnings_by_task(report.tasks)
     return Table(label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],))
 
 

@@ -311,7 +311,7 @@ def _computed_and_missing(
     from medtasks.scores.baselines import baselines
     from medtasks.scores.task_calibration import task_calibration
 
-    missing = [*_not_recorded(reading, rules), *reading.missing]
+    missing = [*_unrecorded_parts(reading, rules), *reading.missing]
     of_task: tuple[Baseline, ...] = ()
     calibration: Mapping[str, Calibration] = {}
     if reading.documents:
@@ -330,7 +330,7 @@ def _computed_and_missing(
     return of_task, calibration, missing
 
 
-def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
+def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
     """Yield a sentence on each part that the run did not record."""
     recorded = reading.recorded
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""

@@ -28,6 +28,7 @@ from medtasks.scores.comparing import (
     same_values,
 )
 from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
+from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
@@ -60,20 +61,27 @@ def gains_over(
     gains = _paired(repeats, variant_repeats)
     if gains or not report.answered or report.answered != variant_report.answered:
         return gains
-    task, variant = repeats[0].task, variant_repeats[0].task.variant
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant_report.rules}
-    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
-    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    metrics = {metric.name: metric for metric in repeats[0].task.metrics}
+    variant = variant_repeats[0].task.variant
+    reduced = {rule.name: rule.estimates for rule in variant_report.rules}
     for rule in report.rules:
-        variant_scores = reduced.get(rule.name, {})
-        shared = [score for score in rule.scores if score.metric in variant_scores]
-        for score in [score for score in shared if score.metric in main] or shared[:1]:
-            value = variant_scores[score.metric]
+        for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), metrics):
+            value = of_variant.value
             numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
-            zero = not value and score.metric in zero_if_blind and variant in WITHOUT_IMAGE
+            zero_if_blind = score.metric in metrics and metrics[score.metric].zero_if_blind
+            zero = not value and zero_if_blind and variant in WITHOUT_IMAGE
             of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
             gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
     return gains
+
+
+def _shared_scores(
+    rule: RuleScores, reduced: Mapping[str, MetricScore], metrics: Mapping[str, AnyMetric]
+) -> list[tuple[MetricScore, MetricScore]]:
+    """Return the main scores that both have, else the first one."""
+    shared = [(score, reduced[score.metric]) for score in rule.scores if score.metric in reduced]
+    main = {name for name, metric in metrics.items() if metric.role is Role.MAIN}
+    return [pair for pair in shared if pair[0].metric in main] or shared[:1]
 
 
 def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]) -> list[Gain]:
@@ -265,18 +273,15 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
     scores = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
     if not scores:
         return None
-    if all(doc_id in reading.samples.tokens for doc_id in scores):
+    if scores.keys() <= reading.samples.tokens.keys():
         unit = TOKENS
         lengths = {doc_id: reading.samples.tokens[doc_id] for doc_id in scores}
     else:
         unit = WORDS
         with_words = {doc_id: score for doc_id, score in scores.items() if "reasoning_words" in score}
         lengths = {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
-    ordered = sorted(lengths.values())
-    configs = (reading.recorded.config, task_config(reading.task.name))
-    limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
-    limit_text = str(next(filter(None, limits), ""))
-    limit = int(limit_text) if limit_text.isdecimal() else None
+    ordered: list[float] = sorted(lengths.values()) or [math.nan]
+    limit = _token_limit(reading)
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
@@ -284,13 +289,22 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
         answered=len(scores),
         truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(scores.values()))),
         unit=unit,
-        mean=statistics.fmean(ordered) if ordered else math.nan,
-        median=statistics.median(ordered) if ordered else math.nan,
-        most=max(ordered, default=math.nan),
+        mean=statistics.fmean(ordered),
+        median=statistics.median(ordered),
+        most=ordered[-1],
         limit=limit,
         at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
         bins=tuple(_length_bins(reading, scores, lengths)),
     )
+
+
+def _token_limit(reading: TaskReading) -> int | None:
+    """Return the most new tokens that a run allowed; None if unknown."""
+    for config in (reading.recorded.config, task_config(reading.task.name)):
+        limit = mapping_in(config, "generation_kwargs").get("max_new_tokens")
+        if limit:
+            return int(limit) if str(limit).isdecimal() else None
+    return None
 
 
 def _length_bins(reading: TaskReading, scores: Mapping[str, Score], lengths: Mapping[str, int]) -> list[LengthBin]:

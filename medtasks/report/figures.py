@@ -166,29 +166,42 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     baseline = _best_level(task, rules, metric)
     overall = _overall_scores(rules, column, metric)
     wholes = {name: style.legend_text(f"all questions, {name}: {scored(score)}") for name, score in overall.items()}
-    legend = [*(rule.name for rule in rules), *wholes.values(), *baseline]
+    rule_looks = {rule.name: looks[rule.name] for rule in rules}
+    legend = [*rule_looks, *wholes.values(), *baseline]
     figure, axes = style.new_rows(title, task_warnings(task), _group_names(sizes, small), legend, len(rules))
-    values = [*baseline.values(), *(score.value for score in overall.values())]
-    sentences = [f"Dashed line: {text}." for text in baseline]
+    values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
+    lines = []
+    for name, text in wholes.items():
+        value = overall[name].value
+        lines.append(axes.axvline(value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0))
+        sentences.append(f"Line: {text}.")
+        values.append(value)
+    for text, value in baseline.items():
+        lines.append(axes.axvline(value, label=text, color=style.GREY, linewidth=1, linestyle="--"))
+        sentences.insert(0, f"Dashed line: {text}.")
+        values.append(value)
+    style.set_score_axis(axes, values, mains[0].share)
+    axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
+    style.add_legend(figure, lines, rule_looks)
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _draw_groups(
+    axes: "Axes", rules: Sequence[RuleScores], keys: Sequence[tuple[str, str, str]], looks: Looks
+) -> tuple[list[float], list[str]]:
+    """Draw the scores of groups, by column, name and metric, and return their values and a sentence per rule."""
+    values = []
+    sentences = []
     for position, rule in enumerate(rules):
-        scores = {name: rule.group_score(column, name, metric) for name in sizes}
-        for row, score in enumerate(scores.values()):
+        texts = []
+        for row, key in enumerate(keys):
+            score = rule.group_score(*key)
+            texts.append(f"{key[1]} {scored(score)}")
             if score:
                 style.draw_score(axes, score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
-        texts = "; ".join(f"{name} {scored(score)}" for name, score in scores.items())
-        sentences.append(f"{rule.name}: {texts}.")
-    lines = []
-    for name, text in wholes.items():
-        whole = axes.axvline(overall[name].value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0)
-        lines.append(whole)
-        sentences.append(f"Line: {text}.")
-    for text, value in baseline.items():
-        lines.append(axes.axvline(value, label=text, color=style.GREY, linewidth=1, linestyle="--"))
-    style.set_score_axis(axes, values, mains[0].share)
-    axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    style.add_legend(figure, lines, {rule.name: looks[rule.name] for rule in rules})
-    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+        sentences.append(f"{rule.name}: {'; '.join(texts)}.")
+    return values, sentences
 
 
 def _best_level(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> dict[str, float]:
@@ -258,12 +271,13 @@ def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
     """Return the gains in one metric: the main one if it has any, else the first that is not 0 by construction."""
     defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
     constructed = {gain.metric for gain in defined if gain.by_construction}
-    metrics = [gain.metric for gain in defined if gain.metric not in constructed]
-    metrics = metrics or [gain.metric for gain in defined[:1]]
     main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
-    if main in metrics:
-        return [gain for gain in defined if gain.metric == main]
-    return [gain for gain in defined if gain.metric in metrics[:1]]
+
+    def rank(gain: Gain) -> int:
+        return 2 if gain.metric in constructed else int(gain.metric != main)
+
+    metrics = [gain.metric for gain in sorted(defined, key=rank)]
+    return [gain for gain in defined if gain.metric == metrics[0]]
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:

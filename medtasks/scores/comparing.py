@@ -146,7 +146,7 @@ def _compare_pair(
     values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
     corrected = _corrected_values(task, documents, in_both, labels)
     values |= {key: pair for key, pair in corrected.items() if key in values}
-    skipped = _skipped(names, {**before.skipped, **after.skipped}, values)
+    skipped = _skip_reasons(names, {**before.skipped, **after.skipped}, values)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     results = _compare_together(values, skipped, metrics, scores)
     values = {key: pair for key, pair in values.items() if key not in skipped}
@@ -160,7 +160,7 @@ def _compare_pair(
     return ComparedTask(tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings)
 
 
-def _skipped(
+def _skip_reasons(
     names: tuple[str, str], skipped: Mapping[tuple[str, str], str], values: BothValues
 ) -> dict[tuple[str, str], str]:
     """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
@@ -294,11 +294,7 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    files: dict[str, list[Path]] = {}
-    for name, source in runs.items():
-        recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
-        with_samples = [run for run, record in recorded if record and record.samples]
-        files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
+    files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
     check_asked_alike(task.name, firsts, strictly=margin is not None)
@@ -314,6 +310,13 @@ def compare_task(
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _sample_files(task: str, source: Source) -> list[Path]:
+    """Return the samples files of a run, or of those of its repeats that have one."""
+    recorded = [(run, run.run.tasks.get(task)) for run in source.repeats if run is not source]
+    with_samples = [run for run, record in recorded if record and record.samples]
+    return [replies_to(task, run) for run in with_samples or source.repeats]
 
 
 def compare_all(

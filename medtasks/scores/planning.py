@@ -97,7 +97,9 @@ def assumptions(
     )
     if runs:
         clusters = [values[0][sample][0] for sample in shared]
-        assumed = _measured(assumed, clusters, [[of_run[sample][1] for sample in shared] for of_run in values])
+        assumed = _with_measured_values(
+            assumed, clusters, [[of_run[sample][1] for sample in shared] for of_run in values]
+        )
     return assumed if against is None else replace(assumed, score=against, score_source="given")
 
 
@@ -116,7 +118,9 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
-def _measured(assumed: Assumptions, clusters: Sequence[Hashable], runs: Sequence[Sequence[float]]) -> Assumptions:
+def _with_measured_values(
+    assumed: Assumptions, clusters: Sequence[Hashable], runs: Sequence[Sequence[float]]
+) -> Assumptions:
     """Replace what is assumed by what one or two runs show, shape (runs, samples)."""
     first = runs[0]
     measured = first

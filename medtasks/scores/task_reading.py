@@ -35,7 +35,7 @@ from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.run_values import values_by_question
+from medtasks.scores.run_values import Values, values_by_question
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import grouped_by, with_interval
@@ -154,13 +154,7 @@ def rule_reports(
     for name in dict.fromkeys([*rows, *values, *computed]):
         if name not in values and name not in computed:
             continue
-        extractor = rows[name].extractor if name in rows else None
-        rule = recorded.rules.get(name) or extractor or ""
-        describes = ""
-        with contextlib.suppress(UnknownName):
-            describes = extractor_of(rule).summary
-        if task and extractor and not recorded.rules:  # a recorded rule's version is unknown
-            rule = task.versioned_rule(rows[name])
+        rule, describes = _rule_of(recorded, task, name)
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
         scores, disagreements = _scores_of_row(recorded, name, values.get(name, {}), declared, recomputed.estimates)
         notes += disagreements
@@ -168,6 +162,19 @@ def rule_reports(
         failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
         reports.append(replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures))
     return tuple(reports), notes
+
+
+def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
+    """Return the rule that read the replies in a row, and its description."""
+    row = task.rows.get(name) if task else None
+    extractor = row.extractor if row else None
+    rule = recorded.rules.get(name) or extractor or ""
+    describes = ""
+    with contextlib.suppress(UnknownName):
+        describes = extractor_of(rule).summary
+    if task and row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+        rule = task.versioned_rule(row)
+    return rule, describes
 
 
 def _scores_of_row(
@@ -219,18 +226,11 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     """
     reading = TaskReading(recorded, task, withheld=is_private_task(task))
     try:
-        documents = [] if task.dataset else task_documents(task)
-        reading.data = task_provenance(task, documents)
-        fingerprint, here = recorded.data.get("fingerprint"), reading.data["fingerprint"]
-        if task.dataset and fingerprint not in (None, here):
-            reading.missing.append(
-                f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has "
-                f"{here}, so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
-            )
-            return reading
-        reading.documents = documents or task_documents(task)
+        cause = _read_documents(reading)
     except MedTasksError as error:
-        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
+        cause = f"{_UNMATCHED}: {str(error).rstrip('.')}."
+    if cause:
+        reading.missing.append(cause)
         return reading
     reading.withheld = is_private_task(task, reading.documents)
     for column in by:
@@ -266,6 +266,22 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     return reading
 
 
+def _read_documents(reading: TaskReading) -> str:
+    """Read the documents if they are those of the run; else return why not."""
+    task = reading.task
+    documents = [] if task.dataset else task_documents(task)
+    reading.data = task_provenance(task, documents)
+    fingerprint = reading.recorded.data.get("fingerprint")
+    here = reading.data["fingerprint"]
+    if task.dataset and fingerprint not in (None, here):
+        return (
+            f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has {here}, "
+            f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+        )
+    reading.documents = documents or task_documents(task)
+    return ""
+
+
 def estimate_by_question(
     readings: Sequence[TaskReading], row: str, metric: Declaration
 ) -> tuple[Estimate, Sequence[Sequence[float]]]:
@@ -278,15 +294,8 @@ def estimate_by_question(
         return undefined
     by_reading = []
     for reading in readings:
-        if row not in reading.computed:
-            return undefined
-        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
-        scores = [score for _, score in answered]
-        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
-        values = reading.task.family.sample_values(metric, scores, samples)
-        estimate = metric.estimate(scores).value
-        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
+        values = _averaged_values(reading, row, metric)
+        if not values:
             return undefined
         by_reading.append(values)
     questions = values_by_question(by_reading).values()
@@ -294,6 +303,18 @@ def estimate_by_question(
     error = mean_error(means, [cluster for cluster, _ in questions])
     numbers = (error.error, error.clusters, error.degrees, error.effective)
     return Estimate(mean(means), *numbers), [values for _, values in questions]
+
+
+def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Values:
+    """Return the values whose mean is a metric; none if it is not their mean."""
+    if row not in reading.computed:
+        return {}
+    answered = {doc_id: score for doc_id, score in reading.computed[row].samples.items() if not is_failed(score)}
+    scores = list(answered.values())
+    clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+    values = reading.task.family.sample_values(metric, scores, list(zip(answered, clusters, strict=True)))
+    average = mean([value for _, value in values.values()])
+    return values if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:
