@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSe
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.net.chat_client import AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble
+from medtasks.tasks.task_file import TaskFile
 
 # Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
@@ -38,25 +39,16 @@ _CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     """Check weights and settings of the chosen tasks' metrics; without tasks, summarise the weights that are here."""
-    names = [*WEIGHTS, WORDNET, TOKENIZER]
-    if scope.chosen:
-        owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
-        lists = [task.metric_list for task in scope.tasks]
-        # Metrics of the user's own are not imported.
-        ours = [entries.resolve() for entries in lists if entries is not None and entries.is_ours]
-        metrics = [owners[entry["metric"]] for entries in ours for entry in entries if entry["metric"] in owners]
-        labels_texts = any(task.has_family and task.family.labels_texts for task in scope.tasks)
-        is_labelled = labels_texts or any(needs_labeler(row) for task in scope.tasks for row in task.rows.values())
-        names = [name for metric in metrics for name in metric.weights]
-        names += ["chexbert", "bert-base-uncased"] * (is_labelled and not os.environ.get(LABELER, "").strip())
-        names = list(dict.fromkeys(names))
+    names = _required_weights(scope) if scope.chosen else [*WEIGHTS, WORDNET, TOKENIZER]
     missing = {name: error for name in names if (error := weights_trouble(name))}
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
     if scope.chosen:
         for name in names:
-            lacking = of_error(AREA, name, State.WARNING, missing[name]) if name in missing else None
-            fix = _fix({name: missing[name]}) if name in missing else ""
-            yield replace(lacking, fix=fix) if lacking else AREA.ok(name, f"{name} is here")
+            if name in missing:
+                lacking = of_error(AREA, name, State.WARNING, missing[name])
+                yield replace(lacking, fix=_fix({name: missing[name]}))
+            else:
+                yield AREA.ok(name, f"{name} is here")
     elif missing:
         yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", _fix(missing))
     else:
@@ -68,6 +60,23 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(AREA, "settings", State.PROBLEM, error)
 
 
+def _required_weights(scope: Scope) -> list[str]:
+    """Return the weights that metrics and labeler of the chosen tasks need, each name once."""
+    owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
+    names: dict[str, None] = {}
+    is_labelled = False
+    for task in scope.tasks:
+        if task.metric_list is not None and task.metric_list.is_ours:  # the user's own are not imported
+            for entry in task.metric_list.resolve():
+                if entry["metric"] in owners:
+                    names |= dict.fromkeys(owners[entry["metric"]].weights)
+        labels_texts = task.has_family and task.family.labels_texts
+        is_labelled = is_labelled or labels_texts or any(map(needs_labeler, task.rows.values()))
+    if is_labelled and not os.environ.get(LABELER, "").strip():
+        names |= dict.fromkeys(["chexbert", "bert-base-uncased"])
+    return list(names)
+
+
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
     names = [name for name in missing if name != TOKENIZER]
     return f"medtasks weights fetch {' '.join(names)}" if names else str(missing[TOKENIZER]).partition("; ")[2]
@@ -75,23 +84,11 @@ def _fix(missing: Mapping[str, MedTasksError]) -> str:
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
     """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
-    keys = {key for info in REPORT_METRICS.values() if info.asks_judge for key in (*info.keys, *info.further)}
-    asking = [
-        task
-        for task in scope.tasks
-        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics})
-    ]
+    asking = _asking_tasks(scope)
     if scope.chosen and not asking:
         return
     if not is_configured():
-        fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
-        required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
-        state, effect = State.WARNING, "so that the metrics that need one will have no value"
-        if not scope.chosen:
-            state, effect = State.NOTE, "without which some tasks lack metrics and some do not run"
-        elif required:
-            state, effect = State.PROBLEM, f"and {required} cannot run without one"
-        yield CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
+        yield _without_judge(scope, asking)
         return
     try:
         settings = settings_from_environment()
@@ -99,21 +96,55 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         fix = "set the variable it names to a value it takes, or unset it"
         yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
         return
-    where = "this machine" if settings.is_local else "another machine"
-    yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {where}")
+    location = "this machine" if settings.is_local else "another machine"
+    yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {location}")
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
-    refused = {}
+    refusals = _refusals(settings, datasets)
+    if refusals:
+        first, *others = refusals
+        finding = of_error(JUDGE, "access", State.PROBLEM if scope.chosen else State.NOTE, refusals[first])
+        yield replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}") if others else finding
+    if len(refusals) < len(datasets) or not datasets:
+        yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
+
+
+def _asking_tasks(scope: Scope) -> list[TaskFile]:
+    """Return the tasks that ask a judge, or have a metric that does."""
+    keys: set[str] = set()
+    for info in REPORT_METRICS.values():
+        if info.asks_judge:
+            keys.update(info.keys, info.further)
+    asking = []
+    for task in scope.tasks:
+        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}):
+            asking.append(task)
+    return asking
+
+
+def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
+    """Say what the tasks that ask a judge lack without one."""
+    required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
+    state = State.WARNING
+    effect = "so that the metrics that need one will have no value"
+    if not scope.chosen:
+        state = State.NOTE
+        effect = "without which some tasks lack metrics and some do not run"
+    elif required:
+        state = State.PROBLEM
+        effect = f"and {required} cannot run without one"
+    fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
+    return CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
+
+
+def _refusals(settings: JudgeSettings, datasets: Iterable[str]) -> dict[str, JudgeRefused]:
+    """Return why the judge may not see a dataset, by its name."""
+    refusals = {}
     for dataset in datasets:
         try:
             check_access(settings, str(access_of(dataset)), dataset, os.environ)
         except JudgeRefused as error:
-            refused[dataset] = error
-    if refused:
-        first, *others = refused
-        finding = of_error(JUDGE, "access", State.PROBLEM if scope.chosen else State.NOTE, refused[first])
-        yield replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}") if others else finding
-    if len(refused) < len(datasets) or not datasets:
-        yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
+            refusals[dataset] = error
+    return refusals
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:
@@ -132,17 +163,7 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     try:
         listed = [model["id"] for model in asyncio.run(answer())["data"]]
     except RemoteTrouble as trouble:
-        status = trouble.status
-        sentence, _, fix = trouble.cause.partition("; ")
-        if status in (404, 405, 501):
-            lack = f"{answers} has no list of models (HTTP {status}), {unchecked}"
-            return JUDGE.warning("model", lack, _WRONG_ADDRESS)
-        if status == 403:  # it may let the key judge all the same
-            lack = f"{answers} does not let this key list models (HTTP 403), {unchecked}"
-            return JUDGE.warning("model", lack, fix or _CHECK_MODEL)
-        state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
-        later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
-        return CheckResult(JUDGE, "reply", state, sentence, fix or later.format(BASE_URL))
+        return _refused_list(trouble, answers, unchecked)
     except (KeyError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
@@ -155,3 +176,20 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     hint = near_match(settings.model, filter(_NAME.fullmatch, names))
     sentence = f"{answers} has no model '{settings.model}' among its {len(names)}{hint}"
     return JUDGE.problem("model", sentence, f"set {MODEL} to a name the endpoint lists")
+
+
+def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> CheckResult:
+    """Say whether an endpoint that lists no models may judge all the same."""
+    status = trouble.status
+    sentence, _, fix = trouble.cause.partition("; ")
+    if status in (404, 405, 501):
+        lack = f"{answers} has no list of models (HTTP {status}), {unchecked}"
+        return JUDGE.warning("model", lack, _WRONG_ADDRESS)
+    if status == 403:  # it may let the key judge all the same
+        lack = f"{answers} does not let this key list models (HTTP 403), {unchecked}"
+        return JUDGE.warning("model", lack, fix or _CHECK_MODEL)
+    state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
+    later = "try again later"
+    if status is None:
+        later = f"check that it runs and {BASE_URL} is right, or give it more time"
+    return CheckResult(JUDGE, "reply", state, sentence, fix or later)

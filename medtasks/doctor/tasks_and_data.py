@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,18 +32,15 @@ _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 def names(scope: Scope) -> Iterator[CheckResult]:
     """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen."""
-    tasks = task_files().values()
-    ours = {name for task in tasks for name in (task.name, *task.tags)}
-    shipped = {name for task in tasks if task.is_shipped for name in (task.name, *task.tags)}
+    ours: set[str] = set()
+    shipped: set[str] = set()
+    for task in task_files().values():
+        ours.update((task.name, *task.tags))
+        if task.is_shipped:
+            shipped.update((task.name, *task.tags))
     checked = (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
-    harness, harness_names = harness_folder(), dict[str, Path]()
-    if harness is not None:  # files of tasks, groups and tags, as the harness indexes them
-        index = index_tasks([harness])
-        tagged = {task for task, config in index.configs.items() if "class" not in config}  # a class has no tags
-        tags = {
-            tag: [index.paths[task] for task in members if task in tagged] for tag, members in index.members.items()
-        }
-        harness_names = {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
+    harness = harness_folder()
+    harness_names = {} if harness is None else _harness_names(harness)
     taken = {name: path for name, path in harness_names.items() if name in checked}
     for name, path in taken.items():
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
@@ -64,6 +61,17 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         else:
             sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
             yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def _harness_names(folder: Path) -> dict[str, Path]:
+    """Return the files of tasks, groups and tags, as the harness indexes them."""
+    index = index_tasks([folder])
+    paths: dict[str, Path] = {}
+    for tag, members in index.members.items():
+        for task in members:
+            if task in index.configs and "class" not in index.configs[task]:  # a class has no tags
+                paths.setdefault(tag, index.paths[task])
+    return {**paths, **index.paths}
 
 
 def own_tasks(scope: Scope) -> Iterator[CheckResult]:
@@ -102,18 +110,12 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
 def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
     from medtasks.data.prepare.prepare_dataset import verify as differences
 
-    info = CATALOGUE.get(name)
-    command = f"medtasks data prepare {name} --source DIR, with the data from {info.source if info else ''}"
-    if info is None or info.access is Access.PUBLIC:
-        command = preparing_again(name)
-    elif info.access is Access.GATED and info.source.startswith(_HUB):
-        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
-        command = f"accept the terms on {info.source}, then: {prepare}"
+    command = _prepare_command(name)
     try:
         prepared_folder(name)
     except MedTasksError as error:
         finding = of_error(DATASETS, name, State.PROBLEM, error)
-        yield replace(finding, fix=command) if info else finding
+        yield replace(finding, fix=command) if name in CATALOGUE else finding
         return
     try:
         manifest = Manifest.read(dataset_folder(name))
@@ -123,27 +125,44 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
     except MedTasksError as error:
         yield of_error(DATASETS, name, State.PROBLEM, error, command)
         return
-    how = "verified" if verify else "prepared"
-    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
-    problems = list(differences(name)) if verify and rows == manifest.rows else []
-    notes = problems or manifest.left_out
-    first_notes = "; ".join(notes[:2]) + " ..." * (len(notes) > 2)
-    if is_private(name):  # file names may be patients'
-        first_notes = ""
     if rows != manifest.rows:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
-    elif problems:
+        return
+    problems = list(differences(name)) if verify else []
+    how = "verified" if verify else "prepared"
+    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
+    if problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
-        sentence = f"'{name}' is damaged, {count} from what was prepared{first_notes and f': {first_notes}'}"
+        sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
         yield DATASETS.problem(name, sentence, command)
     elif manifest.sample:
         sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
         yield DATASETS.warning(name, sentence, command)
     elif not manifest.complete:
-        yield DATASETS.warning(name, f"{what}, but incomplete{first_notes and f' ({first_notes})'}", command)
+        sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
+        yield DATASETS.warning(name, sentence, command)
     else:
         yield DATASETS.ok(name, what)
+
+
+def _first_notes(dataset: str, notes: Sequence[str], form: str) -> str:
+    """Quote up to two notes in a form; none of a private dataset, as file names may be patients'."""
+    if not notes or is_private(dataset):
+        return ""
+    text = "; ".join(notes[:2])
+    return form.format(f"{text} ..." if len(notes) > 2 else text)
+
+
+def _prepare_command(name: str) -> str:
+    """Tell how to prepare a dataset."""
+    info = CATALOGUE.get(name)
+    if info is None or info.access is Access.PUBLIC:
+        return preparing_again(name)
+    if info.access is Access.GATED and info.source.startswith(_HUB):
+        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        return f"accept the terms on {info.source}, then: {prepare}"
+    return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:

@@ -2,9 +2,10 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -77,21 +78,9 @@ def collect_run(
     of_same_model = set(published_of(recipe.published_as if recipe else {}))
     reports = []
     for part in sections:
-        marked = (
-            replace(score, same_model=(part.report.name, score) in of_same_model) for score in part.report.published
-        )
-        changes: dict[str, Any] = {"published": tuple(marked)}
-        if members := [by_name[name].report for name in part.members if name in by_name]:
-            changes |= _shared_facts(members)
-            of_members = (by_name[name].reading for name in part.members if name in by_name)
-            changes["rules"] = _with_errors(part.report, list(filter(None, of_members)))
-        elif part.reading is not None and (task := part.reading.task).variant in THINKING:
-            base = by_name.get(str(task.base))
-            over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
-            changes["thinking"] = summarise_thinking(part.reading, over_direct)
-        elif part.reading is not None:
-            changes |= _gains(part, by_name)
-        reports.append(replace(part.report, **changes))
+        name = part.report.name
+        published = [replace(score, same_model=(name, score) in of_same_model) for score in part.report.published]
+        reports.append(replace(part.report, published=tuple(published), **_facts_of_others(part, by_name)))
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -101,8 +90,24 @@ def collect_run(
         primary=run.primary,
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
-        notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
+        notes=(*run_notes(run), *ungrouped, *chain.from_iterable(part.notes for part in sections)),
     )
+
+
+def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+    """Return the facts of a task or group that follow from other tasks of the run."""
+    members = [by_name[name] for name in part.members if name in by_name]
+    if members:
+        rules = _with_errors(part.report, [member.reading for member in members if member.reading])
+        return {**_shared_facts([member.report for member in members]), "rules": rules}
+    if part.reading is None:
+        return {}
+    task = part.reading.task
+    if task.variant not in THINKING:
+        return _gains(part, by_name)
+    base = by_name.get(str(task.base))
+    over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+    return {"thinking": summarise_thinking(part.reading, over_direct)}
 
 
 def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
@@ -169,49 +174,54 @@ def section(
     with contextlib.suppress(UnknownName):
         task = task_file(recorded.name)
     if task is None or (task.only_harness and task.kind != "group"):
-        # The recorded scores of a task that is not ours, or that only the harness can score.
-        dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
-        cause = (
-            f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
-            if dataset
-            else f"It {task.only_harness if task else 'is no task of medtasks'}: scores and standard errors are as the "
-            "harness recorded them."
-        )
-        report = TaskReport(
-            name=recorded.name,
-            describes=str(recorded.metadata.get("description") or ""),
-            protocol=str(recorded.metadata.get("protocol") or ""),
-            dataset=dataset,
-            data_in_words="own data" if task else "data of lmms-eval",
-            access=str(recorded.data.get("access") or ""),
-            **_facts_of(recorded.data),
-            withheld=bool(dataset) and is_private(dataset),
-            documents=recorded.documents,
-            answered=recorded.asked,
-            rules=rule_reports(recorded, None, {})[0],
-            missing=(cause, *_not_asked(recorded.asked, recorded.documents)),
-        )
-        return Section(report)
+        return Section(_recorded_report(recorded, task))
     if task.kind == "group":
         members = recorded.members or task.members
-        entries = (task_files().get(name) for name in task.members)
-        first = next((entry for entry in entries if entry and not entry.only_harness), None)
-        ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
-        caution = ""
-        if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
-            caution = f"; each score is the best of {len(members)}, chosen on the test set"
-        report = TaskReport(
-            name=recorded.name,
-            describes=task.description,
-            data_in_words=f"data of its members{caution}",
-            rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
-            metrics=_declared(first) if first else {},
-            missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
-        )
-        return Section(report, members=members)
+        return Section(_group_report(recorded, task, members), members=members)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
     part = reading_section(reading or read_task(recorded, task, by))
     return replace(part, readings=list(repeats.values())) if repeats else part
+
+
+def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
+    """Report the recorded scores of a task that is not ours (None), or that only the harness can score."""
+    dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+    if dataset:
+        cause = f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
+    else:
+        kind = task.only_harness if task else "is no task of medtasks"
+        cause = f"It {kind}: scores and standard errors are as the harness recorded them."
+    return TaskReport(
+        name=recorded.name,
+        describes=str(recorded.metadata.get("description") or ""),
+        protocol=str(recorded.metadata.get("protocol") or ""),
+        dataset=dataset,
+        data_in_words="own data" if task else "data of lmms-eval",
+        access=str(recorded.data.get("access") or ""),
+        **_facts_of(recorded.data),
+        withheld=bool(dataset) and is_private(dataset),
+        documents=recorded.documents,
+        answered=recorded.asked,
+        rules=rule_reports(recorded, None, {})[0],
+        missing=(cause, *_not_asked(recorded.asked, recorded.documents)),
+    )
+
+
+def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> TaskReport:
+    entries = (task_files().get(name) for name in task.members)
+    first = next((entry for entry in entries if entry and not entry.only_harness), None)
+    ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+    caution = ""
+    if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
+        caution = f"; each score is the best of {len(members)}, chosen on the test set"
+    return TaskReport(
+        name=recorded.name,
+        describes=task.description,
+        data_in_words=f"data of its members{caution}",
+        rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
+        metrics=_declared(first) if first else {},
+        missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
+    )
 
 
 def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[RuleScores, ...]:
@@ -301,35 +311,11 @@ def _computed_and_missing(
     from medtasks.scores.baselines import baselines
     from medtasks.scores.task_calibration import task_calibration
 
-    # Parts that the run did not record.
-    missing = []
-    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
-    answered, questions = len(reading.samples.answered), reading.recorded.asked
-    if reading.recorded.scores and not recorded_values(reading.recorded):
-        missing.append(f"The run only collected replies (--predict_only){here}.")
-    elif reading.recorded.samples and not (reading.recorded.scores or reading.samples.changed):
-        missing.append(f"{NO_RESULTS.rstrip('.')}{here}.")
-    if lost := dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED):
-        steps = filter(None, (fetch_command(lost), reading.score_command))
-        missing.append(
-            f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
-            f"compute them now: {'; then: '.join(steps)}"
-        )
-    if 0 < answered < questions:
-        which = f"only {answered} of the {questions} questions that were asked"
-        missing.append(f"The samples file holds replies to {which}.")
-    if reading.withheld:
-        names = ",".join(private_datasets(reading.task, reading.documents))
-        missing.append(
-            f"'{names}' is credentialed, so that questions, images and replies are withheld; "
-            f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
-        )
-    missing += reading.missing
-    # Parts computed from the questions here.
+    missing = [*_unrecorded_parts(reading, rules), *reading.missing]
     of_task: tuple[Baseline, ...] = ()
     calibration: Mapping[str, Calibration] = {}
     if reading.documents:
-        if not reading.answered and 0 < questions < len(reading.documents):
+        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
             missing.append("The baselines are those of all questions, as no samples say which were asked.")
         try:
             run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
@@ -342,3 +328,31 @@ def _computed_and_missing(
         except MedTasksError as error:
             missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
     return of_task, calibration, missing
+
+
+def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
+    """Yield a sentence on each part that the run did not record."""
+    recorded = reading.recorded
+    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    if recorded.scores and not recorded_values(recorded):
+        yield f"The run only collected replies (--predict_only){here}."
+    elif recorded.samples and not (recorded.scores or reading.samples.changed):
+        yield f"{NO_RESULTS.rstrip('.')}{here}."
+    lost: dict[str, None] = {}
+    for rule in rules:
+        lost |= dict.fromkeys(name for name, why in rule.failures.items() if why == NOT_COMPUTED)
+    if lost:
+        steps = filter(None, (fetch_command(lost), reading.score_command))
+        yield (
+            f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
+            f"compute them now: {'; then: '.join(steps)}"
+        )
+    answered = len(reading.samples.answered)
+    if 0 < answered < recorded.asked:
+        yield f"The samples file holds replies to only {answered} of the {recorded.asked} questions that were asked."
+    if reading.withheld:
+        names = ",".join(private_datasets(reading.task, reading.documents))
+        yield (
+            f"'{names}' is credentialed, so that questions, images and replies are withheld; "
+            f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
+        )

@@ -6,6 +6,7 @@ as in results: no image, no file name, nothing about the images it is compared w
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def duplicates_as_dict(
     for concern in Concern:
         part = [finding for finding in search.within if finding.concern is concern]
         kinds = Counter(finding.kind for finding in part)
-        questions = {question for finding in part for question in finding.questions}
+        questions = set(chain.from_iterable(finding.questions for finding in part))
         counts = {str(kind): kinds[kind] for kind in CopyKind}
         within_counts.append({"concern": str(concern), **counts, "questions": len(questions)})
     return {

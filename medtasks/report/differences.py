@@ -1,10 +1,11 @@
 """Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
 
+import bisect
 import contextlib
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from medtasks.scores.comparing import (
     same_values,
 )
 from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
+from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
@@ -59,20 +61,27 @@ def gains_over(
     gains = _paired(repeats, variant_repeats)
     if gains or not report.answered or report.answered != variant_report.answered:
         return gains
-    task, variant = repeats[0].task, variant_repeats[0].task.variant
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant_report.rules}
-    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
-    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    metrics = {metric.name: metric for metric in repeats[0].task.metrics}
+    variant = variant_repeats[0].task.variant
+    reduced = {rule.name: rule.estimates for rule in variant_report.rules}
     for rule in report.rules:
-        variant_scores = reduced.get(rule.name, {})
-        shared = [score for score in rule.scores if score.metric in variant_scores]
-        for score in [score for score in shared if score.metric in main] or shared[:1]:
-            value = variant_scores[score.metric]
+        for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), metrics):
+            value = of_variant.value
             numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
-            zero = not value and score.metric in zero_if_blind and variant in WITHOUT_IMAGE
+            zero_if_blind = score.metric in metrics and metrics[score.metric].zero_if_blind
+            zero = not value and zero_if_blind and variant in WITHOUT_IMAGE
             of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
             gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
     return gains
+
+
+def _shared_scores(
+    rule: RuleScores, reduced: Mapping[str, MetricScore], metrics: Mapping[str, AnyMetric]
+) -> list[tuple[MetricScore, MetricScore]]:
+    """Return the main scores that both have, else the first one."""
+    shared = [(score, reduced[score.metric]) for score in rule.scores if score.metric in reduced]
+    main = {name for name, metric in metrics.items() if metric.role is Role.MAIN}
+    return [pair for pair in shared if pair[0].metric in main] or shared[:1]
 
 
 def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]) -> list[Gain]:
@@ -260,51 +269,69 @@ def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
 def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     """Summarise the replies to a thinking variant under its first row; None without single scores."""
     rule = next(iter(reading.computed), None)
-    scores = {} if rule is None else reading.computed[rule].samples
-    answered_scores = {doc_id: score for doc_id, score in scores.items() if not is_failed(score)}
-    if not answered_scores:
+    samples = {} if rule is None else reading.computed[rule].samples
+    scores = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
+    if not scores:
         return None
-    if all(doc_id in reading.samples.tokens for doc_id in answered_scores):
-        unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in answered_scores}
+    if scores.keys() <= reading.samples.tokens.keys():
+        unit = TOKENS
+        lengths = {doc_id: reading.samples.tokens[doc_id] for doc_id in scores}
     else:
-        with_words = {doc_id: score for doc_id, score in answered_scores.items() if "reasoning_words" in score}
-        unit, lengths = WORDS, {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
-    ordered = sorted(lengths.values())
-    configs = (reading.recorded.config, task_config(reading.task.name))
-    limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
-    limit_text = str(next(filter(None, limits), ""))
-    limit = int(limit_text) if limit_text.isdecimal() else None
-    # Scores by reply length, in up to four parts; of the first main metric with values of single samples.
-    by_id = {str(document["doc_id"]): document for document in reading.documents}
-    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in answered_scores]
-    metrics: Sequence[AnyMetric] = ()
-    with contextlib.suppress(MedTasksError):
-        metrics = main_metrics(reading.task)
-    bins = []
-    for metric in metrics:
-        values = reading.task.family.sample_values(metric, list(answered_scores.values()), clusters)
-        if values and values.keys() <= answered_scores.keys():
-            order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
-            parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
-            edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
-            members_by_bin: dict[int, list[str]] = {}
-            for doc_id in order:  # equal lengths share a bin
-                members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
-            for members in members_by_bin.values():
-                score = with_interval(metric, metric.estimate([answered_scores[doc_id] for doc_id in members]))
-                bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
-            break
+        unit = WORDS
+        with_words = {doc_id: score for doc_id, score in scores.items() if "reasoning_words" in score}
+        lengths = {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
+    ordered: list[float] = sorted(lengths.values()) or [math.nan]
+    limit = _token_limit(reading)
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
         rule=str(rule),
-        answered=len(answered_scores),
-        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(answered_scores.values()))),
+        answered=len(scores),
+        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(scores.values()))),
         unit=unit,
-        mean=statistics.fmean(ordered) if ordered else math.nan,
-        median=statistics.median(ordered) if ordered else math.nan,
-        most=ordered[-1] if ordered else math.nan,
+        mean=statistics.fmean(ordered),
+        median=statistics.median(ordered),
+        most=ordered[-1],
         limit=limit,
         at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
-        bins=tuple(bins),
+        bins=tuple(_length_bins(reading, scores, lengths)),
     )
+
+
+def _token_limit(reading: TaskReading) -> int | None:
+    """Return the most new tokens that a run allowed; None if unknown."""
+    for config in (reading.recorded.config, task_config(reading.task.name)):
+        limit = mapping_in(config, "generation_kwargs").get("max_new_tokens")
+        if limit:
+            return int(limit) if str(limit).isdecimal() else None
+    return None
+
+
+def _length_bins(reading: TaskReading, scores: Mapping[str, Score], lengths: Mapping[str, int]) -> list[LengthBin]:
+    """Score replies by their length, in up to four parts, in the first main metric with values of single samples."""
+    documents = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(documents[doc_id]).cluster_id) for doc_id in scores]
+    metrics: Sequence[AnyMetric] = ()
+    with contextlib.suppress(MedTasksError):
+        metrics = main_metrics(reading.task)
+    for metric in metrics:
+        values = reading.task.family.sample_values(metric, list(scores.values()), clusters)
+        if not values or values.keys() - scores.keys():
+            continue
+        bins = []
+        for members in _members_by_length(lengths):
+            score = with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members]))
+            bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+        return bins
+    return []
+
+
+def _members_by_length(lengths: Mapping[str, int]) -> Iterable[list[str]]:
+    """Divide samples into up to four parts of ascending length; equal lengths share a part."""
+    order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
+    parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
+    edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
+    members: dict[int, list[str]] = {}
+    for doc_id in order:
+        members.setdefault(bisect.bisect_right(edges, lengths[doc_id]), []).append(doc_id)
+    return members.values()

@@ -10,18 +10,19 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
-from medtasks.report.report_model import RunReport, TaskReport
+from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.task_tables import coverage_rows
 from medtasks.report.wording import coded, count, estimate, number, pair_rows, scored, signed
 from medtasks.report.wording import warnings as task_warnings
-from medtasks.scores.score_model import MetricScore
+from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
@@ -94,137 +95,189 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
     from matplotlib.lines import Line2D
 
-    mains = {task.name: [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores] for task in report.tasks}
-    tasks = [task for task in report.tasks if mains[task.name] and mains[task.name][0][1].share]
+    mains: dict[str, dict[str, MetricScore]] = {}  # by task and rule
+    tasks = []
+    others = []
+    for task in report.tasks:
+        mains[task.name] = {rule.name: rule.scores[0] for rule in task.rules if rule.scores}
+        first = next(iter(mains[task.name].values()), None)
+        if first is not None and first.share:
+            tasks.append(task)
+        else:
+            others.append(task.name)
     if not tasks:
         return None
     title = "Main metric of all tasks"
-    rules = list(dict.fromkeys(rule.name for task in tasks for rule in task.rules if rule.scores))
+    rules = list(dict.fromkeys(chain.from_iterable(mains[task.name] for task in tasks)))
     most = max(len(task.rules) for task in tasks)
-    names = []  # with the main metric and what must not be overlooked, a line each
-    for task in tasks:
-        main = mains[task.name][0][1]
-        metric = style.row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "")
-        about = [text.partition(":")[0] for text in task_warnings(task)]
-        names.append("\n".join([style.row_name(task.name), metric, *about]))
+    names = [_summary_name(task, next(iter(mains[task.name].values()))) for task in tasks]
     figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
     values: list[float] = []
     baselines: list[float] = []
     sentences = []
     for row, task in enumerate(tasks):
-        of_baselines = (
-            baseline.scores.get(rule, {}).get(score.metric, math.nan)
-            for baseline in task.baselines
-            for rule, score in mains[task.name]
-        )
-        levels = sorted({level for level in of_baselines if math.isfinite(level)})
+        main = mains[task.name]
+        levels = _baseline_levels(task, main)
         axes.scatter(
             levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
         )
-        for position, (rule, score) in enumerate(mains[task.name]):
-            style.draw_score(axes, score, row, position, len(mains[task.name]), looks[rule])
+        for position, (rule, score) in enumerate(main.items()):
+            style.draw_score(axes, score, row, position, len(main), looks[rule])
             values += [score.value, score.high]
         baselines += levels
-        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains[task.name])
+        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in main.items())
         sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
     style.set_score_axis(axes, [*values, *baselines], share=True)
     axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
     style.add_legend(figure, [mark] if baselines else [], {rule: looks[rule] for rule in rules})
-    others = [task.name for task in report.tasks if task not in tasks]
-    left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
-    return style.Drawing(figure, title, " ".join([*sentences, *left_out]))
+    if others:
+        sentences.append(f"Not shown, because their main metric is no share: {', '.join(others)}.")
+    return style.Drawing(figure, title, " ".join(sentences))
+
+
+def _summary_name(task: TaskReport, main: MetricScore) -> str:
+    """Name a task with its main metric and what must not be overlooked, a line each."""
+    direction = "(lower is better)" if main.higher_is_better is False else ""
+    subjects = [text.partition(":")[0] for text in task_warnings(task)]
+    return "\n".join([style.row_name(task.name), style.row_name(main.metric, direction), *subjects])
+
+
+def _baseline_levels(task: TaskReport, main: Mapping[str, MetricScore]) -> list[float]:
+    """Return the values of all baselines at the main metric of each rule, ascending."""
+    levels = set()
+    for baseline in task.baselines:
+        for rule, score in main.items():
+            levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
+    return sorted(filter(math.isfinite, levels))
 
 
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
     """Draw the main metric by group of a column, the group with the most questions on top."""
     rules = [rule for rule in task.rules if rule.groups.get(column)]
-    mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
+    groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
+    mains = [group.scores[0] for group in groups if group.scores]
     if not any(math.isfinite(score.value) for score in mains):
         return None
-    sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
-    level: list[tuple[float, str]] = []  # of the best baseline, under the first rule that has one
-    for rule in rules:
-        if not level and rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
-            text = f"{best[0].name}, all questions: {number(best[1], task.is_share(metric))}"
-            level = [(best[1], style.legend_text(text))]
-    text_lines = 1 if len(sizes) > _DENSE else 2
-    small = {group.name for rule in rules for group in rule.groups[column] if not group.compared}
-    names = [
-        style.row_name(name, f"(n = {count(size)}{', not compared' * (name in small)})", lines=text_lines)
-        for name, size in sizes.items()
-    ]
-    overall = {
-        rule.name: test.overall
-        for rule in rules
-        for test in rule.column_tests.get(column, ())
-        if test.overall.metric == metric
-    }
+    sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
+    small = {group.name for group in groups if not group.compared}
+    baseline = _best_level(task, rules, metric)
+    overall = _overall_scores(rules, column, metric)
     wholes = {name: style.legend_text(f"all questions, {name}: {scored(score)}") for name, score in overall.items()}
-    legend = [rule.name for rule in rules] + [*wholes.values(), *(text for _, text in level)]
-    figure, axes = style.new_rows(title, task_warnings(task), names, legend, len(rules))
-    values = [*(value for value, _ in level), *(score.value for score in overall.values())]
-    sentences = [f"Dashed line: {text}." for _, text in level]
+    rule_looks = {rule.name: looks[rule.name] for rule in rules}
+    legend = [*rule_looks, *wholes.values(), *baseline]
+    figure, axes = style.new_rows(title, task_warnings(task), _group_names(sizes, small), legend, len(rules))
+    values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
+    lines = []
+    for name, text in wholes.items():
+        value = overall[name].value
+        lines.append(axes.axvline(value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0))
+        sentences.append(f"Line: {text}.")
+        values.append(value)
+    for text, value in baseline.items():
+        lines.append(axes.axvline(value, label=text, color=style.GREY, linewidth=1, linestyle="--"))
+        sentences.insert(0, f"Dashed line: {text}.")
+        values.append(value)
+    style.set_score_axis(axes, values, mains[0].share)
+    axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
+    style.add_legend(figure, lines, rule_looks)
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _draw_groups(
+    axes: "Axes", rules: Sequence[RuleScores], keys: Sequence[tuple[str, str, str]], looks: Looks
+) -> tuple[list[float], list[str]]:
+    """Draw the scores of groups, by column, name and metric, and return their values and a sentence per rule."""
+    values = []
+    sentences = []
     for position, rule in enumerate(rules):
-        scores = {name: rule.group_score(column, name, metric) for name in sizes}
-        for row, score in enumerate(scores.values()):
+        texts = []
+        for row, key in enumerate(keys):
+            score = rule.group_score(*key)
+            texts.append(f"{key[1]} {scored(score)}")
             if score:
                 style.draw_score(axes, score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
-        texts = "; ".join(f"{name} {scored(score)}" for name, score in scores.items())
-        sentences.append(f"{rule.name}: {texts}.")
-    grey: dict[str, Any] = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
-    lines = [
-        axes.axvline(overall[name].value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0)
-        for name, text in wholes.items()
-    ]
-    lines += [axes.axvline(value, label=text, **grey) for value, text in level]
-    sentences += [f"Line: {text}." for text in wholes.values()]
-    style.set_score_axis(axes, values, mains[0].share)
-    axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    style.add_legend(figure, lines, {rule.name: looks[rule.name] for rule in rules})
-    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+        sentences.append(f"{rule.name}: {'; '.join(texts)}.")
+    return values, sentences
+
+
+def _best_level(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> dict[str, float]:
+    """Return the value of the best baseline by its label, under the first rule that has one; empty without."""
+    for rule in rules:
+        if rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
+            baseline, value = best
+            text = f"{baseline.name}, all questions: {number(value, task.is_share(metric))}"
+            return {style.legend_text(text): value}
+    return {}
+
+
+def _overall_scores(rules: Sequence[RuleScores], column: str, metric: str) -> dict[str, MetricScore]:
+    """Return the score of all questions that groups are compared with, by rule."""
+    overall = {}
+    for rule in rules:
+        for test in rule.column_tests.get(column, ()):
+            if test.overall.metric == metric:
+                overall[rule.name] = test.overall
+    return overall
+
+
+def _group_names(sizes: Mapping[str, int], small: Collection[str]) -> list[str]:
+    text_lines = 1 if len(sizes) > _DENSE else 2
+    names = []
+    for name, size in sizes.items():
+        remark = ", not compared" if name in small else ""
+        names.append(style.row_name(name, f"(n = {count(size)}{remark})", lines=text_lines))
+    return names
 
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction."""
     from matplotlib.ticker import FuncFormatter
 
-    defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
-    if not defined:
+    gains = _drawn_gains(task, looks)
+    if not gains:
         return None
-    constructed = {gain.metric for gain in defined if gain.by_construction}
-    metrics = [gain.metric for gain in defined if gain.metric not in constructed] or [defined[0].metric]
-    main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
-    metric = main if main in metrics else metrics[0]
-    gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
+    metric = gains[0].metric
+    share = task.is_share(metric)
     title = f"{task.name}: difference from its variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
     figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))
+    ends = [-0.02, 0.02]
+    sentences = []
     for gain in gains:
-        score = MetricScore(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
-        row, position = variants.index(gain.variant), rules.index(gain.rule)
-        style.draw_score(axes, score, row, position, len(rules), looks[gain.rule])
-    ends = [end for gain in gains for end in (gain.difference, gain.low, gain.high) if math.isfinite(end)]
-    low, high = min([-0.02, *ends]), max([0.02, *ends])
-    room = 0.05 * (high - low)
+        score = MetricScore(metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
+        row = variants.index(gain.variant)
+        style.draw_score(axes, score, row, rules.index(gain.rule), len(rules), looks[gain.rule])
+        ends += filter(math.isfinite, (gain.difference, gain.low, gain.high))
+        scores = f"{number(gain.score, share)}, {number(gain.variant_score, share)} for {gain.variant}"
+        sentences.append(f"{metric} under {gain.rule} is {scores}.")
+    room = 0.05 * (max(ends) - min(ends))
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlim(low - room, high + room)
+    axes.set_xlim(min(ends) - room, max(ends) + room)
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0"))
     )
     unit = "percentage points, with their" if share else "with its"
     axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
     style.add_legend(figure, [], {rule: looks[rule] for rule in rules})
-    sentences = [
-        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
-        f"{number(gain.variant_score, share)} for {gain.variant}."
-        for gain in gains
-    ]
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
+    """Return the gains in one metric: the main one if it has any, else the first that is not 0 by construction."""
+    defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
+    constructed = {gain.metric for gain in defined if gain.by_construction}
+    main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
+
+    def rank(gain: Gain) -> int:
+        return 2 if gain.metric in constructed else int(gain.metric != main)
+
+    metrics = [gain.metric for gain in sorted(defined, key=rank)]
+    return [gain for gain in defined if gain.metric == metrics[0]]
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from urllib.parse import urlencode
 
 from medtasks.metrics.clinical import ClassNumbers
@@ -87,9 +88,10 @@ def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     """Yield the scores by the groups of a column, a table per metric."""
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
-    groups = [group for rule in rules for group in rule.groups[column]]
+    groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
     small = dict.fromkeys(group.name for group in groups if not group.compared)
-    for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
+    scores = chain.from_iterable(group.scores for group in groups)
+    for metric in dict.fromkeys(score.metric for score in scores):
         rows = []
         for name, size in task.group_sizes[column].items():
             query = {"task": task.name, "column": column, "group": name}
@@ -100,10 +102,12 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
                 row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
             rows.append(tuple(row))
         notes = _group_notes(task, rules, column, metric)
-        caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
-        by_rule = (cell for rule in rules for cell in (name_cell(rule.title), f"{rule.title}: gap to all others"))
-        headings = cells(column, "Questions", *by_rule)
-        yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))
+        headings = list(cells(column, "Questions"))
+        for rule in rules:
+            headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
+        columns = "lr" + "rr" * len(rules)
+        name = label(task.name, column, metric)
+        yield Table(name, f"{metric} by {column}.", columns, tuple(headings), rows, notes=tuple(notes))
 
 
 def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ from medtasks.report import report_tables, task_tables, wording
 from medtasks.report.report_model import RunReport
 from medtasks.report.sentences import headline, quotable_sentences
 from medtasks.runs.run_notes import moment
+from medtasks.scores.score_model import AuditItem
 from medtasks.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -217,25 +218,18 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     tasks: list[dict[str, Any]] = []
     items: list[dict[str, Any]] = []
     for number, task in enumerate(report.tasks):
-        columns = list(dict.fromkeys(column for item in task.items for column in item.groups))
+        columns = list(dict.fromkeys(chain.from_iterable(item.groups for item in task.items)))
         rules = [rule.name for rule in task.rules]
         facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
         tasks.append({**facts, "sample": task.sample_data, "rules": rules, "columns": columns})
         pictures = {key: position.get(file, missing) for key, file in task.pictures.items()}
         for item in task.items:
-            answers: list[list[Any] | None] = []
-            for answer in map(item.answers.get, rules):
-                if answer is None:
-                    answers.append(None)
-                    continue
-                named = named_options(answer.value or "", item.options)
-                answers.append([answer.value, answer.reason, answer.right, as_json(answer.score), named])
             entry: dict[str, Any] = {
                 "t": number,
                 "id": item.doc_id,
                 "u": item.unit,
                 "l": [as_json(loss) for loss in item.losses],
-                "a": answers,
+                "a": [_answer_values(item, rule) for rule in rules],
                 "g": [list(item.groups.get(column, ())) for column in columns],
             }
             if not task.withheld:
@@ -259,6 +253,14 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         "tasks": tasks,
         "items": items,
     }
+
+
+def _answer_values(item: AuditItem, rule: str) -> list[Any] | None:
+    answer = item.answers.get(rule)
+    if answer is None:
+        return None
+    named = named_options(answer.value or "", item.options)
+    return [answer.value, answer.reason, answer.right, as_json(answer.score), named]
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:

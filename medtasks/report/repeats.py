@@ -93,21 +93,14 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
         notes.append(
             f"Not in any number, without results or from an earlier call with other arguments: {listed(missing)}."
         )
-    replies = [{name: reply.recorded for name, reply in reading.samples.replies.items()} for reading in readings]
-    if len(replies) > 1 and replies[0] and all(reading == replies[0] for reading in replies):
+    replies = []
+    for reading in readings:
+        replies.append({name: reply.recorded for name, reply in reading.samples.replies.items()})
+    if len(replies) > 1 and replies[0] and replies.count(replies[0]) == len(replies):
         notes.append(
             "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
         )
-    # Values of each repeat by row and metric: recorded ones, else those of its replies.
-    values: list[dict[str, dict[str, float]]] = []
-    for reading in readings:
-        by_row = {
-            name: {score.metric: score.value for score in computed.report.scores}
-            for name, computed in reading.computed.items()
-        }
-        for name, row in recorded_values(reading.recorded).items():
-            by_row.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
-        values.append(by_row)
+    values = list(map(_values_by_row, readings))
     rows = [name for name in readings[0].task.rows if all(name in by_row for by_row in values)]
     return RepeatedTask(
         task=readings[0].task.name,
@@ -118,32 +111,42 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
     )
 
 
+def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
+    """Return the values of a repeat by row and metric: recorded ones, else those of its replies."""
+    by_row = {}
+    for name, computed in reading.computed.items():
+        by_row[name] = {score.metric: score.value for score in computed.report.scores}
+    for name, row in recorded_values(reading.recorded).items():
+        by_row.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
+    return by_row
+
+
 def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRule:
-    computed = [reading.computed[name] for reading in readings if name in reading.computed]
-    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
-    has_answers = have_values or not any(reading.withheld for reading in readings)
+    has_answers = True
+    if any(reading.withheld for reading in readings):
+        computed = [reading.computed[name].samples for reading in readings if name in reading.computed]
+        has_answers = all("value" in score for samples in computed for score in samples.values())
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
-    voted: dict[str, MetricScore] = {}
-    task, documents = readings[0].task, readings[0].documents
-    if by_id and task.family.scores_suffice:  # else they do not follow from single scores
-        with_score = [document for document in documents if str(document["doc_id"]) in by_id]
-        ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
-        columns = list(ordered.values()) if readings[0].withheld else with_score
-        voted = {item.metric: item for item in rule_scores(task, "", list(ordered.values()), columns).scores}
-    declared = {metric.name: metric for metric in task.metrics}
-    scores = [
-        _score(
-            name,
-            readings if has_answers else (),
-            declared.get(metric) or undeclared(metric),
-            [repeat.get(metric, math.nan) for repeat in values],
-            voted.get(metric),
-        )
-        for metric in values[0]
-        if metric not in COUNTS
-    ]
+    voted = _voted_scores(readings[0], by_id)
+    declared = {metric.name: metric for metric in readings[0].task.metrics}
+    scores = []
+    for metric in values[0]:
+        if metric not in COUNTS:
+            declaration = declared.get(metric) or undeclared(metric)
+            of_repeats = [repeat.get(metric, math.nan) for repeat in values]
+            averaged = readings if has_answers else ()
+            scores.append(_score(name, averaged, declaration, of_repeats, voted.get(metric)))
     failed_samples = sum(map(is_failed, by_id.values()))
     return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
+
+
+def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[str, MetricScore]:
+    """Aggregate the scores of the most frequent answers; none where they do not follow from single scores."""
+    if not by_id or not reading.task.family.scores_suffice:
+        return {}
+    documents = [document for document in reading.documents if str(document["doc_id"]) in by_id]
+    scores = [by_id[str(document["doc_id"])] for document in documents]
+    return rule_scores(reading.task, "", scores, scores if reading.withheld else documents).estimates
 
 
 def _score(
@@ -180,28 +183,45 @@ def _majority_scores(
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
     votes_by_id: dict[str, list[tuple[str | None, Score]]] = {}
-    for reading in (reading for reading in readings if name in reading.computed):
-        family, row = reading.task.family, reading.task.rows[name]
+    failed = 0
+    for reading in readings:
+        if name not in reading.computed:
+            continue
         for doc_id, score in reading.computed[name].samples.items():
-            vote, reply = None, reading.samples.replies.get(doc_id)
-            if "value" in score:
-                vote = None if score["value"] is None else json.dumps(score["value"])
-            elif reply is not None and not is_failed(score):
-                answer = family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
-                vote = None if answer is None else " ".join(answer.lower().strip(" .").split())
-            votes_by_id.setdefault(doc_id, []).append((None if is_failed(score) else vote, score))
-    failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+            failed += is_failed(score)
+            votes_by_id.setdefault(doc_id, []).append((_vote(name, reading, doc_id, score), score))
     if not has_answers:
         return {}, 0, failed
-    ties, chosen = 0, {}
+    ties = 0
+    majority = {}
     for doc_id, votes in votes_by_id.items():
         counts = Counter(vote for vote, _ in votes if vote is not None)
         most = max(counts.values(), default=0)
-        ties += sum(count == most for count in counts.values()) > 1
-        drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
-        ballots = sorted(counts.elements(), key=drawn.__getitem__)
-        winner = Counter(ballots).most_common(1)[0][0] if ballots else None
-        valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
-        candidates = valid or [score for _, score in votes]
-        chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
-    return chosen, ties, failed
+        ties += list(counts.values()).count(most) > 1
+        majority[doc_id] = _majority_score(doc_id, counts, votes)
+    return majority, ties, failed
+
+
+def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | None:
+    """Return what equal answers have in common; None without an answer."""
+    if is_failed(score):
+        return None
+    if "value" in score:
+        return None if score["value"] is None else json.dumps(score["value"])
+    reply = reading.samples.replies.get(doc_id)
+    if reply is None:
+        return None
+    if reading.task.rows[name].reasoned:
+        reply = without_its_reasoning(reply)
+    answer = reading.task.family.describe(score, reply).value
+    return None if answer is None else " ".join(answer.lower().strip(" .").split())
+
+
+def _majority_score(doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]) -> Score:
+    """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
+    drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
+    ballots = sorted(counts.elements(), key=drawn.__getitem__)
+    winner = Counter(ballots).most_common(1)[0][0] if ballots else None
+    valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
+    candidates = valid or [score for _, score in votes]
+    return min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))

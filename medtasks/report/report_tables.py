@@ -4,12 +4,13 @@ import math
 from dataclasses import replace
 
 from medtasks.report import wording
-from medtasks.report.report_model import RunComparison, RunReport
+from medtasks.report.report_model import RunComparison, RunReport, TaskReport
 from medtasks.report.sentences import image_gain, quotable_sentences
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.task_tables import task_tables
 from medtasks.report.wording import INTERVALS, label, score_cell
 from medtasks.runs.run_notes import moment
+from medtasks.scores.score_model import RuleScores
 from medtasks.stats.paired import ALPHA
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
@@ -44,31 +45,18 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
 
 def summary_table(report: RunReport) -> Table:
     """Return the main score of each task under each rule."""
-    rows, pairs = [], list[str]()
+    rows = []
+    pairs = []
     for task in report.tasks:
-        tags = ["sample data"] * task.sample_data + ["withheld"] * task.withheld
+        tags = ["sample data"] if task.sample_data else []
+        if task.withheld:
+            tags.append("withheld")
         name = Cell(task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name))
         answered = Cell(wording.questions(task), remark="not all" if task.answered < task.documents else "")
         if not task.rules:
             rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
         for rule in task.distinct_rules:
-            score = rule.scores[0] if rule.scores else None
-            share, metric = bool(score and score.share), score.metric if score else NOT_DEFINED
-            direction = "lower is better" if score and score.higher_is_better is False else ""
-            better = Cell(metric, code=True, remark=direction)
-            best = task.best_baseline(rule) if score else None
-            baseline = f"{wording.number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
-            gain, remark = image_gain(task, rule)
-            gained = NOT_DEFINED
-            if gain:
-                gain_share = task.is_share(gain.metric, gain.score, gain.variant_score)
-                gained = wording.difference(gain.difference, gain.low, gain.high, gain_share) + remark
-            main = score_cell(score, rule.failures.get(metric, ""), best[1] if best else math.nan)
-            replies = sum(rule.reasons.values())
-            invalid = rule.estimates.get("invalid_rate")
-            share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
-            invalid_share = wording.number(invalid.value if invalid else share_invalid)
-            rows.append(cells(name, name_cell(rule.title), better, main, invalid_share, baseline, gained, answered))
+            rows.append(cells(name, *_summary_cells(task, rule), answered))
             if rule.pairs and (counts := wording.decided_pairs(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}.")
     explained = (
@@ -77,9 +65,39 @@ def summary_table(report: RunReport) -> Table:
         "construction."
     )
     headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
-    caption, notes = f"Main scores: {report.title}.", (INTERVALS, explained, *pairs)
-    warnings = tuple(f"{task.name}: {text}" for task in report.tasks for text in wording.warnings(task))
-    return Table(label("summary"), caption, "lllrrrrr", headings, rows, warnings, notes)
+    caption = f"Main scores: {report.title}."
+    notes = (INTERVALS, explained, *pairs)
+    return Table(label("summary"), caption, "lllrrrrr", headings, rows, wording.warnings_by_task(report.tasks), notes)
+
+
+def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
+    """Return rule, metric, score, invalid replies, best baseline and image gain."""
+    score = rule.scores[0] if rule.scores else None
+    metric = NOT_DEFINED
+    direction = ""
+    baseline = NOT_DEFINED
+    mark = math.nan
+    if score:
+        metric = score.metric
+        direction = "lower is better" if score.higher_is_better is False else ""
+        if best := task.best_baseline(rule):
+            mark = best[1]
+            baseline = f"{wording.number(mark, score.share)} ({best[0].name})"
+    gain, remark = image_gain(task, rule)
+    gained = NOT_DEFINED
+    if gain:
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        gained = wording.difference(gain.difference, gain.low, gain.high, share) + remark
+    invalid = rule.estimates.get("invalid_rate")
+    replies = sum(rule.reasons.values())
+    invalid_share = math.nan
+    if invalid:
+        invalid_share = invalid.value
+    elif replies:
+        invalid_share = 1 - rule.reasons.get("ok", 0) / replies
+    main = score_cell(score, rule.failures.get(metric, ""), mark)
+    title = name_cell(rule.title)
+    return [title, Cell(metric, code=True, remark=direction), main, wording.number(invalid_share), baseline, gained]
 
 
 def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
@@ -87,19 +105,21 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     tasks = {task.name: task for task in report.tasks}
     rows = []
     tests = [score for score in other.scores if not score.same_as]
+    twins: dict[tuple[str, str, str], list[str]] = {}  # rules by the test that they share
+    for score in other.scores:
+        twins.setdefault((score.task, score.metric, score.same_as), []).append(score.rule)
     order = [*tasks, *(test.task for test in tests)]
     for score in sorted(tests, key=lambda test: order.index(test.task)):
-        alike = [
-            twin.rule
-            for twin in other.scores
-            if (twin.task, twin.metric, twin.same_as) == (score.task, score.metric, score.rule)
-        ]
-        names = map(name_cell, (score.task, ", ".join([score.rule, *alike]), score.metric))
+        rules = [score.rule, *twins.get((score.task, score.metric, score.rule), ())]
+        names = map(name_cell, (score.task, ", ".join(rules), score.metric))
         values = (wording.number(score.first, score.share), wording.number(score.second, score.share))
         difference = wording.difference(score.difference, score.low, score.high, score.share)
         test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
-        higher = "the other run is higher" if score.difference > 0 else "this run is higher"
-        verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
+        verdict = "no difference shown"
+        if math.isnan(score.p_holm):
+            verdict = "no test"
+        elif score.p_holm < ALPHA:
+            verdict = "the other run is higher" if score.difference > 0 else "this run is higher"
         if report.primary:
             verdict = report.primary.lead(score.task, score.metric) + verdict
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
@@ -109,8 +129,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         *("Test", "p", "p, Holm", "Finding", "Detectable"),
     )
     rows = rows or [cells("nothing could be compared", *[""] * 11)]
-    compared = [task for task in report.tasks if task.name in {score.task for score in other.scores}]
-    warnings = tuple(f"{task.name}: {text}" for task in compared for text in wording.warnings(task))
+    compared = {score.task for score in other.scores}
+    warnings = wording.warnings_by_task(task for task in report.tasks if task.name in compared)
     caption = f"{other.name} compared with this run, {report.title}."
     holm = (
         "p, Holm: corrected for all tests against other runs, unlike p and the intervals; classes are a family "

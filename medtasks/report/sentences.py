@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import chain
 
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 from medtasks.metrics.metric import Role
@@ -30,28 +31,33 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
 
     They are about the main metric, read by the careful row (``robust`` or ``strict``) if a task has one.
     """
-    variants = {gain.task for task in report.tasks for gain in task.gains}
+    variants = {gain.task for gain in chain.from_iterable(task.gains for task in report.tasks)}
+    made = _model_and_versions(report)
+    sentences: dict[str, tuple[str, str, str]] = {}
+    for task in report.tasks:
+        rules = {rule.name: rule for rule in task.rules if rule.scores}
+        if task.name in variants or not rules:
+            continue
+        rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
+        lead = ""
+        if primary := report.primary:
+            stated = rule.estimates.get(primary.metric)
+            if stated and task.name == primary.task:
+                rule = replace(rule, scores=(stated, *rule.scores))
+            lead = primary.lead(task.name, rule.scores[0].metric)
+        result = lead + _result(task, rule, report.title)
+        sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
+    return sentences
+
+
+def _model_and_versions(report: RunReport) -> str:
     versions = report.facts.get("versions", "").split(", ")
     facts = {
         "model": report.model,
         "fingerprint of the weights": report.facts.get("fingerprint of the weights", ""),
         "versions": ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))),
     }
-    made = "; ".join(f"{name}: {text}" for name, text in facts.items() if text)
-    sentences: dict[str, tuple[str, str, str]] = {}
-    for task in (task for task in report.tasks if task.name not in variants):
-        rules = {rule.name: rule for rule in task.rules if rule.scores}
-        if rules:
-            rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
-            lead = ""
-            if primary := report.primary:
-                stated = rule.estimates.get(primary.metric)
-                if stated and task.name == primary.task:
-                    rule = replace(rule, scores=(stated, *rule.scores))
-                lead = primary.lead(task.name, rule.scores[0].metric)
-            result = lead + _result(task, rule, report.title)
-            sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
-    return sentences
+    return "; ".join(f"{name}: {text}" for name, text in facts.items() if text)
 
 
 def headline(report: RunReport) -> str:

@@ -224,24 +224,29 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     """
     parts: list[str] = []
     text = unicodedata.normalize("NFC", text)
-    places = {index for match in _LONG.finditer(text) for index in range(*match.span())} if breakable else set()
+    breaks: set[int] = set()
+    for match in _LONG.finditer(text) if breakable else ():
+        breaks.update(range(*match.span()))
     for index, character in enumerate(text):
-        base, *accents = list(unicodedata.normalize("NFD", character))
-        if character in _SPECIAL:
-            part = _SPECIAL[character]
-        elif character.isspace():
-            part = " "
-        elif character.isascii():
-            part = character if character.isprintable() else ""
-        elif unicodedata.category(character) in ("Cf", "Mn"):
-            part = ""
-        elif accents and base.isascii() and base.isalpha():
-            part = f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
-        else:
-            part = rf"\texttt{{U+{ord(character):04X}}}"
+        part = _latex_character(character)
         if part == "-" and parts and parts[-1].endswith("-"):
             part = "{}-"  # two make a dash
-        if index in places and character in "/_":
+        if index in breaks and character in "/_":
             part += r"\allowbreak{}"
         parts.append(part)
     return "".join(parts)
+
+
+def _latex_character(character: str) -> str:
+    base, *accents = list(unicodedata.normalize("NFD", character))
+    if character in _SPECIAL:
+        return _SPECIAL[character]
+    if character.isspace():
+        return " "
+    if character.isascii():
+        return character if character.isprintable() else ""
+    if unicodedata.category(character) in ("Cf", "Mn"):
+        return ""
+    if accents and base.isascii() and base.isalpha():
+        return f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
+    return rf"\texttt{{U+{ord(character):04X}}}"

@@ -3,10 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from medtasks.report.group_tables import class_tables, group_tables
-from medtasks.report.report_model import RepeatedTask, TaskReport
-from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
+from medtasks.report.report_model import PublishedScore, RepeatedTask, TaskReport
+from medtasks.report.tables import Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
@@ -27,6 +28,7 @@ from medtasks.report.wording import (
     score_cell,
     scored,
 )
+from medtasks.scores.score_model import RuleScores
 from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
@@ -55,29 +57,36 @@ def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
     distinct = task.distinct_rules
     width = max(1, len(distinct))
-    rows, constructed = [], set[str]()
+    rows = [cells("questions", *[questions(task)] * width)]
+    constructed = []
     for metric in _metrics_in_rows(task):
         scores = [rule.estimates.get(metric) for rule in distinct]
         better = next((score.higher_is_better for score in scores if score), None)
         described = task.metrics[metric].description if metric in task.metrics else ""
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
-        remarks = []
-        for rule, score in zip(distinct, scores, strict=True):
-            error = points(score.error, score.share) if score and score.error > 0 else NOT_DEFINED
-            why = rule.failures.get(metric, "")
-            remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
-            constructed |= {metric} if score and score.by_construction else set()
-        rows.append(cells(name, *map(score_cell, scores, remarks)))
+        rows.append(cells(name, *(_cell_of(rule, metric) for rule in distinct)))
+        if any(score.by_construction for score in filter(None, scores)):
+            constructed.append(metric)
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules if rule.rule]
-    failed = [(metric, rule.title, why) for rule in distinct for metric, why in rule.failures.items()]
-    causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
+    failed = []
+    for rule in distinct:
+        failed += [(metric, (rule.title, why.rstrip("."))) for metric, why in rule.failures.items()]
+    failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in names_by(failed).items())
+    remarks = dict.fromkeys(chain.from_iterable(rule.remarks for rule in task.rules))
+    titles = [name_cell(rule.title) for rule in distinct]
+    headings = cells("Metric", *(titles or cells("no scores")))
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
-    failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
-    remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
-    headings = cells("Metric", *(name_cell(rule.title) for rule in distinct), *["no scores"] * (not distinct))
-    rows.insert(0, cells("questions", *[questions(task)] * width))
-    notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
+    notes = (INTERVALS, *zeros, *rules, *failures, *remarks)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
+
+
+def _cell_of(rule: RuleScores, metric: str) -> Cell:
+    """Return the score of a metric, with its standard error or why it has no value."""
+    score = rule.estimates.get(metric)
+    remark = rule.failures.get(metric, "")
+    if not remark and score and 0 < score.error < math.inf:
+        remark = f"standard error {points(score.error, score.share)}"
+    return score_cell(score, remark)
 
 
 def _metrics_in_rows(task: TaskReport) -> list[str]:
@@ -205,28 +214,34 @@ def published_table(task: TaskReport) -> Table:
     """
     metrics = [metric for metric in task.metric_names if any(result.metric == metric for result in task.published)]
     remarks = list(dict.fromkeys(result.remark for result in task.published if result.remark))
-    by_model = {(result.model, result.source, result.metric): result for result in task.published}
-    ours = [
-        cells(f"This run, {rule.title}", *(score_cell(rule.estimates.get(metric)) for metric in metrics))
-        for rule in task.distinct_rules
-    ]
-    theirs = []
+    results = {(result.model, result.source, result.metric): result for result in task.published}
+    rows = []
+    for rule in task.distinct_rules:
+        rows.append(cells(f"This run, {rule.title}", *(score_cell(rule.estimates.get(metric)) for metric in metrics)))
+    ours = len(rows)
     for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in task.published):
         row = [Cell(f"{model} (this model)" if same else model)]
         for metric in metrics:
-            score = by_model.get((model, source, metric))
-            text, bar = score.printed if score else "", tuple[float, ...]()
-            if score and task.is_share(metric, score.value):
-                digits = len(text.partition(".")[2])
-                in_percent = abs(float(text) - score.value) > 1e-9 or digits <= 2
-                text, bar = f"{100 * score.value:.{digits if in_percent else digits - 2}f}%", (score.value,)
-            marks = (remarks.index(score.remark) + 1,) if score and score.remark else ()
-            row.append(Cell(text, marks=marks, bar=bar))
-        theirs.append(tuple(row))
+            score = results.get((model, source, metric))
+            row.append(_published_cell(task, score, remarks) if score else Cell(""))
+        rows.append(tuple(row))
     sources = "; ".join(dict.fromkeys(result.source for result in task.published))
-    caption, columns = f"Published results ({sources}) and this run.", "l" + "r" * len(metrics)
-    headings, rows = cells("Model", *map(name_cell, metrics)), [*ours, *theirs] if metrics else []
-    return Table(label(task.name, "published"), caption, columns, headings, rows, notes=tuple(remarks), split=len(ours))
+    caption = f"Published results ({sources}) and this run."
+    columns = "l" + "r" * len(metrics)
+    headings = cells("Model", *map(name_cell, metrics))
+    if not metrics:
+        rows = []
+    return Table(label(task.name, "published"), caption, columns, headings, rows, notes=tuple(remarks), split=ours)
+
+
+def _published_cell(task: TaskReport, score: PublishedScore, remarks: Sequence[str]) -> Cell:
+    marks = (remarks.index(score.remark) + 1,) if score.remark else ()
+    if not task.is_share(score.metric, score.value):
+        return Cell(score.printed, marks=marks)
+    digits = len(score.printed.partition(".")[2])
+    if abs(float(score.printed) - score.value) <= 1e-9 and digits > 2:  # printed as a fraction
+        digits -= 2
+    return Cell(f"{100 * score.value:.{digits}f}%", marks=marks, bar=(score.value,))
 
 
 def pairs_table(task: TaskReport) -> Table:

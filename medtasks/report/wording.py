@@ -222,6 +222,14 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def warnings_by_task(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
+    """List the warnings of several tasks, each with the task's name."""
+    sentences: list[str] = []
+    for task in tasks:
+        sentences += [f"{task.name}: {warning}" for warning in warnings(task)]
+    return tuple(sentences)
+
+
 def questions(task: TaskReport) -> str:
     """Return the numbers of answered and of all questions; failed replies are no answers."""
     answered = task.answered - task.lost.failed if task.lost else task.answered

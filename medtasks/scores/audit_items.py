@@ -3,8 +3,11 @@
 import contextlib
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
@@ -31,60 +34,70 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
 
     If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
     """
-    task = reading.task
-    columns = dict.fromkeys(task.breakdown)
-    for column in SELECTABLE:
-        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= MOST_GROUPS:
-            columns[column] = None
-    rows = {str(document["doc_id"]): document for document in reading.answered}
+    columns = dict.fromkeys(reading.task.breakdown)
+    rows: dict[str, Mapping[str, Any]] = {}
     if reading.withheld:  # the scores hold what may be shown
-        rows = {}
         for computed in reading.computed.values():
             rows |= computed.samples
-        columns = dict.fromkeys(task.breakdown)
-    bands = {column: number_bands(list(rows.values()), column) for column in task.breakdown}
+    else:
+        rows |= {str(document["doc_id"]): document for document in reading.answered}
+        for column in SELECTABLE:
+            distinct = set(chain.from_iterable(values(document, column) for document in reading.answered))
+            if 0 < len(distinct) <= MOST_GROUPS:
+                columns[column] = None
+    bands = {column: number_bands(list(rows.values()), column) for column in reading.task.breakdown}
     items = []
     for document in reading.answered:
-        doc_id = str(document["doc_id"])
-        unit = str(document.get("pair_id") or document.get("rotation_of") or doc_id)
-        reply = reading.samples.replies.get(doc_id, _NO_REPLY)
-        read_reply = Reply(losses=reply.losses) if reading.withheld else reply
-        answers = {}
-        for name, computed in reading.computed.items():
-            value = reading.values.get(name, {}).get(doc_id, math.nan)
-            # A score that another version wrote may lack something; the question is shown anyway.
-            with contextlib.suppress(KeyError, TypeError):
-                score = computed.samples[doc_id]
-                row = task.rows.get(name)
-                answered = without_its_reasoning(read_reply) if row is not None and row.reasoned else read_reply
-                answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
-        names = {column: group_names(rows.get(doc_id, {}), column, bands.get(column, {})) for column in columns}
-        groups = {column: tuple(of_column) for column, of_column in names.items() if of_column}
-        if reading.withheld:
-            item = AuditItem(
-                doc_id=hidden_id("doc", doc_id),
-                unit=hidden_id("pair" if task.family.paired else "doc", unit),
-                losses=reply.losses or (),
-                answers={name: as_logged(answer) for name, answer in answers.items()},
-                groups=groups,
-            )
-        else:
-            item = AuditItem(
-                doc_id=doc_id,
-                unit=unit,
-                images=tuple(key for key, _ in _keyed_images(task, document)),
-                question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-                options=tuple(document.get("options") or ()),
-                prompt=reading.samples.prompts.get(doc_id, ""),
-                key=task.family.target_text(Sample(document)),
-                reply=reply.text or "",
-                losses=reply.losses or (),
-                answers=answers,
-                groups=groups,
-                facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
-            )
-        items.append(item)
+        row = rows.get(str(document["doc_id"]), {})
+        names = {column: tuple(group_names(row, column, bands.get(column, {}))) for column in columns}
+        items.append(_item(reading, document, {column: groups for column, groups in names.items() if groups}))
     return tuple(items)
+
+
+def _item(reading: TaskReading, document: Document, groups: Mapping[str, tuple[str, ...]]) -> AuditItem:
+    """Describe one question with its reply and answers, without its text if the task is withheld."""
+    task = reading.task
+    doc_id = str(document["doc_id"])
+    unit = str(document.get("pair_id") or document.get("rotation_of") or doc_id)
+    reply = reading.samples.replies.get(doc_id, _NO_REPLY)
+    losses = reply.losses or ()
+    if reading.withheld:
+        answers = _answers(reading, doc_id, Reply(losses=reply.losses))
+        return AuditItem(
+            doc_id=hidden_id("doc", doc_id),
+            unit=hidden_id("pair" if task.family.paired else "doc", unit),
+            losses=losses,
+            answers={name: as_logged(answer) for name, answer in answers.items()},
+            groups=groups,
+        )
+    return AuditItem(
+        doc_id=doc_id,
+        unit=unit,
+        images=tuple(key for key, _ in _keyed_images(task, document)),
+        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
+        options=tuple(document.get("options") or ()),
+        prompt=reading.samples.prompts.get(doc_id, ""),
+        key=task.family.target_text(Sample(document)),
+        reply=reply.text or "",
+        losses=losses,
+        answers=_answers(reading, doc_id, reply),
+        groups=groups,
+        facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+    )
+
+
+def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadAnswer]:
+    """Return what each rule read in a reply."""
+    answers = {}
+    for name, computed in reading.computed.items():
+        value = reading.values.get(name, {}).get(doc_id, math.nan)
+        # A score that another version wrote may lack something; the question is shown anyway.
+        with contextlib.suppress(KeyError, TypeError):
+            score = computed.samples[doc_id]
+            row = reading.task.rows.get(name)
+            final_reply = without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            answers[name] = reading.task.family.describe(score, final_reply, None if math.isnan(value) else value)
+    return answers
 
 
 def image_files(reading: TaskReading) -> dict[str, Path]:

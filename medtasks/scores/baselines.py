@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from medtasks.data.samples import Documents, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy
 from medtasks.families.counts import is_failed
@@ -38,32 +38,44 @@ def baselines(
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
     samples = [Sample(document) for document in documents]
-    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
-    if task.family.kind is AnswerKind.REPORT:
-        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
-        metrics: list[AnyMetric] = list(
-            text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge"))
-        )
-    else:
-        counted = {metric.name for metric in of_corpus if metric.count is not None}
-        metrics = [metric for metric in task.metrics if not metric.of_questions and metric.name not in counted]
+    metrics = _baseline_metrics(task)
     constants = _constants(task, documents, task.family.constant_replies(samples), metrics, run)
-
-    scores: dict[str, dict[str, float]] = {}
-    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
-        accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
-        for name, row in task.rows.items():
-            options = [len(sample.options) for sample in samples] if task.compares_likelihoods else []
-            replies = [Reply(losses=(0.0,) * max(1, number)) for number in options] or [Reply(text="")] * len(documents)
-            guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
-            scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
+    if task.family.kind is AnswerKind.CLOSED:
+        scores = _accuracies_by_chance(task, documents, samples)
     else:
         expected = task.family.expected_by_chance(samples)
         by_chance = {metric.name: expected[metric.name] for metric in metrics if metric.name in expected}
         scores = {name: dict(by_chance) for name in task.rows}
+    if not any(scores.values()):
+        return tuple(constants)
     describes = "Chooses an option at random, each with the same chance: the exact expectation."
-    chance = Baseline("random answer", describes, scores)
-    return (*constants, chance) if any(scores.values()) else tuple(constants)
+    return (*constants, Baseline("random answer", describes, scores))
+
+
+def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
+    """Return the metrics of constant replies: of reports those that count words, else those without counts."""
+    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
+    if task.family.kind is AnswerKind.REPORT:
+        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
+        return list(text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge")))
+    counted = {metric.name for metric in of_corpus if metric.count is not None}
+    return [metric for metric in task.metrics if not metric.of_questions and metric.name not in counted]
+
+
+def _accuracies_by_chance(
+    task: TaskFile, documents: Documents, samples: Sequence[Sample]
+) -> dict[str, dict[str, float]]:
+    """Return accuracies by rule, with the chance of guessing right for each right answer."""
+    accuracies = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.name.startswith("acc")]
+    replies = [Reply(text="") for _ in samples]
+    if task.compares_likelihoods:
+        replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
+    by_rule = {}
+    for name, row in task.rows.items():
+        scores = scores_of(task, row, documents, replies)
+        guesses = [{**score, "correct": score["random_choice"]} for score in scores]
+        by_rule[name] = {metric: float(estimate.value) for metric, estimate in evaluate(accuracies, guesses).items()}
+    return by_rule
 
 
 def _constants(
@@ -107,6 +119,8 @@ def _best_against(
     """
     ids = [str(document["doc_id"]) for document in documents]
     shared = [position for position, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
+    if not shared:
+        return None
     clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
     samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
@@ -114,48 +128,68 @@ def _best_against(
         settled = task.family.settled([scores[position] for position in shared])
         return task.family.sample_values(metric, settled, samples)
 
-    for metric in main_metrics(task) if shared else ():
+    for metric in main_metrics(task):
         if not isinstance(metric, Metric):
             continue
-        sign = -1 if metric.higher_is_better is False else 1
         by_constant = {position: values(metric, scores) for position, scores in constants.items()}
-        means = {key: mean([value for _, value in by_id.values()]) for key, by_id in by_constant.items() if by_id}
-        if any(means.values()):
-            best = max(means, key=lambda position: sign * means[position])
-            paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
-            result = compare_paired(*paired) if paired[0] else None
-            return (best, metric.name, result) if result and result.is_testable else None
+        best = _best_constant(metric, by_constant)
+        if best is None:
+            continue
+        paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+        if not paired[0]:
+            return None
+        result = compare_paired(*paired)
+        return (best, metric.name, result) if result.is_testable else None
     return None
+
+
+def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int | None:
+    """Return the position of the constant with the best mean; None if every mean is 0."""
+    sign = -1 if metric.higher_is_better is False else 1
+    means = {}
+    for position, by_id in by_constant.items():
+        if by_id:
+            means[position] = sign * mean([value for _, value in by_id.values()])
+    return max(means, key=means.__getitem__) if any(means.values()) else None
 
 
 def _read(
     task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
 ) -> dict[tuple[int, ExpectedAnswer], Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
-
-    def wording(position: int, answer: ExpectedAnswer, attempt: int) -> Reply | None:
-        options = Sample(documents[position]).options
-        if task.compares_likelihoods:
-            losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
-            return Reply(losses=losses) if attempt == 0 else None
-        ways, form = answer.said, rule.option_form
-        if form is not None and answer.option is not None and not answer.whole:
-            ways = (written_options(form, options)[answer.option], *ways)
-        return Reply(text=ways[attempt]) if attempt < len(ways) else None
-
     by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
-    together = zip(*(strategy.meant for strategy in strategies), strict=True)
     # Document by document, as rules prepare much per question.
-    waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))
+    waiting: list[tuple[int, ExpectedAnswer]] = []
+    for position, answers in enumerate(zip(*(strategy.meant for strategy in strategies), strict=True)):
+        waiting += [(position, answer) for answer in dict.fromkeys(answers)]
     attempt = 0
     while waiting:
-        attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
-        with_reply = [documents[position] for (position, _), _ in attempts]
-        scores = scores_of(task, rule, with_reply, [reply for _, reply in attempts])
-        for (key, _), score in zip(attempts, scores, strict=True):
-            answer = score["value"] if "value" in score else score.get("correct")
-            if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
+        replies = {}
+        for position, answer in waiting:
+            reply = _wording(task, rule, documents[position], answer, attempt)
+            if reply is not None:
+                replies[position, answer] = reply
+        with_reply = [documents[position] for position, _ in replies]
+        scores = scores_of(task, rule, with_reply, list(replies.values()))
+        for key, score in zip(replies, scores, strict=True):
+            value = score["value"] if "value" in score else score.get("correct")
+            if isinstance(value, list):
+                value = tuple(value)
+            if key[1].value in (None, value):
                 by_answer[key] = score
-        waiting = [key for key, _ in attempts if key not in by_answer]
+        waiting = [key for key in replies if key not in by_answer]
         attempt += 1
     return by_answer
+
+
+def _wording(task: TaskFile, rule: Rule, document: Document, answer: ExpectedAnswer, attempt: int) -> Reply | None:
+    """Build the reply that gives an answer in its wording of this number; None after the last one."""
+    options = Sample(document).options
+    if task.compares_likelihoods:
+        losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
+        return Reply(losses=losses) if attempt == 0 else None
+    ways = answer.said
+    form = rule.option_form
+    if form is not None and answer.option is not None and not answer.whole:
+        ways = (written_options(form, options)[answer.option], *ways)
+    return Reply(text=ways[attempt]) if attempt < len(ways) else None

@@ -5,7 +5,7 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 
 import itertools
 from collections import ChainMap
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,38 +131,44 @@ def _compare_pair(
 ) -> ComparedTask:
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
-    valid = [[_valid(replies) for replies in repeats] for repeats in runs.values()]
-    answered = [ChainMap(*repeats) for repeats in valid]
+    names = (first, second)
+    answered = [ChainMap(*map(_valid, repeats)) for repeats in runs.values()]
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    in_both = [[{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid]
-    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both)
-    _check_rules((first, second), before, after, rules)
-    versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
+    in_both = {}
+    for name, repeats in runs.items():
+        in_both[name] = [_valid(replies, shared) for replies in repeats]
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values())
+    _check_rules(names, before, after, rules)
+    versions = {rule: before.rules[rule] for rule in before.rules if not rules or rule in rules}
     values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
-    skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-    of_labels = _corrected_values(task, documents, dict(zip(runs, in_both, strict=True)), labels)
-    values |= {key: pair for key, pair in of_labels.items() if key in values}
-    for key, (first_values, second_values) in values.items():
-        if key not in skipped and not first_values.keys() & second_values.keys():
-            skipped[key] = f"has no sample with a value in both {first} and {second}"
+    corrected = _corrected_values(task, documents, in_both, labels)
+    values |= {key: pair for key, pair in corrected.items() if key in values}
+    skipped = _skip_reasons(names, {**before.skipped, **after.skipped}, values)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     results = _compare_together(values, skipped, metrics, scores)
     values = {key: pair for key, pair in values.items() if key not in skipped}
-    for (rule, name), pair in values.items():
-        if name.startswith(AUROC):
-            results[rule, name] = _compare_areas(name, pair, documents)
-    tests = _tests((first, second), values, results, metrics, margin)
+    results |= _compare_areas(values, documents)
+    tests = _tests(names, values, results, metrics, margin)
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
     agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
     overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = _judge_warnings(scores.values(), [metric for _, metric in of_labels if metric in metrics])
-    return ComparedTask(
-        tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped, warnings=warnings
-    )
+    warnings = _judge_warnings(scores.values(), [metric for _, metric in corrected if metric in metrics])
+    return ComparedTask(tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings)
+
+
+def _skip_reasons(
+    names: tuple[str, str], skipped: Mapping[tuple[str, str], str], values: BothValues
+) -> dict[tuple[str, str], str]:
+    """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
+    causes = {key: why for key, why in skipped.items() if key in values}
+    for key, (first, second) in values.items():
+        if key not in causes and not first.keys() & second.keys():
+            causes[key] = f"has no sample with a value in both {' and '.join(names)}"
+    return causes
 
 
 def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, rules: Names) -> None:
@@ -216,8 +222,13 @@ def _corrected_values(
     }
 
 
-def _valid(replies: Replies) -> dict[str, Reply]:
-    return {id_: reply for id_, reply in replies.items() if not reply.failed}
+def _valid(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
+    """Return the replies that did not fail, if need be only to some samples."""
+    valid = {}
+    for doc_id, reply in replies.items():
+        if not reply.failed and (samples is None or doc_id in samples):
+            valid[doc_id] = reply
+    return valid
 
 
 def _tests(
@@ -255,14 +266,19 @@ def paired_values(first: Values, second: Values) -> PairedValues:
     return first_values, second_values, [first[sample][0] for sample in shared]
 
 
-def _compare_areas(name: str, runs: tuple[Values, Values], documents: Documents) -> PairedResult:
-    """Compare the AUROC of the class in a name such as ``auroc (Edema)``."""
-    groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
-    for sample in map(Sample, documents):
-        if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
-            is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
-            groups[is_positive].add(runs[0][sample.doc_id][0])
-    return compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
+def _compare_areas(values: BothValues, documents: Documents) -> dict[tuple[str, str], PairedResult]:
+    """Compare the AUROC of the class in each name such as ``auroc (Edema)``."""
+    results = {}
+    for (rule, name), runs in values.items():
+        if not name.startswith(AUROC):
+            continue
+        groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
+        for sample in map(Sample, documents):
+            if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
+                is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
+                groups[is_positive].add(runs[0][sample.doc_id][0])
+        results[rule, name] = compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
+    return results
 
 
 def compare_task(
@@ -278,11 +294,7 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    files: dict[str, list[Path]] = {}
-    for name, source in runs.items():
-        recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
-        with_samples = [run for run, record in recorded if record and record.samples]
-        files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
+    files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
     check_asked_alike(task.name, firsts, strictly=margin is not None)
@@ -298,6 +310,13 @@ def compare_task(
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _sample_files(task: str, source: Source) -> list[Path]:
+    """Return the samples files of a run, or of those of its repeats that have one."""
+    recorded = [(run, run.run.tasks.get(task)) for run in source.repeats if run is not source]
+    with_samples = [run for run, record in recorded if record and record.samples]
+    return [replies_to(task, run) for run in with_samples or source.repeats]
 
 
 def compare_all(

@@ -75,17 +75,11 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
     before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
-    shared = [doc_id for doc_id in before if doc_id in after]
+    pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
-    if shared:
-        spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
-        if different := [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]:
-            named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
-            raise RepliesError(
-                f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} "
-                f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
-            )
-        if spaced:
+    if pairs:
+        _check_words(pairs, hashed=is_private_task(task, documents))
+        if spaced := sum(first != second for first, second in pairs.values()):
             warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
     else:
         templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
@@ -95,6 +89,16 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     if not task.compares_likelihoods:
         warnings += _sampling_warnings(*(mapping_in(config, "generation_kwargs") for config in configs))
     return tuple(warnings)
+
+
+def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> None:
+    different = [doc_id for doc_id, (first, second) in prompts.items() if _words(first) != _words(second)]
+    if different:
+        named = hidden_id("doc", different[0]) if hashed else different[0]
+        raise RepliesError(
+            f"the runs gave different prompts to {len(different)} of {len(prompts)} questions, such as {named} "
+            f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
+        )
 
 
 def _words(prompt: str) -> list[str]:

@@ -16,7 +16,7 @@ from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
 from medtasks.families.family import Asks, Replies
-from medtasks.metrics.metric import Metric
+from medtasks.metrics.metric import AnyMetric, Metric
 from medtasks.net.journal import digest_of
 from medtasks.scores.error_classes import image_names, write_replies
 from medtasks.scores.run_values import run_values
@@ -140,19 +140,23 @@ def checked_scores(
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
     """Return the verdicts by name of the rule, without rows whose score is not their share; at least one."""
-    metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
+    metrics: list[AnyMetric] = []
+    if task.family.asks is not Asks.NOBODY:
+        metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
     verdicts: dict[str, _Verdicts] = {}
-    computed = run_values(task, documents, replies, metrics if task.family.asks is not Asks.NOBODY else ())
+    computed = run_values(task, documents, replies, metrics)
     for (row, metric), values in computed.values.items():
         scores = computed.scores[row]
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
         right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}
-        for inverted in (False, True):
-            if right == {doc_id: 1 - value if inverted else value for doc_id, (_, value) in values.items()}:
-                of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
-                judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
-                verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
+        share = {doc_id: value for doc_id, (_, value) in values.items()}
+        inverted = right != share
+        if inverted and right != {doc_id: 1 - value for doc_id, value in share.items()}:
+            continue
+        of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
+        judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
+        verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
     if not verdicts:
         raise RepliesError(f"no score of '{task.name}' is the share of replies that a judge calls right or wrong")
     return verdicts

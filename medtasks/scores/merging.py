@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
-from medtasks.families.family import FENCED, Rule
+from medtasks.families.family import FENCED, Replies, Rule
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -66,8 +67,10 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
     results.write()
     manifest = _manifest(runs, output, results.path, content["results"])
-    counted = {name: counts for name, record in manifest.tasks.items() if (counts := record.counts)}
-    lost = {name: counts for name, counts in counted.items() if not limit.allows(counts)}
+    lost = {}
+    for name, record in manifest.tasks.items():
+        if record.counts and not limit.allows(record.counts):
+            lost[name] = record.counts
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
@@ -151,30 +154,40 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
             scores.setdefault(row, []).append(score)
     if task.family.scores_suffice or not scores:
         return scores
+    replies = _replies_of(task, part, documents, scores)
+    for row, by_filter in scores.items():
+        document = documents[row]
+        reply = replies.get(document["doc_id"])  # None for a question that has changed
+        for score in by_filter:
+            rule = str(score.get("rule", "")).removesuffix(FENCED)
+            texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
+            if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
+                raise MedTasksError(
+                    f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data "
+                    f"and replies"
+                )
+            score |= texts
+    return scores
+
+
+def _replies_of(task: TaskFile, part: TaskPart, documents: Documents, scores: Mapping[int, list[Score]]) -> Replies:
+    """Return the replies of a shard, those that its samples withhold from where they were saved."""
     try:
-        replies = read_replies(part.samples, documents)
-    except WithheldReply:  # the samples file withholds them, so that they are saved
-        replies = {}
+        return read_replies(part.samples, documents)
+    except WithheldReply:
+        replies: Replies = {}
+        names: set[str] = set()
+        for by_filter in scores.values():
+            names.update(str(score.get("saved")) for score in by_filter)
         with contextlib.suppress(RepliesError):
-            names = sorted({str(score.get("saved")) for by_filter in scores.values() for score in by_filter})
-            replies = read_replies([home() / FOLDER_NAME / name for name in names], documents)
+            replies = read_replies([home() / FOLDER_NAME / name for name in sorted(names)], documents)
         if any(documents[row]["doc_id"] not in replies for row in scores):
             raise MedTasksError(
                 f"the samples files of {task.name} withhold the replies of credentialed data, and "
                 f"{home() / FOLDER_NAME} does not hold all of them; copy the folder '{FOLDER_NAME}' of the "
                 f"MEDTASKS_HOME of each run to this one's"
             ) from None
-    for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
-        document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
-        reply = replies.get(document["doc_id"])  # None for a question that has changed
-        texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
-        if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
-            raise MedTasksError(
-                f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "
-                f"replies"
-            )
-        score |= texts
-    return scores
+        return replies
 
 
 def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -232,7 +245,8 @@ def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
 
 def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskRows) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
-    first, manifests = runs[0].manifest, [run.manifest for run in runs]
+    first = runs[0].manifest
+    manifests = [run.manifest for run in runs]
     tasks = {
         name: with_results(name, record, results, rows.get(name, {}), output).model_copy(update={"rows": None})
         for name, record in first.tasks.items()
@@ -245,8 +259,8 @@ def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskR
             "process": process_of(os.getpid()),
             "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
             "tasks": tasks,
-            "processes": tuple(process for manifest in manifests for process in manifest.processes),
-            "notices": tuple(dict.fromkeys(notice for manifest in manifests for notice in manifest.notices)),
+            "processes": tuple(chain.from_iterable(manifest.processes for manifest in manifests)),
+            "notices": tuple(dict.fromkeys(chain.from_iterable(manifest.notices for manifest in manifests))),
             "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},
             "shard": None,
             "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
@@ -83,36 +83,60 @@ def assumptions(
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
     if runs and not shared:
         raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
-    samples = [Sample(document) for document in documents]
-    if task.is_computed:  # the units that the metric has: those of replies without an answer
-        empty = {sample.doc_id: Reply(text="") for sample in samples}
-        if task.compares_likelihoods:
-            options = {sample.doc_id: range(1, len(sample.options) + 1) for sample in samples}
-            empty = {doc_id: Reply(losses=tuple(map(float, numbers))) for doc_id, numbers in options.items()}
-        units = [cluster for cluster, _ in _values(task, documents, metric, empty, None).values()]
-    elif task.family.paired:
-        raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
-    else:
-        units = list(task.family.independent_clusters(samples))
-    # An unknown score of the first model is taken to be the one with the largest variance.
-    score, score_source = (0.5, "assumed; --against or --run tell it") if against is None else (against, "given")
-    discordance, discordance_source = None, "if both models answer independently; two runs tell it"
-    design, design_source = design_effect(units), f"correlation {WORKING_CORRELATION} within clusters, assumed"
+    units = _units(task, documents, metric)
+    assumed = Assumptions(
+        metric=metric.name,
+        samples=len(units),
+        clusters=len(set(units)),
+        score=0.5,  # has the largest variance
+        score_source="assumed; --against or --run tell it",
+        discordance=None,
+        discordance_source="if both models answer independently; two runs tell it",
+        design=design_effect(units),
+        design_source=f"correlation {WORKING_CORRELATION} within clusters, assumed",
+    )
     if runs:
-        first, last = ([of_run[sample][1] for sample in shared] for of_run in (values[0], values[-1]))
-        if against is None:
-            score, score_source = math.fsum(first) / len(first), "of the first run"
-        measured, of_what = first, "of the run's scores"
-        if len(runs) == 2:
-            measured = [after - before for before, after in zip(first, last, strict=True)]
-            discordance, discordance_source = math.fsum(map(abs, measured)) / len(measured), "of the two runs"
-            of_what = "of the runs' differences"
-        error = mean_error(measured, [values[0][sample][0] for sample in shared]).error
-        independent = mean_standard_error(measured)
-        if error > 0 and independent > 0:
-            design, design_source = max(1.0, without_noise((error / independent) ** 2)), of_what
-    sources = (score, score_source, discordance, discordance_source, design, design_source)
-    return Assumptions(metric.name, len(units), len(set(units)), *sources)
+        clusters = [values[0][sample][0] for sample in shared]
+        assumed = _with_measured_values(
+            assumed, clusters, [[of_run[sample][1] for sample in shared] for of_run in values]
+        )
+    return assumed if against is None else replace(assumed, score=against, score_source="given")
+
+
+def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
+    """Return the cluster of each sample, or pair, that the metric has."""
+    samples = [Sample(document) for document in documents]
+    if not task.is_computed:
+        if task.family.paired:
+            cause = f"a judge reads replies to '{task.name}'"
+            raise RepliesError(f"{cause}; plan the task with the same pairs that needs none")
+        return list(task.family.independent_clusters(samples))
+    replies = {}  # without an answer
+    for sample in samples:
+        losses = tuple(float(number) for number in range(1, len(sample.options) + 1))
+        replies[sample.doc_id] = Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+    return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
+
+
+def _with_measured_values(
+    assumed: Assumptions, clusters: Sequence[Hashable], runs: Sequence[Sequence[float]]
+) -> Assumptions:
+    """Replace what is assumed by what one or two runs show, shape (runs, samples)."""
+    first = runs[0]
+    measured = first
+    source = "of the run's scores"
+    assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
+    if len(runs) == 2:
+        measured = [after - before for before, after in zip(*runs, strict=True)]
+        discordance = math.fsum(map(abs, measured)) / len(measured)
+        assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
+        source = "of the runs' differences"
+    error = mean_error(measured, clusters).error
+    independent = mean_standard_error(measured)
+    if error > 0 and independent > 0:
+        design = max(1.0, without_noise((error / independent) ** 2))
+        assumed = replace(assumed, design=design, design_source=source)
+    return assumed
 
 
 def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
@@ -128,31 +152,37 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         raise RepliesError(
             f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
         )
-    level, prepared = ALPHA / tests, max(1, math.floor(without_noise(assumed.samples / assumed.design)))
-    needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
+    level = ALPHA / tests
+    prepared = max(1, math.floor(without_noise(assumed.samples / assumed.design)))
 
     def planned(power_of: Callable[[int], float]) -> int | None:
         independent = samples_needed(power_of, power)
         return None if independent is None else math.ceil(without_noise(independent * assumed.design))
 
+    sign = 1
+    room = 1 - assumed.score
+    if not room:  # the second model can only be worse
+        sign = -1
+        room = assumed.score
+    detectable = detectable_difference(
+        lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
+        power,
+        room,
+    )
+    answers = Plan(assumed, level, power, difference, None, None, detectable, margin, None, None)
     true = difference or 0.0
     discordance = assumed.discordance_of(true)
     if difference is not None:
         needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
-        reached = mcnemar_power(prepared, difference, discordance, level)
+        answers = replace(answers, needed=needed, reached=mcnemar_power(prepared, difference, discordance, level))
     if margin is not None:
         one_sided = NON_INFERIORITY / tests
         if true > -margin:
-            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
-        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, one_sided)
-    sign = -1 if assumed.score == 1 else 1
-    detectable = detectable_difference(
-        lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
-        power,
-        assumed.score if sign < 0 else 1 - assumed.score,
-    )
-    answers = (difference, needed, reached, detectable, margin, needed_for_margin, reached_for_margin)
-    return Plan(assumed, level, power, *answers)
+            needed = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
+            answers = replace(answers, needed_for_margin=needed)
+        reached = non_inferiority_power(prepared, true, discordance, margin, one_sided)
+        answers = replace(answers, reached_for_margin=reached)
+    return answers
 
 
 def _values(

@@ -7,10 +7,11 @@ and are in no other number; differences are second minus first.
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -57,25 +58,33 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documen
     """
     metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
     if names:
-        metrics += class_metrics(task, documents)
-    comparable = [metric.name for metric in metrics]
-    wished: set[str] = set()
-    for name in names:
-        if name == OF_CLASSES:
-            wished.update(metric.name for metric in class_metrics(task, documents))
-            continue
-        of_classes = [key for key in comparable if key.startswith(f"{name} (")]
-        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else of_classes
-        if not parts and name not in comparable:
-            if any(metric.name == name for metric in task.metrics):
-                listed = ", ".join(comparable)
-                raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {listed}")
-            raise unknown_name("metric", name, comparable)
-        wished.update(parts or [name])
-    chosen = [m for m in metrics if m.name in wished or (not names and m.role is not Role.RATE)]
-    if not chosen:
+        of_classes = class_metrics(task, documents)
+        metrics += of_classes
+        comparable = [metric.name for metric in metrics]
+        keys = {metric.name for metric in of_classes if OF_CLASSES in names}
+        for name in names:
+            if name != OF_CLASSES:
+                keys.update(_keys_of(task, name, comparable))
+        metrics = [metric for metric in metrics if metric.name in keys]
+    else:
+        metrics = [metric for metric in metrics if metric.role is not Role.RATE]
+    if not metrics:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
-    return chosen
+    return metrics
+
+
+def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> list[str]:
+    """Return the comparable metrics that a name stands for. UnknownName: there are none."""
+    if name in REPORT_METRICS:
+        parts = [key for key in keys_of(name) if key in comparable]
+    else:
+        parts = [key for key in comparable if key.startswith(f"{name} (")]
+    if parts or name in comparable:
+        return parts or [name]
+    if any(metric.name == name for metric in task.metrics):
+        listed = ", ".join(comparable)
+        raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {listed}")
+    raise unknown_name("metric", name, comparable)
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
@@ -96,30 +105,32 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
-        key, texts = (name, metric.name), compares_texts(metric)
+        key = (name, metric.name)
         if metric.name.startswith(AUROC):
             values[key] = area_by_sample(task, documents, replies, metric.name.removeprefix(AUROC)[:-1])
             continue
         try:
             values[key] = task.family.sample_values(metric, scores, samples)
+            _check_mean(task, metric, scores, values[key])
         except NotComparable as why:
             values[key], skipped[key] = {}, str(why)
-            continue
-        if values[key] and not texts:  # texts are compared with their mean already, by computing all their metrics
-            total = metric.estimate(scores).value
-            average = mean([value for _, value in values[key].values()])
-            if not math.isclose(average, total, rel_tol=1e-9, abs_tol=1e-12):
-                values[key], skipped[key] = {}, NO_MEAN
-        elif (
-            not values[key] and not task.family.paired
-        ):  # of pairs none may be complete, reported of both runs together
-            of_all = isinstance(metric, CorpusMetric) and not texts
-            stops = any(score.get("stops") for score in scores)
-            lack = NO_MEAN if of_all else "has no value per sample"
-            skipped[key] = "has no number, because the published code stops" if stops else lack
     ids = [doc_id for doc_id, _ in samples]
     by_id = {name: dict(zip(ids, scores, strict=True)) for name, (_, scores) in rows.items()}
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
+
+
+def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
+    """Raise NotComparable if a metric is not the mean of these values."""
+    texts = compares_texts(metric)  # are compared with their mean already, by computing all their metrics
+    if values and not texts:
+        average = mean([value for _, value in values.values()])
+        if not math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12):
+            raise NotComparable(NO_MEAN)
+    elif not values and not task.family.paired:  # of pairs none may be complete, reported of both runs together
+        if any(score.get("stops") for score in scores):
+            raise NotComparable("has no number, because the published code stops")
+        of_all = isinstance(metric, CorpusMetric) and not texts
+        raise NotComparable(NO_MEAN if of_all else "has no value per sample")
 
 
 def mean_values(
@@ -286,29 +297,41 @@ def agreement(
         name, mark, number = sample.partition(REPEAT)
         return hidden_id("doc", name) + mark + number if hashed else sample
 
-    replies = {sample: (first[sample], second[sample]) for sample in first if sample in second}
-    failed = [(a.failed, b.failed) for a, b in replies.values()]
-    pairs = {written(sample): (a, b) for sample, (a, b) in replies.items() if not (a.failed or b.failed)}
+    failed: Counter[tuple[bool, bool]] = Counter()
+    pairs = {}
+    for sample in first:
+        if sample in second:
+            a, b = first[sample], second[sample]
+            failed[a.failed, b.failed] += 1
+            if not (a.failed or b.failed):
+                pairs[written(sample)] = (a, b)
     answers = {}
-    for row, (a, b) in scores.items():
-        both = [(written(sample), a[sample], b[sample]) for sample in a if sample in b]
-        values = [(sample, a["value"], b["value"]) for sample, a, b in both if "value" in a and "value" in b]
-        answered = [(sample, a, b) for sample, a, b in values if (a, b) != (None, None)]
+    for row, (of_first, of_second) in scores.items():
+        values = {}
+        for sample, score in of_first.items():
+            if "value" in score and "value" in of_second.get(sample, ()):
+                values[written(sample)] = (score["value"], of_second[sample]["value"])
         if values:
-            answers[row] = AnswerAgreement(
-                samples=len(answered),
-                equal=sum(a == b for _, a, b in answered),
-                neither=len(values) - len(answered),
-                only_first=sum(b is None for _, _, b in answered),
-                only_second=sum(a is None for _, a, _ in answered),
-                differing=tuple(sample for sample, a, b in answered if a != b),
-            )
+            answers[row] = _answer_agreement(values)
     return Agreement(
         Overlap.of(first, second, samples),
-        Failures(*(failed.count(kind) for kind in ((True, False), (False, True), (True, True)))),
+        Failures(failed[True, False], failed[False, True], failed[True, True]),
         text_agreement(pairs),
         likelihood_agreement(pairs),
         answers,
+    )
+
+
+def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
+    answered = {sample: pair for sample, pair in values.items() if pair != (None, None)}
+    differing = tuple(sample for sample, (a, b) in answered.items() if a != b)
+    return AnswerAgreement(
+        samples=len(answered),
+        equal=len(answered) - len(differing),
+        neither=len(values) - len(answered),
+        only_first=sum(b is None for _, b in answered.values()),
+        only_second=sum(a is None for a, _ in answered.values()),
+        differing=differing,
     )
 
 
@@ -345,30 +368,34 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
 
 def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
     """Compare likelihoods by sample id; None where there are none, or only of another number of options."""
-    compared = {
-        sample: (a.losses, b.losses, list(zip(a.greedy or (), b.greedy or (), strict=False)))
-        for sample, (a, b) in pairs.items()
-        if a.losses is not None and b.losses is not None and len(a.losses) == len(b.losses)
-    }
-    if not compared:
-        return None
-    differences = [after - before for a, b, _ in compared.values() for before, after in zip(a, b, strict=True)]
-    finite = [difference for difference in differences if math.isfinite(difference)]
+    samples = 0
+    equal = 0
+    differences: list[float] = []
     flips = []
-    for sample, (a, b, _) in compared.items():
+    greedy: list[tuple[bool, bool]] = []
+    for sample, (first, second) in pairs.items():
+        a, b = first.losses, second.losses
+        if a is None or b is None or len(a) != len(b):
+            continue
+        samples += 1
+        equal += a == b
+        differences += [after - before for before, after in zip(a, b, strict=True)]
+        greedy += zip(first.greedy or (), second.greedy or (), strict=False)
         if most_likely(a) != most_likely(b):
             best, following = [*sorted(a), math.inf][:2]
             flips.append(Flip(sample, 0.0 if best == following else following - best))  # both may be infinite
-    flags = [two for *_, greedy in compared.values() for two in greedy]
+    if not samples:
+        return None
+    finite = list(filter(math.isfinite, differences))
     return LikelihoodAgreement(
-        samples=len(compared),
-        equal=sum(a == b for a, b, _ in compared.values()),
+        samples=samples,
+        equal=equal,
         options=len(differences),
-        absolute=_quantiles([abs(difference) for difference in finite]),
-        mean_absolute=math.fsum(map(abs, finite)) / len(finite) if finite else math.nan,
-        mean_signed=math.fsum(finite) / len(finite) if finite else math.nan,
-        equal_choices=len(compared) - len(flips),
+        absolute=_quantiles(list(map(abs, finite))),
+        mean_absolute=mean(list(map(abs, finite))),
+        mean_signed=mean(finite),
+        equal_choices=samples - len(flips),
         flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
-        greedy_options=len(flags),
-        equal_greedy=sum(before == after for before, after in flags),
+        greedy_options=len(greedy),
+        equal_greedy=sum(before == after for before, after in greedy),
     )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from medtasks.data.privacy import hidden_id
@@ -33,10 +34,10 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import complete_pairs, count
+from medtasks.metrics.pairs import PairCounts, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.score_model import PairOutcomes, RuleScores
+from medtasks.scores.score_model import Group, PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
@@ -73,27 +74,38 @@ def score_replies(
         hint = near_match(column, documents[0])
         warn_once(f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}")
     answered = [document for document in documents if document["doc_id"] in replies]
-    names = {metric.name for metric in task.metrics}
-    further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
-    counts = [metric for metric in task.metrics if metric.name in COUNTS]
-    metrics = [*(metric for metric in task.metrics if metric not in counts), *text_metrics(further), *counts]
+    metrics = _with_further(task.metrics, report_metrics)
     forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
     of_rows = rows_of(task, answered, replies) if of_rows is None else of_rows
     for name, (rule, scores) in of_rows.items():
-        row, panels = rule_scores(task, rule, scores, answered, metrics), panel_results(metrics, scores)
+        row = rule_scores(task, rule, scores, answered, metrics)
+        panels = panel_results(metrics, scores)
         log_notes(row.few_clusters, ())
         if not task.family.paired:
             log_notes(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
-        of_reports = panels if compares_reports else []
+        failures: dict[str, str] = {}
+        settings: dict[str, Any] = {}
+        for panel in panels if compares_reports else ():
+            failures |= panel.failures
+            settings |= panel.settings
         rows[name] = replace(
             row,
             name=name,
-            failures={metric: cause for panel in of_reports for metric, cause in panel.failures.items()},
-            settings={metric: of_metric for panel in of_reports for metric, of_metric in panel.settings.items()},
+            failures=failures,
+            settings=settings,
             wrong=wrong_answers(task, answered, scores, replies),
         )
     return rows
+
+
+def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[AnyMetric]:
+    """Add report metrics by name or key, before the counts."""
+    counts = [metric for metric in metrics if metric.name in COUNTS]
+    others = [metric for metric in metrics if metric.name not in COUNTS]
+    keys = dict.fromkeys(chain.from_iterable(map(keys_of, names)))
+    further = [key for key in keys if key not in {metric.name for metric in metrics}]
+    return [*others, *text_metrics(further), *counts]
 
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
@@ -101,32 +113,41 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
     with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
     errors = {score.metric: score.error for score in with_error}
-    head: dict[str, Any] = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
-    head |= {"remarks": rule.remarks} if rule.remarks else {}
-    tested = {
-        column: {"tests": rule.column_tests[column], "groups": groups}
-        for column, groups in rule.groups.items()
-        if rule.column_tests.get(column)
-    }
-    head |= {"subgroups": tested} if tested else {}
-    head |= {"by_class": rule.by_class} if rule.by_class else {}
+    content: dict[str, Any] = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    tested = {}
+    for column, groups in rule.groups.items():
+        if rule.column_tests.get(column):
+            tested[column] = {"tests": rule.column_tests[column], "groups": groups}
+    content |= _without_empty({"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class})
     if rule.categories:
-        injections = rule.estimates.get("possible_injection")
-        categories = {
-            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **asdict(counts)}
-            for name, counts in rule.categories.items()
-        }
-        counted = {"possible_injection": int(injections.value)} if injections else {}
-        return as_json({**head, **counted, "categories": categories})
-    metrics = {score.metric: score.value for score in rule.scores}
-    groups: dict[str, dict[str, Any]] = {}
-    for column, of_column in rule.groups.items():
-        for group in of_column if "accuracy" in metrics else ():
-            accuracy = {"accuracy": group.scores[0].value, "standard_error": group.scores[0].error}
-            groups.setdefault(column, {})[group.name] = {"questions": group.questions, **accuracy}
-    further: dict[str, Any] = {"settings": rule.settings, "failures": rule.failures, "groups": groups}
-    further["wrong_answers"] = count_kinds(rule.wrong)
-    return as_json({**head, "metrics": metrics, **{name: value for name, value in further.items() if value}})
+        if injections := rule.estimates.get("possible_injection"):
+            content["possible_injection"] = int(injections.value)
+        content["categories"] = {name: _category_as_dict(counts) for name, counts in rule.categories.items()}
+        return as_json(content)
+    content["metrics"] = {score.metric: score.value for score in rule.scores}
+    accuracies = {}
+    if "accuracy" in content["metrics"]:
+        accuracies = {column: _accuracies(groups) for column, groups in rule.groups.items() if groups}
+    further = {"settings": rule.settings, "failures": rule.failures, "groups": accuracies}
+    return as_json(content | _without_empty({**further, "wrong_answers": count_kinds(rule.wrong)}))
+
+
+def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if value}
+
+
+def _category_as_dict(counts: PairCounts) -> dict[str, Any]:
+    return {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **asdict(counts)}
+
+
+def _accuracies(groups: Sequence[Group]) -> dict[str, dict[str, float]]:
+    """Return questions, accuracy and its error by group."""
+    accuracies = {}
+    for group in groups:
+        score = group.scores[0]
+        accuracy = {"accuracy": score.value, "standard_error": score.error}
+        accuracies[group.name] = {"questions": group.questions, **accuracy}
+    return accuracies
 
 
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
@@ -162,14 +183,15 @@ def rule_scores(
     task: TaskFile, rule: str, scores: ScoreList, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
     """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
-    metrics, reasons = metrics or task.metrics, count_reasons(scores)
+    metrics = metrics or task.metrics
+    reasons = count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
     table = tuple(with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics)
-    stopped = any(score.get("stops") for score in scores)
-    why = next(score_warnings(task, columns, scores), "") if stopped else ""
-    undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
+    undefined: dict[str, str] = {}
+    if any(score.get("stops") for score in scores) and (why := next(score_warnings(task, columns, scores), "")):
+        undefined = {score.metric: why for score in table if math.isnan(score.value)}
     sentences = tuple(_few_clusters(metrics, estimates))
     remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
     whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
@@ -177,20 +199,27 @@ def rule_scores(
         groups = by_group(task, columns, scores)
         classes = numbers_by_class(task, columns, scores)
         return replace(whole, groups=groups.groups, column_tests=groups.tests, by_class=classes)
-
     answers = paired_answers(task.metrics[0].selection(scores))
-    counts, pairs = count(answers), complete_pairs(answers)
+    groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
+    whole = replace(whole, groups=groups.groups, column_tests=groups.tests)
+    return replace(whole, pairs=_pair_outcomes(answers), categories=count(answers))
+
+
+def _pair_outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
+    pairs = complete_pairs(answers)
     solved = [pair for pair in pairs if pair.solved]
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
     both_wrong = {pair for pair in valid if not pair.first.correct and not pair.second.correct}
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
-    decided = mean_over_pairs(  # None if one image got its answer, or a reply is invalid
-        "solved_of_decided",
-        lambda pair: 1.0 if pair.solved else 0.0 if pair in both_wrong else None,
-        units=lambda _: pairs,
-    )
-    outcomes = PairOutcomes(
+
+    def is_solved(pair: ScoredPair) -> float | None:
+        if pair.solved:
+            return 1.0
+        return 0.0 if pair in both_wrong else None  # one image got its answer, or a reply is invalid
+
+    decided = mean_over_pairs("solved_of_decided", is_solved, units=lambda _: pairs)
+    return PairOutcomes(
         both_right=len(solved),
         swapped=sum((pair.first.value, pair.second.value) == (pair.second.target, pair.first.target) for pair in valid),
         same=dict(sorted(same.items())),
@@ -200,8 +229,6 @@ def rule_scores(
         both_wrong=len(both_wrong),
         solved_of_decided=with_interval(decided, decided.estimate(())),
     )
-    groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
-    return replace(whole, groups=groups.groups, column_tests=groups.tests, pairs=outcomes, categories=counts)
 
 
 def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> Iterator[str]:

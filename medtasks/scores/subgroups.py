@@ -14,6 +14,7 @@ import contextlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from medtasks.data.samples import Document, Documents
@@ -92,19 +93,20 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
         return task
     if not task.family.paired and not _group_metrics(task):
         raise RepliesError(f"'{task.name}' has no main score of single samples or pairs, so that --by cannot group it")
-    if is_private_task(task, documents) and (hidden := [column for column in by if column not in task.breakdown]):
-        shown = f"by {listed(task.breakdown)} only" if task.breakdown else "by no column"
+    hidden = [column for column in by if column not in task.breakdown]
+    if hidden and is_private_task(task, documents):
+        allowed = f"by {listed(task.breakdown)} only" if task.breakdown else "by no column"
         raise RepliesError(
-            f"'{task.name}' is credentialed and can be grouped {shown}, because values of '{hidden[0]}' are text "
+            f"'{task.name}' is credentialed and can be grouped {allowed}, because values of '{hidden[0]}' are text "
             "of the dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
         )
-    columns = dict.fromkeys(name for document in documents for name in document)
+    columns = dict.fromkeys(chain.from_iterable(documents))
     for column in by:
         if column not in columns:
             hint = near_match(column, columns) or "."
             raise RepliesError(f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}")
         bands = number_bands(documents, column)
-        number = len({name for document in documents for name in group_names(document, column, bands)})
+        number = len(set(chain.from_iterable(group_names(document, column, bands) for document in documents)))
         if not 0 < number <= MOST_GROUPS:
             raise RepliesError(
                 f"column '{column}' of '{task.name}' has {number} different values, and groups need 1 to {MOST_GROUPS};"

@@ -35,7 +35,7 @@ from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.run_values import values_by_question
+from medtasks.scores.run_values import Values, values_by_question
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import grouped_by, with_interval
@@ -145,47 +145,67 @@ def rule_reports(
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
     values = recorded_values(recorded)
+    rows = task.rows if task else {}
     of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
     declared = {metric.name: metric for metric in of_task}
+    default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
     notes: list[str] = []
     reports = []
-    for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
+    for name in dict.fromkeys([*rows, *values, *computed]):
         if name not in values and name not in computed:
             continue
-        task_row = task.rows.get(name) if task else None
-        extractor = task_row and task_row.extractor
-        rule = recorded.rules.get(name) or extractor or ""
-        describes = ""
-        with contextlib.suppress(UnknownName):
-            describes = extractor_of(rule).summary
-        if task and task_row and extractor and not recorded.rules:  # a recorded rule's version is unknown
-            rule = task.versioned_rule(task_row)
+        rule, describes = _rule_of(recorded, task, name)
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
-        row, estimates = values.get(name, {}), recomputed.estimates
-        scores = []
-        for metric in dict.fromkeys([*declared, *row, *estimates]):
-            score = estimates.get(metric)
-            if score is not None and (metric not in row or _agrees(row[metric], score)):
-                scores.append(score)  # with an interval from its number of clusters
-            elif metric in row:
-                declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
-                scores.append(with_interval(declaration, Estimate(*row[metric])))
-                if score is not None:
-                    both = (row[metric], (score.value, score.error))
-                    texts = [
-                        f"{value:.12g}" + ("" if math.isnan(error) else f" (standard error {error:.12g})")
-                        for value, error in both
-                    ]
-                    notes.append(
-                        f"{recorded.name}, {name}, {metric}: the run recorded {texts[0]}, its recorded replies give "
-                        f"{texts[1]} under today's rule; the recorded score is shown."
-                    )
-        default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
+        scores, disagreements = _scores_of_row(recorded, name, values.get(name, {}), declared, recomputed.estimates)
+        notes += disagreements
         undefined = [score.metric for score in scores if math.isnan(score.value)]
         failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
-        shown = replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures)
-        reports.append(shown)
+        reports.append(replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures))
     return tuple(reports), notes
+
+
+def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
+    """Return the rule that read the replies in a row, and its description."""
+    row = task.rows.get(name) if task else None
+    extractor = row.extractor if row else None
+    rule = recorded.rules.get(name) or extractor or ""
+    describes = ""
+    with contextlib.suppress(UnknownName):
+        describes = extractor_of(rule).summary
+    if task and row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+        rule = task.versioned_rule(row)
+    return rule, describes
+
+
+def _scores_of_row(
+    recorded: TaskRun,
+    name: str,
+    row: Mapping[str, tuple[float, float]],
+    declared: Mapping[str, Declaration],
+    computed: Mapping[str, MetricScore],
+) -> tuple[list[MetricScore], list[str]]:
+    """Return the recorded scores of a row with those only computed, and sentences where both differ."""
+    scores = []
+    notes = []
+    for metric in dict.fromkeys([*declared, *row, *computed]):
+        score = computed.get(metric)
+        if score is not None and (metric not in row or _agrees(row[metric], score)):
+            scores.append(score)  # with an interval from its number of clusters
+        elif metric in row:
+            declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+            scores.append(with_interval(declaration, Estimate(*row[metric])))
+            if score is not None:
+                notes.append(
+                    f"{recorded.name}, {name}, {metric}: the run recorded {_with_error(*row[metric])}, its recorded "
+                    f"replies give {_with_error(score.value, score.error)} under today's rule; the recorded score is "
+                    f"shown."
+                )
+    return scores, notes
+
+
+def _with_error(value: float, error: float) -> str:
+    text = f"{value:.12g}"
+    return text if math.isnan(error) else f"{text} (standard error {error:.12g})"
 
 
 def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
@@ -206,18 +226,11 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     """
     reading = TaskReading(recorded, task, withheld=is_private_task(task))
     try:
-        documents = [] if task.dataset else task_documents(task)
-        reading.data = task_provenance(task, documents)
-        fingerprint, here = recorded.data.get("fingerprint"), reading.data["fingerprint"]
-        if task.dataset and fingerprint not in (None, here):
-            reading.missing.append(
-                f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has "
-                f"{here}, so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
-            )
-            return reading
-        reading.documents = documents or task_documents(task)
+        cause = _read_documents(reading)
     except MedTasksError as error:
-        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
+        cause = f"{_UNMATCHED}: {str(error).rstrip('.')}."
+    if cause:
+        reading.missing.append(cause)
         return reading
     reading.withheld = is_private_task(task, reading.documents)
     for column in by:
@@ -253,6 +266,22 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     return reading
 
 
+def _read_documents(reading: TaskReading) -> str:
+    """Read the documents if they are those of the run; else return why not."""
+    task = reading.task
+    documents = [] if task.dataset else task_documents(task)
+    reading.data = task_provenance(task, documents)
+    fingerprint = reading.recorded.data.get("fingerprint")
+    here = reading.data["fingerprint"]
+    if task.dataset and fingerprint not in (None, here):
+        return (
+            f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has {here}, "
+            f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+        )
+    reading.documents = documents or task_documents(task)
+    return ""
+
+
 def estimate_by_question(
     readings: Sequence[TaskReading], row: str, metric: Declaration
 ) -> tuple[Estimate, Sequence[Sequence[float]]]:
@@ -265,15 +294,8 @@ def estimate_by_question(
         return undefined
     by_reading = []
     for reading in readings:
-        if row not in reading.computed:
-            return undefined
-        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
-        scores = [score for _, score in answered]
-        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
-        values = reading.task.family.sample_values(metric, scores, samples)
-        estimate = metric.estimate(scores).value
-        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
+        values = _averaged_values(reading, row, metric)
+        if not values:
             return undefined
         by_reading.append(values)
     questions = values_by_question(by_reading).values()
@@ -281,6 +303,18 @@ def estimate_by_question(
     error = mean_error(means, [cluster for cluster, _ in questions])
     numbers = (error.error, error.clusters, error.degrees, error.effective)
     return Estimate(mean(means), *numbers), [values for _, values in questions]
+
+
+def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Values:
+    """Return the values whose mean is a metric; none if it is not their mean."""
+    if row not in reading.computed:
+        return {}
+    answered = {doc_id: score for doc_id, score in reading.computed[row].samples.items() if not is_failed(score)}
+    scores = list(answered.values())
+    clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+    values = reading.task.family.sample_values(metric, scores, list(zip(answered, clusters, strict=True)))
+    average = mean([value for _, value in values.values()])
+    return values if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:
@@ -320,24 +354,10 @@ def _compute(reading: TaskReading) -> None:
     task = reading.task
     try:
         is_read = task.is_computed or task.family.kind is AnswerKind.REPORT  # without a judge or a labeler
-        if reading.withheld or not (reading.samples.replies and is_read):
-            rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
-            rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
-            if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
-                rules = dict(zip(task.rows, reading.samples.scores, strict=False))
-            for name, rule in rules.items():
-                scores = reading.samples.scores.get(rule, {})
-                if documents := [document for document in reading.answered if document["doc_id"] in scores]:
-                    by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
-                    columns = () if reading.withheld else documents
-                    reading.computed[name] = _aggregated(task, rule, columns, by_id)
-            if not (reading.withheld or reading.samples.replies):
-                reading.missing.append(
-                    f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
-                    f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
-                )
-        else:
+        if reading.samples.replies and is_read and not reading.withheld:
             _read_replies(reading)
+        else:
+            _aggregate_records(reading)
     except (MedTasksError, *_OF_RECORDS) as error:
         cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
         reading.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
@@ -346,6 +366,29 @@ def _compute(reading: TaskReading) -> None:
         reading.missing.append(
             f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
             f"them; run: {reading.score_command}"
+        )
+
+
+def _aggregate_records(reading: TaskReading) -> None:
+    """Aggregate the scores that the run recorded for each sample."""
+    task = reading.task
+    rules = {}
+    for name, row in task.rows.items():
+        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
+        if row.fenced:
+            rules[name] += FENCED
+    if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
+        rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+    for name, rule in rules.items():
+        scores = reading.samples.scores.get(rule, {})
+        documents = [document for document in reading.answered if document["doc_id"] in scores]
+        if documents:
+            by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
+            reading.computed[name] = _aggregated(task, rule, () if reading.withheld else documents, by_id)
+    if not (reading.withheld or reading.samples.replies):
+        reading.missing.append(
+            f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+            f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
         )
 
 

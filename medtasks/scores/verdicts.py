@@ -43,12 +43,10 @@ class TaskVerdict:
 def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
     """Return the verdict; equivalence requires equivalence in every main metric, under every rule."""
     ((runs, agreement),) = task.agreements.items()
-    one_sided, answers = agreement.failed.one_sided, agreement.answers.values()
+    one_sided = agreement.failed.one_sided
     # Samples that failed in one run only could move a score by more than the margin.
     failures_matter = one_sided / max(1, agreement.overlap.both) > margin
-    # All answers are equal, and with them the scores of these samples; not where no rule reads any answer.
-    same_answers = any(part.samples for part in answers) and all(part.equal == part.samples for part in answers)
-    same_scores = same_answers and not any(test.result.difference for test in task.comparisons)
+    same_scores = _has_same_scores(task, agreement)
     main = [test for test in task.comparisons if test.main]
     lacking = ""
     if agreement.all_equal and not one_sided:
@@ -63,6 +61,14 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
     explanation = _explanation(runs, agreement, same_scores=same_scores, failures_matter=failures_matter)
     not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
     return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
+
+
+def _has_same_scores(task: ComparedTask, agreement: Agreement) -> bool:
+    """Return whether all answers are equal, and with them all scores; not where no rule reads any answer."""
+    answers = agreement.answers.values()
+    if not any(part.samples for part in answers) or any(part.equal != part.samples for part in answers):
+        return False
+    return not any(test.result.difference for test in task.comparisons)
 
 
 def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool) -> str:
