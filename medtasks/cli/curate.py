@@ -6,7 +6,7 @@ import math
 import re
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ from typer import Argument, Option
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
-from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import Draft, DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
     FAILURE_MODES,
@@ -150,19 +150,9 @@ def hallucination(
 
 def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Print drafts and outcomes, and the next step. Raises MedTasksError if all requests failed."""
-    drafts, study = read_drafts(folder), read_study(folder)
-    rows = [("type", "drafts", "yes", "no", "letters of other options")]
-    for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
-        words = Counter(draft.options[option_index(draft.answers[0])] for draft in chosen if is_yes_no(draft))
-        letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
-        others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
-        rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
+    study = read_study(folder)
     if study.kind is not StudyKind.PAIRS:
-        if any(draft.options for draft in drafts.values()):
-            say_columns(rows)
-        for reason, count in balance_answers(drafts)[1].items():
-            say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
+        _print_answers(read_drafts(folder))
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
     if counts[DraftOutcome.FAILED] and not answered:
@@ -172,6 +162,21 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
         say("Some requests failed or were not sent; run the same command again to continue.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
+
+
+def _print_answers(drafts: Mapping[str, Draft]) -> None:
+    """Print the right answers of drafts by type, and what publishing leaves out to balance them."""
+    rows = [("type", "drafts", "yes", "no", "letters of other options")]
+    for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
+        chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
+        words = Counter(draft.options[option_index(draft.answers[0])] for draft in chosen if is_yes_no(draft))
+        letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
+        others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+        rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
+    if any(draft.options for draft in drafts.values()):
+        say_columns(rows)
+    for reason, count in balance_answers(drafts)[1].items():
+        say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
 
 
 def _print_outcomes(folder: Path, kind: StudyKind) -> None:

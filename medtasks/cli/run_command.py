@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -110,7 +110,8 @@ def run(
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     if not names:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
-    limit, part = FailureLimit.parse(max_failed), Shard.parse(shard) if shard else None
+    limit = FailureLimit.parse(max_failed)
+    part = Shard.parse(shard) if shard else None
     if repeats > 1 and part is not None:
         raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
     try:
@@ -120,15 +121,12 @@ def run(
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
-    for argument in options.unknown[:1]:
-        name = argument.partition("=")[0]
-        if not name.startswith("-"):
-            raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
-        ours = [option for param in context.command.params for option in param.opts]
-        hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
-        raise MedTasksError(f"there is no option '{name}'{hint}")
+    if options.unknown:
+        _refuse_option(options.unknown[0], context)
     # Without samples, failed replies could not be found and no reply could be scored again.
-    arguments = [*context.args, *expanded, *([] if options.flag("log_samples") else ["--log_samples"])]
+    arguments = [*context.args, *expanded]
+    if not options.flag("log_samples"):
+        arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
     selection = select(names)
     for task, cause in selection.missing.items():
@@ -143,6 +141,16 @@ def run(
             _repeat(call, output, arguments, repeats)
         else:
             call.run(output, arguments)
+
+
+def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
+    """Raise MedTasksError for an argument that neither this command nor the harness has."""
+    name = argument.partition("=")[0]
+    if not name.startswith("-"):
+        raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
+    ours = [option for param in context.command.params for option in param.opts]
+    hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
+    raise MedTasksError(f"there is no option '{name}'{hint}")
 
 
 def _primary_outcome(text: str, margin: float | None, names: Sequence[str]) -> PrimaryOutcome | None:
@@ -218,19 +226,11 @@ class _Call:
                     environment = {**kept_replies, **sharded, RUN_VARIABLE: manifest.run}
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
-            tasks = recording.manifest.tasks
-            files = dict.fromkeys(record.results for record in tasks.values() if record.results)
-            for results in files:
-                say(f"results: {output / results}")
-            for task, record in tasks.items():
-                if record.outcome is TaskOutcome.FAILED:
-                    say(f"failed: {task}: {record.reason}")
-                elif record.outcome is TaskOutcome.NOT_RUN:
-                    say(f"not run: {task}")
-                elif record.outcome is TaskOutcome.LEFT_OUT:
-                    say(f"left out: {task}; the reason is at the top")
-            if files:
-                say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
+            _print_outcomes(recording.manifest, output)
+        self._check_complete(recording)
+
+    def _check_complete(self, recording: RunRecording) -> None:
+        """Raise MedTasksError if a task has no results, or lost too many samples."""
         records = recording.manifest.tasks.values()
         outcomes = [record.outcome for record in records]
         if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
@@ -247,6 +247,22 @@ class _Call:
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
                 f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
             )
+
+
+def _print_outcomes(manifest: RunManifest, output: Path) -> None:
+    """Print the results files of a run, its tasks without results, and the next step."""
+    files = dict.fromkeys(record.results for record in manifest.tasks.values() if record.results)
+    for results in files:
+        say(f"results: {output / results}")
+    for task, record in manifest.tasks.items():
+        if record.outcome is TaskOutcome.FAILED:
+            say(f"failed: {task}: {record.reason}")
+        elif record.outcome is TaskOutcome.NOT_RUN:
+            say(f"not run: {task}")
+        elif record.outcome is TaskOutcome.LEFT_OUT:
+            say(f"left out: {task}; the reason is at the top")
+    if files:
+        say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
 
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:

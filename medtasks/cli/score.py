@@ -47,6 +47,7 @@ from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
 from medtasks.tasks.documents import image_settings, private_datasets, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
@@ -100,25 +101,40 @@ def score(
     data = task_provenance(chosen, documents)
     checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
     classes = class_areas(chosen, documents, recorded)
-    by_rule = {name: rule_as_dict(chosen, scores) for name, scores in rules.items()}
-    for name, check in checked.items():
-        by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-    summary |= {"answer_field": answer_field} if answer_field is not None else {}
-    summary |= {"likelihood_auroc": as_json(classes)} if classes else {}
-    write_json(json_file, {**summary, "rules": by_rule})
-    for file in sorted({*files} - {*replies}):
-        say(f"Replies: {file}")
-    if origins := str(read_origins(*files)):
-        say(f"{origins}.")
+    if answer_field is not None:
+        summary["answer_field"] = answer_field
+    if classes:
+        summary["likelihood_auroc"] = as_json(classes)
+    write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
+    _print_origins(files, replies)
     answered = sum(not reply.failed for reply in recorded.values())
     title = f"{task}: {answered} of {len(documents)} questions answered"
     if answered < len(recorded):
         title = f"{task}: {len(recorded)} asked, {answered} answered"
-    further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
+    further = list(class_tables(task, rules.values()))
+    if classes:
+        further.append(class_table(task, classes))
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
+
+
+def _rules_as_json(
+    task: TaskFile, rules: Mapping[str, RuleScores], checked: Mapping[str, CheckedScore]
+) -> dict[str, dict[str, Any]]:
+    by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
+    for name, check in checked.items():
+        by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
+    return by_rule
+
+
+def _print_origins(files: Sequence[Path], replies: Sequence[Path]) -> None:
+    """Print the files that were read in place of folders, and where their replies come from."""
+    for file in sorted({*files} - {*replies}):
+        say(f"Replies: {file}")
+    if origins := str(read_origins(*files)):
+        say(f"{origins}.")
 
 
 def _print_scores(
@@ -140,13 +156,22 @@ def _print_scores(
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
-    for remark in dict.fromkeys(remark for rule in rules.values() for remark in rule.remarks):
+    remarks: dict[str, None] = {}
+    for rule in rules.values():
+        remarks |= dict.fromkeys(rule.remarks)
+    for remark in remarks:
         say(remark)
     print_state_of_data({"": data})
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
     if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
-    problems: list[str] = []
+    problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
+    if problems:
+        raise MedTasksError("\n".join(problems))
+
+
+def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
+    """Print how many samples are in no score; yield a sentence if they are too many."""
     worst = max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
     counts = [rule.estimates[GREEN_FAILED].value for rule in rules.values() if GREEN_FAILED in rule.estimates]
     score_name = "score of their judge" if any(counts) and not worst.failed else "score"  # others need no judge
@@ -154,14 +179,19 @@ def _print_scores(
         out.print(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
         retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"]
-    failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
+        yield f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"
+
+
+def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
+    """Yield why metrics could not be computed."""
+    failures: dict[str, str] = {}
+    for rule in rules.values():
+        failures |= rule.failures
     if fetch := fetch_command(failures):
         missing = f"weights are missing; run: {fetch}"
         failures = {name: missing if "medtasks weights fetch" in why else why for name, why in failures.items()}
-    problems += [f"{names} could not be computed: {why}" for why, names in names_by(failures.items()).items()]
-    if problems:
-        raise MedTasksError("\n".join(problems))
+    for why, names in names_by(failures.items()).items():
+        yield f"{names} could not be computed: {why}"
 
 
 def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
@@ -199,14 +229,7 @@ def _tables(
     *,
     paired: bool,
 ) -> Iterator[Table]:
-    rows: list[tuple[str, ...]] = []
-    for name in next(iter(rules.values())).estimates:
-        if not paired or name in PAIR_METRICS:
-            scores = [rule.estimates[name] for rule in rules.values()]
-            rows.append((name, *map(_error_cell, scores)))
-    for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
-        rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
-    yield number_table(title, ("score ± standard error", *rules), rows)
+    yield _score_table(title, rules, paired=paired)
     if paired:
         yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
@@ -214,22 +237,47 @@ def _tables(
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
     if scored:
         yield from _accuracy_tables(scored, by)
-    kinds = [count_kinds(rule.wrong) for rule in scored.values()]
-    names = dict.fromkeys(kind for counts in kinds for kind in counts)
-    if names:
-        rows = [(kind, *(str(counts.get(kind, 0)) for counts in kinds)) for kind in names]
-        yield number_table("", ("wrong answers", *scored), rows)
+        yield from _wrong_answer_tables(scored)
     yield from further
     report = TaskReport("", "", rules=tuple(rules.values()))
-    yield from (table for column in by for table in group_tables(report, column))
+    for column in by:
+        yield from group_tables(report, column)
     if checked:
-        rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
-        for name in ("sensitivity", "specificity", "kappa", "corrected"):
-            if name == "corrected":
-                rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
-            values = [getattr(check.judge, name) for check in checked.values()]
-            rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
-        yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
+        yield _label_table(checked)
+
+
+def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Table:
+    """Return the scores, and the number of replies by reason, per rule."""
+    rows: list[tuple[str, ...]] = []
+    for name in next(iter(rules.values())).estimates:
+        if not paired or name in PAIR_METRICS:
+            scores = [rule.estimates[name] for rule in rules.values()]
+            rows.append((name, *map(_error_cell, scores)))
+    for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
+        rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
+    return number_table(title, ("score ± standard error", *rules), rows)
+
+
+def _wrong_answer_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+    """Yield the number of wrong answers of each kind, if there are any."""
+    by_rule = [count_kinds(rule.wrong) for rule in rules.values()]
+    kinds: dict[str, None] = {}
+    for counts in by_rule:
+        kinds |= dict.fromkeys(counts)
+    if kinds:
+        rows = [(kind, *(str(counts.get(kind, 0)) for counts in by_rule)) for kind in kinds]
+        yield number_table("", ("wrong answers", *rules), rows)
+
+
+def _label_table(checked: Mapping[str, CheckedScore]) -> Table:
+    """Return the agreement of a judge with people, and the corrected score, per rule."""
+    rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
+    for name in ("sensitivity", "specificity", "kappa", "corrected"):
+        if name == "corrected":
+            rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
+        values = [getattr(check.judge, name) for check in checked.values()]
+        rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
+    return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
 def _error_cell(score: MetricScore) -> str:

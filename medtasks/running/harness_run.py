@@ -116,14 +116,13 @@ def _run(
     watch: Callable[[HarnessOutcome], None],
     variables: Mapping[str, str],
 ) -> None:
-    before, began = _results_files(output), time.monotonic()
+    before = _results_files(output)
+    began = time.monotonic()
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    # The harness takes a single task with the name of a folder here for a folder of task files, unless it is named
-    # twice. It reads a folder name that is a number, such as a shard's, as that number, and loses the results.
-    twice = len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0])
-    tasks = ",".join([*names, *names] if twice else names)
+    tasks = _tasks_argument(names)
+    # The harness reads a folder name that is a number, such as a shard's, as that number, and loses the results.
     folder = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
@@ -151,21 +150,31 @@ def _run(
     expected = wanted_tasks(names)
     is_unwritten = bool(cut) and process.returncode == 0
     if is_unwritten or len(expected) == 1:
-        code = process.returncode
+        reason = cause or _end_in_words(process.returncode)
         if is_unwritten:
             reason = _unwritten(cut[0], "is cut off")
-        elif cause:
-            reason = cause
-        elif code >= 0:
-            reason = f"the harness ended with exit code {code} and left no results; its error is in the log above"
-        else:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
-            reason = f"the harness was ended by {name}{memory} and left no results"
         failed = [task for task in expected if task not in outcome.done]
         outcome.failed += failed
         outcome.reasons |= dict.fromkeys(failed, reason)
         watch(outcome)
+
+
+def _tasks_argument(names: Sequence[str]) -> str:
+    """Return ``--tasks``; a single task with the name of a folder here is named twice.
+
+    Else the harness takes it for a folder of task files.
+    """
+    is_folder = len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0])
+    return ",".join([*names, *names] if is_folder else names)
+
+
+def _end_in_words(code: int) -> str:
+    """Return how a harness ended that left neither results nor an error, by its exit code."""
+    if code >= 0:
+        return f"the harness ended with exit code {code} and left no results; its error is in the log above"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
+    return f"the harness was ended by {name}{memory} and left no results"
 
 
 def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.samples import Document
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
@@ -44,13 +45,14 @@ class PlannedRun:
     """A run before it starts, with its tasks looked up: names of ours and others, the user's files, and datasets."""
 
     def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
-        self.options, self.shard = options, shard
+        self.options = options
+        self.shard = shard
         self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
         self.foreign = [name for name in names if not tasks_of(name)]
         # Contents of the user's task files, by task: --include_path, named files, own datasets.
         self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
         self.datasets: dict[str, str] = {}
-        for path in (path for path in map(Path, self.foreign) if path.is_file()):
+        for path in filter(Path.is_file, map(Path, self.foreign)):
             self.configs |= {task: dict(config) for task, config in index_tasks([path]).configs.items()}
         for task, config in self.configs.items():
             place = config.get("dataset_path")
@@ -73,7 +75,7 @@ def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = 
     The harness's other arguments may have any spelling that it accepts; a ``--config`` file is read.
     """
     # Names come last, so that a suggested spelling is the last thing on the screen.
-    rules = (_options, _rows, _private_data, _task_files, _unknown_names)
+    rules = (_options, _rows, _private_data, _task_files, _unmerged_tasks, _unknown_tasks, _unknown_model)
     try:
         options = read_options(arguments)
         seeds(options)
@@ -144,32 +146,46 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
         yield refuse(problem)
 
 
-def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
-    """Look up tasks and model: the harness takes half a minute to refuse a name."""
+def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
+    """Warn of tasks whose shards cannot be joined."""
     names = [name for name in run.foreign if not os.path.exists(name)]
-    unmerged = [*names, *(name for name in run.ours if task_file(name).only_harness)]
-    if run.shard and (foreign := [name for name in unmerged if "*" not in name]):
+    names += [name for name in run.ours if task_file(name).only_harness]
+    unmerged = [name for name in names if "*" not in name]
+    if run.shard and unmerged:
         yield warn(
-            f"'medtasks merge' cannot join shards of {listed(foreign)}, which 'medtasks score' does not score either; "
+            f"'medtasks merge' cannot join shards of {listed(unmerged)}, which 'medtasks score' does not score either; "
             f"run such tasks without --shard"
         )
-    tasks: set[str] = set()
-    if names:
-        folders = [folder] if (folder := harness_folder()) else []
-        for plugin in filter(None, os.environ.get("LMMS_EVAL_PLUGINS", "").split(",")):
-            with contextlib.suppress(ImportError, ValueError):  # the harness reports these
-                spec = importlib.util.find_spec(f"{plugin}.tasks")
-                folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
-        index = index_tasks(folders)
-        tasks = {*index.configs, *index.members}
-        for name, task in task_files().items():
-            tasks |= {name, *task.tags, *tags_of(task), *(made.name for made in variants_of(task, thinking=True))}
+
+
+def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
+    """Look up tasks: the harness takes half a minute to refuse a name."""
+    names = [name for name in run.foreign if not os.path.exists(name)]
+    tasks = _task_names() if names else set()
     folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
             hint = near_match(name, tasks) or "; no other name is like it"
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
             yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
+
+
+def _task_names() -> set[str]:
+    """Return the names of all tasks, groups and tags of the harness, its plug-ins and ours."""
+    folders = [folder] if (folder := harness_folder()) else []
+    for plugin in filter(None, os.environ.get("LMMS_EVAL_PLUGINS", "").split(",")):
+        with contextlib.suppress(ImportError, ValueError):  # the harness reports these
+            spec = importlib.util.find_spec(f"{plugin}.tasks")
+            folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
+    index = index_tasks(folders)
+    names = {*index.configs, *index.members}
+    for name, task in task_files().items():
+        names |= {name, *task.tags, *tags_of(task), *(made.name for made in variants_of(task, thinking=True))}
+    return names
+
+
+def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
+    """Look up the model, whose name the harness is as slow to refuse."""
     name = run.options.text("model")
     models = [name]
     with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
@@ -228,20 +244,14 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
 
 def _rows(run: PlannedRun) -> Iterator[Notice]:
     """Check the choice of rows; warn of pairs and rotated questions that are cut."""
-    limit, offset = run.options.number("limit"), run.options.number("offset") or 0
+    limit = run.options.number("limit")
     limit = None if limit == -1 else limit
+    offset = run.options.number("offset") or 0
     is_empty = limit is not None and not 0 < limit < math.inf
     if is_empty:
         yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
-    elif limit is not None and limit < 1 and (count := run.count()) > 1:
-        yield refuse(
-            f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
-            f"tasks; run them one by one, or give a number of rows such as --limit 8"
-        )
-    elif limit is not None and limit >= 1 and "." in run.options.text("limit"):
-        yield warn(
-            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
-        )
+    elif limit is not None:
+        yield from _limit_notices(run, limit)
     if offset < 0:
         yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
     choosing = {
@@ -252,33 +262,59 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
     if run.shard is not None and any(choosing.values()):
         names = listed([name for name, is_set in choosing.items() if is_set])
         yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
+    if offset >= 0 and not is_empty:
+        yield from _cut_notices(run, offset, limit)
+
+
+def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
+    """Check a limit that is a share of the rows, or looks like one."""
+    if limit >= 1:
+        if "." in run.options.text("limit"):
+            rows = f"{int(limit)} rows of each task, not a share"
+            yield warn(f"--limit {limit} means {rows}; give a whole number, or one below 1")
+    elif (count := run.count()) > 1:
+        yield refuse(
+            f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
+            f"tasks; run them one by one, or give a number of rows such as --limit 8"
+        )
+
+
+def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
+    """Warn of image pairs and rotated questions of which only a part is asked."""
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
-    for task, dataset in run.datasets.items() if setting and offset >= 0 and not is_empty else ():
+    for task, dataset in run.datasets.items() if setting else ():
         try:
             table = open_documents(dataset)[SPLIT]
         except MedTasksError:  # missing or damaged, which is reported elsewhere
             continue
         # The pair or question of each row, in the order of the prepared dataset; counted as the harness counts them.
-        is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
         units: list[Any] = list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
-        if is_rotated:
-            questions = filter(can_be_rotated, table.to_list())
-            units = [question["doc_id"] for question in questions for _ in question["options"]]
+        kind, loss, parts = ("pairs", "are then in no score of pairs", "each image of a pair is one")
+        if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
+            units = _rotated_units(table.to_list())
+            kind, loss = ("questions", "have then no worst case and no flips")
+            parts = "each rotation of a question is one"
         start = int(offset)
-        stop = None if limit is None else math.ceil(len(units) * limit) if limit < 1 else int(limit)
         if units and start >= len(units):
             yield warn(f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one")
             continue
-        count, cut, better = cut_units(units, start, stop)
-        kind, loss, parts = ("pairs", "are then in no score of pairs", "each image of a pair is one")
-        if is_rotated:
-            kind, loss = "questions", "have then no worst case and no flips"
-            parts = "each rotation of a question is one"
+        rows = None
+        if limit is not None:
+            rows = math.ceil(len(units) * limit) if limit < 1 else int(limit)
+        count, cut, better = cut_units(units, start, rows)
         if cut:
             yield warn(
                 f"{setting} cuts {cut} of {count} {kind} of {task}, which {loss}: it counts consecutive rows of the "
                 f"data, {parts}; give {' or '.join(better)}"
             )
+
+
+def _rotated_units(documents: Sequence[Document]) -> list[Any]:
+    """Return the question of each row of a rotated dataset."""
+    units = []
+    for question in filter(can_be_rotated, documents):
+        units += [question["doc_id"]] * len(question["options"])
+    return units
 
 
 def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:
@@ -292,16 +328,21 @@ def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int
         (2, 1, ['--limit 2', '--limit 4'])
     """
     stop = len(units) if limit is None else min(len(units), offset + limit)
-    selected, whole = Counter(units[offset:stop]), Counter(units)
+    selected = Counter(units[offset:stop])
+    whole = Counter(units)
     cut = sum(count < whole[unit] for unit, count in selected.items())
-    if not cut:
-        return len(selected), 0, []
+    better = _whole_settings(units, offset, None if limit is None else stop) if cut else []
+    return len(selected), cut, better
+
+
+def _whole_settings(units: Sequence[Any], offset: int, stop: int | None) -> list[str]:
+    """Return the settings nearest to an offset and the end of the rows (None: the last) that cut no unit."""
     ends = cut_places(units)
     start = max(end for end in ends if end <= offset)
-    if limit is None:
+    if stop is None:
         following = min(end for end in ends if end >= offset)
-        return len(selected), cut, [f"--offset {end}" for end in (start, following) if end < len(units)]
+        return [f"--offset {end}" for end in (start, following) if end < len(units)]
     below = [end for end in ends if start < end <= stop][-1:]
     above = [end for end in ends if end >= stop][:1]
     moved = "" if start == offset else f"--offset {start} "
-    return len(selected), cut, [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]
+    return [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]

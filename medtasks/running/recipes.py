@@ -198,17 +198,7 @@ def _ours() -> Path:
 
 def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     """Return the content of a recipe's file with that of the file that it extends; ``above`` are those extending it."""
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise MedTasksError(
-            f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
-            f"move it away"
-        ) from error
-    if not isinstance(content, dict):
-        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
-    keys = dict(content)
+    keys = _read_mapping(path)
     name = keys.pop("extends", None)
     if name is None:
         return keys
@@ -218,10 +208,8 @@ def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'")
     below = _extended(base, (*above, path))
-    if _KEY in below:  # a recipe for other weights: they are run in the same way, but have other facts
-        of_weights = ("hub id", "revision", "parameters", "licence", "gated")
-        facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in of_weights}
-        below = {"facts": facts, **{key: below[key] for key in ("hf", "server", "traps") if key in below}}
+    if _KEY in below:
+        below = _way_of_running(below)
     merged = {**below, **keys}
     if isinstance(facts := keys.get("facts") or {}, dict):  # validation reports anything else
         merged["facts"] = {**(below.get("facts") or {}), **facts}
@@ -229,3 +217,23 @@ def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
         if isinstance(more := keys.get(key) or [], list):
             merged[key] = [*(below.get(key) or ()), *more]
     return merged
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    """Return the content of a recipe's file. Raises MedTasksError if it is no YAML, or no mapping."""
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise MedTasksError(f"the recipe {path} cannot be read as YAML{where}; correct it or move it away") from error
+    if not isinstance(content, dict):
+        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
+    return dict(content)
+
+
+def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a recipe for other weights takes from one: the way to run them, not the facts of its weights."""
+    of_weights = ("hub id", "revision", "parameters", "licence", "gated")
+    facts = {name: fact for name, fact in (recipe.get("facts") or {}).items() if name not in of_weights}
+    return {"facts": facts, **{key: recipe[key] for key in ("hf", "server", "traps") if key in recipe}}

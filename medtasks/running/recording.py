@@ -301,37 +301,21 @@ def _output(command: list[str]) -> str | None:
 
 def model_facts(options: HarnessOptions) -> ModelFacts:
     """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path and state."""
-    name, arguments = options.text("model") or "hf", options.text("model_args")
+    name = options.text("model") or "hf"
+    arguments = options.text("model_args")
     by_name = options.pairs("model_args")
     random_weights = name == "medtasks_tiny" and by_name.get("weights") == "random"
     defaults = {} if random_weights else DEFAULTS.get(name, {})
     named = {**defaults, **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
-    fingerprints, unknown, shown = {}, {}, []
+    labels = {key: _weights_label(value) for key, value in named.items()}
+    fingerprints: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for key, value in named.items():
-        path = Path(value).expanduser()
-        # A name on the Hub, or the last part of a path on this machine.
-        shown.append(redacted(path.resolve().name if path.exists() or path.is_absolute() else value))
-        if path.exists():
-            try:
-                fingerprints[key] = f"sha256:{files_sha256(path)}"
-            except OSError as error:
-                unknown[key] = f"{key}={shown[-1]}: a file in it cannot be read ({error.strerror})"
-            continue
-        with contextlib.suppress(OSError, ValueError):  # a name that no repository or file can have is a ValueError
-            from huggingface_hub.constants import HF_HUB_CACHE
-            from huggingface_hub.file_download import repo_folder_name
-
-            folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=value, repo_type="model")
-            revision = by_name.get("revision") or "main"  # a branch, tag or commit
-            reference = folder / "refs" / revision
-            commit = reference.read_text().strip() if reference.is_file() else revision
-            if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir():
-                fingerprints[key] = f"commit:{commit}"
-        if key not in fingerprints:
-            unknown[key] = (
-                f"{key}={shown[-1]}: it is no path on this machine, and the Hub's cache has no snapshot of it (a model "
-                f"behind an API has none)"
-            )
+        fingerprint, problem = _weights_fingerprint(value, by_name.get("revision"))
+        if problem:
+            unknown[key] = f"{key}={labels[key]}: {problem}"
+        else:
+            fingerprints[key] = fingerprint
     if random_weights:
         unknown["model"] = "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
     elif not named:
@@ -341,10 +325,38 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),
-        weights=", ".join(shown),
+        weights=", ".join(labels.values()),
         fingerprint=None if unknown else joined,
         unknown="; ".join(unknown.values()),
     )
+
+
+def _weights_label(value: str) -> str:
+    """Return a name on the Hub, or the last part of a path on this machine."""
+    path = Path(value).expanduser()
+    return redacted(path.resolve().name if path.exists() or path.is_absolute() else value)
+
+
+def _weights_fingerprint(value: str, revision: str | None) -> tuple[str, str]:
+    """Return the digest of a path or the commit of a name in the Hub's cache, and else why it is unknown."""
+    path = Path(value).expanduser()
+    if path.exists():
+        try:
+            return f"sha256:{files_sha256(path)}", ""
+        except OSError as error:
+            return "", f"a file in it cannot be read ({error.strerror})"
+    with contextlib.suppress(OSError, ValueError):  # a name that no repository or file can have is a ValueError
+        from huggingface_hub.constants import HF_HUB_CACHE
+        from huggingface_hub.file_download import repo_folder_name
+
+        folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=value, repo_type="model")
+        name = revision or "main"  # a branch, tag or commit
+        reference = folder / "refs" / name
+        commit = reference.read_text().strip() if reference.is_file() else name
+        if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir():
+            return f"commit:{commit}", ""
+    absent = "it is no path on this machine, and the Hub's cache has no snapshot of it"
+    return "", f"{absent} (a model behind an API has none)"
 
 
 def files_sha256(path: Path) -> str:

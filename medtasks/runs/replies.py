@@ -173,7 +173,7 @@ class SampleLine:
         """
         if "reply" in self.record:
             text = self.record["reply"]
-            if not (text is None or isinstance(text, str)):
+            if not isinstance(text, str | None):
                 raise RepliesError(f"{self.place}: 'reply' must be text or null")
             return Reply.of_text(text)
         recorded = self.record.get("resps", self.record.get("filtered_resps"))
@@ -182,23 +182,36 @@ class SampleLine:
         ):
             recorded = recorded[0]
         if isinstance(recorded, list) and recorded:
-            options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
-            if any(isinstance(option, str) and is_withheld(option) for option in options):
-                return None
-            losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
-            return Reply(losses=losses, greedy=greedy)
+            return _reply_of_options(recorded)
         if isinstance(recorded, str):
-            reply, filtered = Reply.of_text(recorded), self.record.get("filtered_resps")
-            while isinstance(filtered, list) and filtered:
-                filtered = filtered[0]
-            # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
-            if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
-                is_ours = open_envelope(filtered)[0].recorded != reply.recorded
-                reply = open_envelope(recorded)[0] if is_ours else reply
-            return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
+            return _reply_of_text(recorded, self.record.get("filtered_resps"))
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
         raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")
+
+
+def _reply_of_options(recorded: Sequence[Any]) -> Reply | None:
+    """Return the reply with a likelihood per option; None where the file withholds it."""
+    options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+    if any(isinstance(option, str) and is_withheld(option) for option in options):
+        return None
+    losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
+    return Reply(losses=losses, greedy=greedy)
+
+
+def _reply_of_text(recorded: str, filtered: Any) -> Reply | None:
+    """Return the reply from its recorded text and what filters made of it; None where the file withholds it."""
+    reply = Reply.of_text(recorded)
+    while isinstance(filtered, list) and filtered:
+        filtered = filtered[0]
+    # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
+    if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
+        is_ours = open_envelope(filtered)[0].recorded != reply.recorded
+        if is_ours:
+            reply = open_envelope(recorded)[0]
+    if is_withheld(recorded) or is_withheld(reply.text or ""):
+        return None
+    return Reply.of_text(reply.recorded)
 
 
 @dataclass
@@ -214,6 +227,17 @@ class Samples:
     damaged: int = 0  # number of unreadable lines
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
+
+    def add_details(self, doc_id: str, line: SampleLine, *, keep_scores: bool) -> None:
+        """Add the token count of a reply, and its prompt and score unless an earlier line gave them."""
+        match line.record.get("token_counts"):
+            case [{"output_tokens": int(tokens)}]:
+                self.tokens[doc_id] = tokens
+        if line.prompt:
+            self.prompts.setdefault(doc_id, line.prompt)
+        score = line.score if keep_scores else None
+        if score and "rule" in score:
+            self.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
 
     def describe_changes(self, path: Path) -> str:
         """Return a sentence on the changed samples of a file."""
@@ -255,7 +279,8 @@ def read_samples(
     ``settings`` and ``index`` are as in :func:`read_replies`.
     """
     index = question_index([path], documents) if index is None else index
-    samples, contradicting = Samples(), 0
+    samples = Samples()
+    contradicting = 0
     damaged: list[RepliesError] = []
     for line in read_lines(path, strict=strict, note=note, damaged=damaged):
         try:
@@ -279,14 +304,7 @@ def read_samples(
             contradicting += 1
             if strict:
                 raise _two_replies(line.place, doc_id)
-        match line.record.get("token_counts"):
-            case [{"output_tokens": int(tokens)}]:
-                samples.tokens[doc_id] = tokens
-        if line.prompt:
-            samples.prompts.setdefault(doc_id, line.prompt)
-        score = line.score if keep_scores else None
-        if score and "rule" in score:
-            samples.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
+        samples.add_details(doc_id, line, keep_scores=keep_scores)
     samples.damaged = len(damaged)
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))

@@ -77,13 +77,7 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
         (1.5, True)
     """
     if isinstance(result, str) and result.lstrip().startswith("{"):
-        try:
-            record = parse_json(result)
-            result = record["mean"], record["greedy"]
-        except (ValueError, KeyError, TypeError):
-            return FAILED
-        if isinstance(result[0], bool) or not isinstance(result[0], int | float) or not isinstance(result[1], bool):
-            return FAILED
+        return _parse_adapter_record(result)
     if isinstance(result, list | tuple) and all(isinstance(part, str) for part in result):  # as lm-eval writes a pair
         result = f"({', '.join(result)})"
     if isinstance(result, list | tuple) and len(result) == 2:
@@ -94,3 +88,16 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     is_short = isinstance(result, str) and len(result) <= 500
     match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_short else None
     return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
+
+
+def _parse_adapter_record(text: str) -> tuple[float, bool]:
+    """Read ``(mean, is_greedy)`` from an adapter's JSON text."""
+    try:
+        record = parse_json(text)
+        mean = record["mean"]
+        is_greedy = record["greedy"]
+    except (ValueError, KeyError, TypeError):
+        return FAILED
+    if isinstance(mean, bool) or not isinstance(mean, int | float) or not isinstance(is_greedy, bool):
+        return FAILED
+    return float(mean), is_greedy

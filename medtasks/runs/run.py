@@ -141,6 +141,37 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     is no such folder, or it holds no run or repeats; SeveralModels if it holds runs of several models and none was
     chosen; UnknownName if no run is of that model.
     """
+    notes: list[str] = []
+    results, manifests, samples = _read_files(folder, notes)
+    by_path = {file.path: file.model for file in results}
+    written = [_model_and_files(manifest, by_path) for manifest in manifests]
+    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
+    chosen = _choose_model(folder, models, model)
+    tasks = _tasks(samples, results, models, chosen, notes)
+    of_model = [file for file in results if file.model == chosen]
+    counted = {task.results for task in tasks.values()}
+    superseded = by_path.keys() - counted
+    calls = []
+    for manifest, (label, files) in zip(manifests, written, strict=True):
+        is_superseded = files and {*files} <= superseded
+        if label == chosen and not is_superseded:
+            calls.append(manifest)
+    results = [file for file in of_model if file.path in counted] or of_model
+    return RecordedRun(
+        folder=folder,
+        model=chosen,
+        tasks=_in_order_asked(tasks, results, calls),
+        results=tuple(results),
+        manifests=tuple(calls),
+        notes=tuple(notes),
+    )
+
+
+def _read_files(folder: Path, notes: list[str]) -> tuple[list[ResultsFile], list[RunManifest], list[Path]]:
+    """Read the results files and manifests in a folder, oldest first, and find the samples files; note damage.
+
+    Raises MedTasksError if there are none of them, or no folder, or if it holds repeats.
+    """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
     if repeated := result_files.repeat_folders(folder):  # together they would pass for one run
@@ -148,45 +179,31 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
         )
-    notes: list[str] = []
     readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
     listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
     samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
-    if not (results or manifests or samples):
-        damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
-        raise MedTasksError(
-            f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
-        )
-    by_path = {file.path: file.model for file in results}
-    written = [_model_and_files(manifest, by_path) for manifest in manifests]
-    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
+    if results or manifests or samples:
+        return results, manifests, samples
+    damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
+    raise MedTasksError(
+        f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
+    )
+
+
+def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str:
+    """Return the only one of the models, or the one that has a name, or else holds this text."""
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if str(model) in label]
     if not fitting:
         raise unknown_name("model", str(model), models)
-    if len(fitting) > 1:
-        fits = "; ".join(f"'{label}'" for label in fitting)
-        if model is None:
-            raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
-        raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
-    tasks = _tasks(samples, results, models, fitting[0], notes)
-    of_model = [file for file in results if file.model == fitting[0]]
-    counted = {task.results for task in tasks.values()}
-    results = [file for file in of_model if file.path in counted] or of_model
-    calls = []
-    for manifest, (label, files) in zip(manifests, written, strict=True):
-        if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files)):
-            calls.append(manifest)
-    return RecordedRun(
-        folder=folder,
-        model=fitting[0],
-        tasks=_in_order_asked(tasks, results, calls),
-        results=tuple(results),
-        manifests=tuple(calls),
-        notes=tuple(notes),
-    )
+    if len(fitting) == 1:
+        return fitting[0]
+    fits = "; ".join(f"'{label}'" for label in fitting)
+    if model is None:
+        raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
+    raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
 
 
 def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
@@ -215,38 +232,14 @@ def _in_order_asked(
 def _tasks(
     samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
 ) -> dict[str, TaskRun]:
-    """Return a model's tasks with results, then those with samples only, the newest by name.
-
-    Of results, the newest of each task count, but no part after the whole.
-    """
-    tasks: dict[str, TaskRun] = {}
-    older: dict[Path, list[str]] = {}
-    parts: dict[Path, list[str]] = {}
-    scored = set()
-    for file in (file for file in results if file.model == model):
-        for name, row in file.rows().items():
-            scored.add(file.samples(name))
-            recorded = TaskRun.of(file, name, row)
-            before = tasks.get(name)
-            if before and recorded.is_part and not before.is_part:
-                parts.setdefault(file.path, []).append(name)
-                continue
-            if before and before.results:
-                older.setdefault(before.results, []).append(name)
-            tasks[name] = recorded
-    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
-    notes += [
-        f"{path} holds later results of {', '.join(names)} on a part of the samples, which are left out."
-        for path, names in parts.items()
-    ]
+    """Return a model's tasks with results, then those with samples only, the newest by name."""
+    of_model = [file for file in results if file.model == model]
+    tasks = _scored_tasks(of_model, notes)
+    scored = {file.samples(name) for file in of_model for name in file.rows()}
     unscored: dict[str, TaskRun] = {}
     for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
-        # The model that wrote the file: that of its process, else the only one of its folder, else the only one at all.
-        same_folder = [file for file in results if file.path.parent == path.parent]
-        same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(path)}{RESULTS}"]
-        labels = ({file.model for file in same_process}, {file.model for file in same_folder}, set(models))
-        owner = next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
+        owner = _owner(path, results, models)
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
@@ -256,6 +249,39 @@ def _tasks(
         else:
             unscored[task] = TaskRun(task, samples=path)
     return tasks | unscored
+
+
+def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str, TaskRun]:
+    """Return the newest results of each task, but no part after the whole; note what is left out."""
+    tasks: dict[str, TaskRun] = {}
+    older: dict[Path, list[str]] = {}
+    parts: dict[Path, list[str]] = {}
+    for file in results:
+        for name, row in file.rows().items():
+            recorded = TaskRun.of(file, name, row)
+            before = tasks.get(name)
+            if before and recorded.is_part and not before.is_part:
+                parts.setdefault(file.path, []).append(name)
+                continue
+            if before and before.results:
+                older.setdefault(before.results, []).append(name)
+            tasks[name] = recorded
+    for path, names in older.items():
+        notes.append(f"{path} holds older results of {', '.join(names)}, which are left out.")
+    for path, names in parts.items():
+        later = f"later results of {', '.join(names)} on a part of the samples"
+        notes.append(f"{path} holds {later}, which are left out.")
+    return tasks
+
+
+def _owner(samples: Path, results: Sequence[ResultsFile], models: Sequence[str]) -> str | None:
+    """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
+    same_folder = [file for file in results if file.path.parent == samples.parent]
+    same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"]
+    for candidates in ({file.model for file in same_process}, {file.model for file in same_folder}, {*models}):
+        if len(candidates) == 1:
+            return candidates.pop()
+    return None
 
 
 @dataclass(frozen=True)
@@ -274,21 +300,24 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         with contextlib.suppress(MedTasksError):
             runs[folder] = open_run(folder, model)
     newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
-    counted, expected = folders, 0
+    counted = folders
+    expected = 0
     if newest:
-        shared: dict[Path, dict[str, str]] = {}  # everything but seeds
-        for folder, manifest in newest.items():
-            options = HarnessOptions(manifest.options)
-            shared[folder] = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
-            shared[folder] |= {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
-        last = max(newest, key=lambda folder: newest[folder].started)
-        command = newest[last].command
-        expected = next((int(value) for value, option in pairwise(command[::-1]) if option == REPEATS), 0)
-        alike = [folder for folder in newest if shared[folder] == shared[last]]
+        last = max(newest.values(), key=lambda manifest: manifest.started)
+        expected = next((int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0)
+        shared = _without_seeds(last)
+        alike = [folder for folder, manifest in newest.items() if _without_seeds(manifest) == shared]
         counted = [folder for folder in alike if not expected or result_files.repeat_number(folder) <= expected]
     numbered = (result_files.repeat_folder(output, number) for number in range(1, expected + 1))
     requested = dict.fromkeys([*folders, *numbered])
     return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(requested))
+
+
+def _without_seeds(manifest: RunManifest) -> dict[str, str]:
+    """Return what a call asked, without seeds."""
+    options = HarnessOptions(manifest.options)
+    shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
+    return shared | {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,14 @@ def run_notes(run: RecordedRun) -> tuple[str, ...]:
     for name, task in run.tasks.items():
         if task.samples is not None and str(origins := read_origins(task.samples)):
             notes.append(f"{name}: {origins}.")
-    if not run.manifests:
-        return (*run.notes, *notes)
-    last = run.manifests[-1]
+    if run.manifests:
+        notes += _notes_on_call(run, run.manifests[-1])
+    return (*run.notes, *notes)
+
+
+def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
+    """List warnings before the newest call, how it ended, and its tasks without results."""
+    notes = []
     if last.primary:
         stated = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
         notes.append(stated if run.primary else "There is no primary outcome: replies are older copies.")
@@ -90,48 +95,27 @@ def run_notes(run: RecordedRun) -> tuple[str, ...]:
     if last.standing not in _ENDED:
         cause = f" ({last.why.rstrip('.')})" if last.why else ""
         notes.append(f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}.")
-    lost = {name: record for name, record in last.tasks.items() if record.outcome is not TaskOutcome.DONE}
-    is_scored = {name: bool(task.scores) for name, task in run.tasks.items()}
-    notes += [f"{name}: {_why(name, last, record)}" for name, record in lost.items() if is_scored.get(name) is False]
-    stale = [name for name in lost if is_scored.get(name)]
+    stale = []
+    for name, record in last.tasks.items():
+        if record.outcome is TaskOutcome.DONE or name not in run.tasks:
+            continue
+        if run.tasks[name].scores:
+            stale.append(name)
+        else:
+            notes.append(f"{name}: {_why(name, last, record)}")
     if stale:
         notes.append(
             f"In the run of {moment(last.started)} these tasks left no results; what is shown of them is older: "
             f"{', '.join(stale)}."
         )
-    return (*run.notes, *notes)
+    return notes
 
 
 def facts(run: RecordedRun) -> dict[str, str]:
     """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
     results = run.results[-1].content if run.results else {}
     config = mapping_in(results, "config")
-    recorded: dict[str, Any] = {}
-    if run.manifests:
-        manifest = run.manifests[-1]
-        machine, recipe = manifest.hardware, manifest.recipe
-        gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-        known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
-        recorded = {
-            "command": shlex.join(manifest.command),
-            "started": moment(manifest.started),
-            "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
-            "wall time, s": manifest.seconds,
-            "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
-            "model arguments": manifest.model.arguments,
-            "weights": manifest.model.weights,
-            "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-            "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
-            "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
-            "commit of medtasks": manifest.commit,
-            "primary outcome": run.primary,
-            "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
-            "system": machine.system,
-            "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
-            "memory, GB": machine.memory and f"{machine.memory / 1e9:.1f}",
-            "graphics processors": "; ".join(gpus),
-            "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
-        }
+    recorded = _facts_of_call(run.manifests[-1]) if run.manifests else {}
     if config.get("model_args"):
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
@@ -146,3 +130,36 @@ def facts(run: RecordedRun) -> dict[str, str]:
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
     texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
     return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}
+
+
+def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
+    """Return the facts in a manifest, by name; None and empty texts are unknown."""
+    machine = manifest.hardware
+    fingerprints = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+    gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
+    facts = {
+        "command": shlex.join(manifest.command),
+        "started": moment(manifest.started),
+        "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
+        "wall time, s": manifest.seconds,
+        "recipe": None,
+        "model arguments": manifest.model.arguments,
+        "weights": manifest.model.weights,
+        "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
+        "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in fingerprints.items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
+        "commit of medtasks": manifest.commit,
+        "primary outcome": manifest.stated_primary,
+        "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
+        "system": machine.system,
+        "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
+        "memory, GB": machine.memory,
+        "graphics processors": "; ".join(gpus),
+        "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
+    }
+    if manifest.recipe is not None:
+        recipe = manifest.recipe
+        facts["recipe"] = f"{recipe.name}, backend {recipe.backend}, {recipe.digest}"
+    if machine.memory:
+        facts["memory, GB"] = f"{machine.memory / 1e9:.1f}"
+    return facts

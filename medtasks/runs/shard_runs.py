@@ -41,6 +41,19 @@ class TaskPart:
     asked: int  # number of rows that the run asked
     lines: Mapping[int, Sequence[SampleLine]]  # of its samples file by row of the data, one for each filter
 
+    def facts(self, name: str) -> dict[str, Any]:
+        """Return the version, data and settings of the task, without locations on one machine or in its memory."""
+        config = self.results.config(name)
+        metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "data"}
+        portable = {key: value for key, value in config.items() if key not in ("dataset_path", "dataset_kwargs")}
+        settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
+        facts = {f"version of {name}": self.results.of_task("versions", name)}
+        served = mapping_in(self.results.content, SERVED_MODEL)
+        facts |= {f"served model's {key}": value for key, value in served.items()}
+        facts[f"number of rows of {name}"] = self.total
+        facts[f"settings of {name}"] = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
+        return facts
+
 
 @dataclass(frozen=True)
 class ShardRun:
@@ -57,7 +70,8 @@ class ShardRun:
     @cached_property
     def facts(self) -> dict[str, str]:
         """Settings, data, versions and model by name, which must be the same in all shards."""
-        manifest, model = self.manifest, self.manifest.model
+        manifest = self.manifest
+        model = manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
         facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked), "--primary": manifest.primary or ""}
         locations = ("include_path", "config", "output_path")  # options that name files, not what is asked
@@ -69,16 +83,7 @@ class ShardRun:
         facts |= {name: value for name, value in manifest.settings.items() if not _ACCESS.fullmatch(name)}
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
-            facts |= {f"version of {name}": part.results.of_task("versions", name)}
-            served = mapping_in(part.results.content, SERVED_MODEL)
-            facts |= {f"served model's {key}": value for key, value in served.items()}
-            # Settings without the data and without locations on one machine or in its memory.
-            config = part.results.config(name)
-            metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "data"}
-            portable = {key: value for key, value in config.items() if key not in ("dataset_path", "dataset_kwargs")}
-            settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
-            settings = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
-            facts |= {f"number of rows of {name}": part.total, f"settings of {name}": settings}
+            facts |= part.facts(name)
         return {name: str(value) for name, value in facts.items()}
 
 
@@ -104,28 +109,8 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
         raise MedTasksError(f"{names} are shards of different numbers of parts; give the folders of one number")
     chosen: dict[int, ShardRun] = {}
     for run in runs:
-        facts = [(name, runs[0].facts.get(name, ""), run.facts.get(name, "")) for name in runs[0].facts | run.facts]
-        different = [
-            f"{name} ('{expected}' and '{value}')" if max(len(expected), len(value)) <= 24 else name
-            for name, expected, value in facts
-            if value != expected
-        ]
-        if different:
-            raise MedTasksError(
-                f"{runs[0]} and {run} differ in {listed(different)}, so that they are no parts of one run; run one of "
-                f"them again with the settings of the other"
-            )
-        first = chosen.setdefault(run.shard.index, run)
-        for name, part in run.tasks.items():
-            records, earlier = (
-                {row: [{**line.record, ORIGIN: None} for line in by_filter] for row, by_filter in lines.items()}
-                for lines in (part.lines, first.tasks[name].lines)
-            )
-            if records != earlier:
-                raise MedTasksError(
-                    f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; "
-                    f"name the folder of one of them"
-                )
+        _check_same_settings(runs[0], run)
+        _check_same_replies(chosen.setdefault(run.shard.index, run), run)
     count = next(iter(by_count), 0)
     if missing := [Shard(index, count) for index in range(1, count + 1) if index not in chosen]:
         causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
@@ -134,15 +119,52 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
             f"'medtasks run --shard', and name the folders of all"
         )
     ordered = [chosen[index] for index in sorted(chosen)]
-    for name, task in ordered[0].tasks.items():
+    _check_rows(ordered)
+    return ordered
+
+
+def _check_same_settings(first: ShardRun, other: ShardRun) -> None:
+    """Raise MedTasksError if two runs differ in a recorded fact."""
+    different = []
+    for name in first.facts | other.facts:
+        expected = first.facts.get(name, "")
+        value = other.facts.get(name, "")
+        if value != expected:
+            is_short = max(len(expected), len(value)) <= 24
+            different.append(f"{name} ('{expected}' and '{value}')" if is_short else name)
+    if different:
+        raise MedTasksError(
+            f"{first} and {other} differ in {listed(different)}, so that they are no parts of one run; run one of "
+            f"them again with the settings of the other"
+        )
+
+
+def _check_same_replies(first: ShardRun, other: ShardRun) -> None:
+    """Raise MedTasksError if two runs of one shard have different samples."""
+    for name, part in other.tasks.items():
+        if _records(part) != _records(first.tasks[name]):
+            raise MedTasksError(
+                f"shard {other.shard} is in {first.folder} and in {other.folder} with different samples of {name}; "
+                f"name the folder of one of them"
+            )
+
+
+def _records(part: TaskPart) -> dict[int, list[dict[str, Any]]]:
+    """Return the recorded samples by row, without the origin of their replies."""
+    return {row: [{**line.record, ORIGIN: None} for line in by_filter] for row, by_filter in part.lines.items()}
+
+
+def _check_rows(runs: Sequence[ShardRun]) -> None:
+    """Raise MedTasksError if a row of a task is in no shard or in two."""
+    for name, task in runs[0].tasks.items():
         owner: dict[int, ShardRun] = {}
-        for run in ordered:
-            if repeated := [row for row in run.tasks[name].lines if owner.setdefault(row, run) is not run]:
-                places = f"{owner[repeated[0]]} and in {run}"
-                raise MedTasksError(f"row {repeated[0]} of {name} is in {places}; their data are not the same")
+        for run in runs:
+            for row in run.tasks[name].lines:
+                if owner.setdefault(row, run) is not run:
+                    places = f"{owner[row]} and in {run}"
+                    raise MedTasksError(f"row {row} of {name} is in {places}; their data are not the same")
         if absent := [str(row) for row in range(task.total) if row not in owner]:
             raise MedTasksError(f"rows {listed(absent)} of {name} are in no shard; their data are not the same")
-    return ordered
 
 
 def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str]) -> None:
@@ -183,27 +205,37 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
             raise _Unfinished(" ".join(damage).rstrip("."))
         try:
             for name in results.content["configs"]:
-                counts, samples = results.content["n-samples"][name], results.samples(name)
-                effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
-                filters = [str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")]
-                filters = filters or ["none"]  # the harness's name without a filter
-                is_there = samples_in_place(samples, damage.append)
-                if effective and not is_there:
-                    raise _Unfinished(NO_SAMPLES.rstrip("."))
-                for line in read_lines(samples, note=damage.append) if is_there else ():
-                    lines.setdefault(line.row, []).append(line)
-                replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
-                if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):
-                    damage.append(WRITTEN_TWICE.format(contradicting, samples))
-                if damage:
-                    raise _Unfinished(" ".join(damage).rstrip("."))
-                whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
-                if not whole == len(lines) == effective:
-                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {effective} that were asked")
-                row = mapping_in(mapping_in(results.content, "results"), name)
-                parts[name] = TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)
+                parts[name] = _part(results, name, damage)
         except (KeyError, TypeError) as error:
             raise _Unfinished(f"{results.path} is no results file of the harness") from error
         except RepliesError as error:
             raise _Unfinished(str(error)) from error
     return parts
+
+
+def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
+    """Return the record of a task in a results file. Raises _Unfinished for damage, also of the file itself."""
+    counts = results.content["n-samples"][name]
+    samples = results.samples(name)
+    effective = int(counts["effective"])
+    filters = [str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")]
+    filters = filters or ["none"]  # the harness's name without a filter
+    lines: dict[int, list[SampleLine]] = {}
+    if samples_in_place(samples, damage.append):
+        for line in read_lines(samples, note=damage.append):
+            lines.setdefault(line.row, []).append(line)
+    elif effective:
+        raise _Unfinished(NO_SAMPLES.rstrip("."))
+    contradicting = 0
+    for by_filter in lines.values():
+        replies = [line.record.get("resps") for line in by_filter]
+        contradicting += sum(reply != replies[0] for reply in replies)
+    if contradicting:
+        damage.append(WRITTEN_TWICE.format(contradicting, samples))
+    if damage:
+        raise _Unfinished(" ".join(damage).rstrip("."))
+    whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
+    if not whole == len(lines) == effective:
+        raise _Unfinished(f"{samples} holds {whole} whole samples of the {effective} that were asked")
+    row = mapping_in(mapping_in(results.content, "results"), name)
+    return TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)

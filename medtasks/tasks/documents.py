@@ -22,7 +22,7 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line, unknown_name
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
-from medtasks.families.family import Asks
+from medtasks.families.family import Asks, TaskFamily
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
@@ -56,6 +56,7 @@ _OPENING = ("doc_to_visual", "doc_to_messages")  # hooks that open images
 _PROMPT = (*_TEXTS, "doc_to_choice", *_OPENING)
 _IMAGES = ("image_file", "image_files", "image_sha256")
 _FUNCTIONS = (*_PROMPT, "process_docs", "process_results")
+_COPY_BLOCK = "copy it from a block of docs/own_tasks.md"
 
 
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
@@ -255,10 +256,30 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     """
     task = task if task.base is None else task_file(task.base)
     written = task_config(task.name)
+    config, unresolved = _resolve_values(written)
+    problems = _key_problems(written) + unresolved
+    problems = problems or list(_scoring_problems(task, config))
+    document = None if problems else _first_document(task, written, download=download)
+    if document is not None:
+        names = (task.guarded_as, document.get("dataset"))
+        private = any(is_private(str(name)) for name in names if name is not None)
+        problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
+        if task.same_as is not None:
+            problems += _different_images(task, task.same_as)
+    yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
+
+
+def _key_problems(written: Config) -> list[str]:
+    """Return why keys of a task file are misspelt, or need a ``family``."""
     misspelt = [(key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS]
     problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint and key not in FAMILY_KEYS]
-    problems += [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
+    return problems + [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
+
+
+def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
+    """Replace dotted names by what they name; return these values by key, and why others have none."""
     config: dict[str, Any] = {}
+    problems = []
     for key in written.keys() - {"dataset_path"}:
         try:
             config[key] = resolved(written[key], _imported)
@@ -267,20 +288,17 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
             continue
         if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
             problems.append(f"{key}: '{written[key]}' is no function; name one")
-    problems = problems or list(_scoring_problems(task, config))
+    return config, problems
+
+
+def _first_document(task: TaskFile, written: Config, *, download: bool) -> Document | None:
+    """Return the first sample as the harness hands it to hooks; None if it is not here and may not be downloaded."""
+    if task.dataset is not None:
+        return dict(open_documents(task.dataset)[SPLIT][0])
     path = str(written.get("dataset_path"))
-    document: Document | None = None  # the first sample as the harness hands it to hooks
-    if not problems and task.dataset is not None:
-        document = dict(open_documents(task.dataset)[SPLIT][0])
-    elif not problems and (download or path in LOCAL_LOADERS or os.path.exists(path)):
-        document = dict(completed(own_table(task.name, written), written)[0])
-    if document is not None:
-        names = (task.guarded_as, document.get("dataset"))
-        private = any(is_private(str(name)) for name in names if name is not None)
-        problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
-    if document is not None and task.same_as is not None:
-        problems += _different_images(task, task.same_as)
-    yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
+    if download or path in LOCAL_LOADERS or os.path.exists(path):
+        return dict(completed(own_table(task.name, written), written)[0])
+    return None
 
 
 def unknown_keys(task: TaskFile) -> list[str]:
@@ -310,40 +328,58 @@ def _imported(name: DottedName) -> Any:
 
 def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     """Yield problems of filters, rules and metrics."""
-    steps = [(pipeline["name"], step) for pipeline in config.get("filter_list") or () for step in pipeline["filter"]]
-    has_failed = False
-    for name, step in steps:
-        function, arguments = step["function"], {key: value for key, value in step.items() if key != "function"}
-        try:
-            if not isinstance(function, str):  # else a filter of lmms-eval
-                function(**arguments)
-        except Exception as error:  # noqa: BLE001 - a filter may be the user's own
-            problem, has_failed = str(error), True
-            if not isinstance(error, MedTasksError):
-                parameters = inspect.signature(function).parameters
-                hints = (near_match(argument, parameters) for argument in arguments if argument not in parameters)
-                hint = next(filter(None, hints), "; correct its arguments")
-                problem = f"the filter cannot be made ({one_line(error)}){hint}"
-            yield f"filter_list, '{name}': {problem}"
+    filter_problems = list(_filter_problems(config))
+    yield from filter_problems
     if not task.has_family:
         return
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
     if task.dataset is not None and "language" in mapping_in(config, "metadata"):
         yield "language: only replies to questions of your own are read in one language; remove it from the metadata"
-    family, listed, blocks = task.family, config.get("metric_list"), "copy it from a block of docs/own_tasks.md"
-    rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
-    for name, row in {} if has_failed else task.rows.items():
+    if not filter_problems:
+        yield from _unknown_rules(task)
+    yield from _metric_problems(task.family, config.get("metric_list"))
+
+
+def _filter_problems(config: Config) -> Iterator[str]:
+    """Yield why filters cannot be made."""
+    for pipeline in config.get("filter_list") or ():
+        for step in pipeline["filter"]:
+            function = step["function"]
+            if isinstance(function, str):  # a filter of lmms-eval
+                continue
+            arguments = {key: value for key, value in step.items() if key != "function"}
+            try:
+                function(**arguments)
+            except MedTasksError as error:
+                yield f"filter_list, '{pipeline['name']}': {error}"
+            except Exception as error:  # noqa: BLE001 - a filter may be the user's own
+                parameters = inspect.signature(function).parameters
+                hints = (near_match(argument, parameters) for argument in arguments if argument not in parameters)
+                hint = next(filter(None, hints), "; correct its arguments")
+                yield f"filter_list, '{pipeline['name']}': the filter cannot be made ({one_line(error)}){hint}"
+
+
+def _unknown_rules(task: TaskFile) -> Iterator[str]:
+    """Yield the rules of a task that read no replies for its family."""
+    rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind)
+    for name, row in task.rows.items():
         if row.extractor and row.extractor not in rules:
-            yield f"filter_list, '{name}': no rule '{row.extractor}' reads replies for '{family.name}'; {blocks}"
+            cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
+            yield f"filter_list, '{name}': {cause}; {_COPY_BLOCK}"
+
+
+def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
+    """Yield what is wrong with a metric list, such as a metric that the family does not have."""
     if not isinstance(listed, list):
-        yield f"'metric_list' has to name the metrics of '{family.name}'; {blocks}"
+        yield f"'metric_list' has to name the metrics of '{family.name}'; {_COPY_BLOCK}"
         return
     names = [metric.name for metric in family.metrics]
-    if unknown := {str(entry["metric"]).removesuffix(STDERR) for entry in listed} - {*names}:
-        hint = near_match(min(unknown), names) or f"; it has {', '.join(names)}"
-        more = f" (and {len(unknown) - 1} more)" if unknown - {min(unknown)} else ""
-        yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
+    unknown = sorted({str(entry["metric"]).removesuffix(STDERR) for entry in listed} - {*names})
+    if unknown:
+        hint = near_match(unknown[0], names) or f"; it has {', '.join(names)}"
+        more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        yield f"metric_list: '{family.name}' has no metric '{unknown[0]}'{more}{hint}"
 
 
 def _missing_columns(task: TaskFile, written: Config, document: Document) -> Iterator[str]:
@@ -378,29 +414,56 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    settings = config.get(SETTINGS)
     by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
+    blocks = by_model or [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
-        valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
-        unknown = {str(key) for each in by_model or [settings or {}] for key in each} - valid
-        hints = {key: near_match(key, _PROMPT_SETTINGS) for key in sorted(unknown)}
-        yield from (f"{SETTINGS}: no setting is called '{key}'{hint}" for key, hint in hints.items() if hint)
+        yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
         hook = config.get(key)
         if key in _TEXTS and isinstance(hook, str) and hook not in document:  # lmms-eval's own kind, or a column's name
-            names = names_in_template(hook) if "{" in hook else {hook} if near_match(hook, document) else ()
-            for name in sorted(set(names) - set(document)):
-                hint = near_match(name, document) or f"; there are {', '.join(document)}"
-                yield f"{key}: there is no column '{name}'{hint}"
+            yield from _unknown_columns(key, hook, document)
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):  # ours open images, which others check
-            for each in by_model or [settings]:
-                takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
-                try:  # as the harness asks it
-                    hook(document, each) if each is not None and takes_settings else hook(document)
-                except (JudgeNotConfigured, JudgeRefused):
-                    pass  # no fault of the task
-                except MedTasksError as error:
-                    yield f"{key}: {error}"
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
-                    cause = type(error).__name__ if private else one_line(error)
-                    yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"
+            for block in blocks:
+                yield from _hook_failures(key, hook, document, block, private=private)
+
+
+def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
+    """Yield the settings of a prompt that are unknown and like another one."""
+    valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
+    names: set[str] = set()
+    for block in blocks:
+        names |= {str(key) for key in block or ()}
+    for name in sorted(names - valid):
+        if hint := near_match(name, _PROMPT_SETTINGS):
+            yield f"{SETTINGS}: no setting is called '{name}'{hint}"
+
+
+def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
+    """Yield the columns that a template names, or a name like that of a column, and that the sample lacks."""
+    names: set[str] = set()
+    if "{" in text:
+        names = set(names_in_template(text))
+    elif near_match(text, document):
+        names = {text}
+    for name in sorted(names - set(document)):
+        hint = near_match(name, document) or f"; there are {', '.join(document)}"
+        yield f"{key}: there is no column '{name}'{hint}"
+
+
+def _hook_failures(
+    key: str, hook: Callable[..., Any], document: Document, settings: Any, *, private: bool
+) -> Iterator[str]:
+    """Yield why a hook fails on a sample, called as the harness calls it."""
+    arguments = [document]
+    takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
+    if takes_settings and settings is not None:
+        arguments.append(settings)
+    try:
+        hook(*arguments)
+    except (JudgeNotConfigured, JudgeRefused):
+        pass  # no fault of the task
+    except MedTasksError as error:
+        yield f"{key}: {error}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
+        cause = type(error).__name__ if private else one_line(error)
+        yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"

@@ -166,11 +166,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     """
     path = own_task_file(name)
     tasks = task_files()
-    tags = {tag for task in tasks.values() if task.path != path for tag in task.tags}
-    taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
-    harness = harness_folder()
-    theirs = harness is not None and name in index_tasks([harness], [name])
-    if taken or theirs or (name in tasks and tasks[name].path != path):
+    if _is_taken(name, path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK.format(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
@@ -181,6 +177,18 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"
         )
+
+
+def _is_taken(name: str, path: Path) -> bool:
+    """Return whether a name is that of a dataset, a tag, a variant, or a task in another file than ``path``."""
+    tasks = task_files()
+    if name in tasks and tasks[name].path != path:
+        return True
+    tags = {tag for task in tasks.values() if task.path != path for tag in task.tags}
+    if name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name):
+        return True
+    harness = harness_folder()
+    return harness is not None and name in index_tasks([harness], [name])
 
 
 def write_task_file(name: str, config: Config, command: str) -> None:

@@ -123,26 +123,58 @@ class TaskFile:
 
 def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
-    metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
-    family = family_of(config.get("process_results"))
-    dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
-    metrics, rows = config.get("metric_list"), dict(_rows(config, family))
-    # Of documents of the user's own, only our hooks know what a sanity variant shows.
-    messages, hook = config.get("doc_to_messages"), str(config.get("doc_to_text"))
-    has_images = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
-    if dataset is not None and dataset in CATALOGUE:
-        has_images = CATALOGUE[dataset].images != 0  # None where their number is unknown
-    elif dataset is not None:
-        has_images = True
-        # The manifest's own class takes longer to import than everything else at start-up.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            manifest = json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))
-            has_images = bool(manifest["images"] != 0)
+    metadata = mapping_in(config, "metadata")
+    location = str(config.get("dataset_path", ""))
+    dataset = location.removeprefix(_PREPARED) if location.startswith(_PREPARED) else None
+    dataset_name = metadata.get("dataset")
+    process_results = config.get("process_results")
+    metrics = config.get("metric_list")
+    same_as = metadata.get("same_as")
+    family = family_of(process_results)
+    rows = dict(_rows(config, family))
+    variants = VARIANTS if _has_images(config, dataset) else ()
+    impossible = _impossible_variants(config, family)
+    return TaskFile(
+        name=name,
+        kind="task",
+        path=path,
+        description=description_in(config),
+        dataset=dataset,
+        guarded_as=dataset or (dataset_name if isinstance(dataset_name, str) else None),
+        output_type=str(config.get("output_type", "generate_until")),
+        rows=rows,
+        process_results=process_results if isinstance(process_results, DottedName) else None,
+        metric_list=metrics if isinstance(metrics, DottedName) else None,
+        tags=tuple(names_in(config.get("tag") or None)),
+        breakdown=tuple(names_in(metadata.get("breakdown"))),
+        same_as=same_as if isinstance(same_as, str) else None,
+        variants=tuple(variant for variant in variants if variant not in impossible),
+        thinking=thinking_of(config, family, rows),
+    )
+
+
+def _has_images(config: Config, dataset: str | None) -> bool:
+    """Return whether a task's samples have images that a sanity variant can hide or swap."""
+    if dataset is None:  # only our hooks know what a variant of a user's own documents shows
+        messages = config.get("doc_to_messages")
+        return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+    if dataset in CATALOGUE:
+        return CATALOGUE[dataset].images != 0  # None where their number is unknown
+    # The manifest's own class takes longer to import than everything else at start-up.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        manifest = json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))
+        return bool(manifest["images"] != 0)
+    return True
+
+
+def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
+    """Return the sanity and stress variants that the questions or the prompt of a task rule out."""
+    hook = config.get("doc_to_text")
     settings = mapping_in(config, SETTINGS)
     shows_options = hook == f"{HOOKS}prompts.lettered"  # its own prompt does
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
-        shows_options = hook.startswith(HOOKS) and bool(names)
+        shows_options = str(hook).startswith(HOOKS) and bool(names)
     impossible = set[str]()
     if family is None or not family.rotated or not shows_options:
         impossible = {ROTATED, ABSTAIN, NOTA, NOTA_CONTROL}
@@ -150,25 +182,9 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
         impossible = {ABSTAIN, NOTA, NOTA_CONTROL}
     elif family.paired:  # the options of both images would differ, so that they alone tell the images apart
         impossible = {NOTA, NOTA_CONTROL}
-    if not isinstance(config.get("doc_to_text"), DottedName):
+    if not isinstance(hook, DottedName):
         impossible |= {TOLD}
-    return TaskFile(
-        name=name,
-        kind="task",
-        path=path,
-        description=description_in(config),
-        dataset=dataset,
-        guarded_as=dataset or (named if isinstance(named := metadata.get("dataset"), str) else None),
-        output_type=str(config.get("output_type", "generate_until")),
-        rows=rows,
-        process_results=scores if isinstance(scores := config.get("process_results"), DottedName) else None,
-        metric_list=metrics if isinstance(metrics, DottedName) else None,
-        tags=tuple(names_in(config.get("tag") or None)),
-        breakdown=tuple(names_in(metadata.get("breakdown"))),
-        same_as=other if isinstance(other := metadata.get("same_as"), str) else None,
-        variants=tuple(variant for variant in VARIANTS if has_images and variant not in impossible),
-        thinking=thinking_of(config, family, rows),
-    )
+    return impossible
 
 
 def description_in(config: Config) -> str:
@@ -179,10 +195,14 @@ def description_in(config: Config) -> str:
 
 def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
     """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
-    default = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
-    by_judge = family is not None and family.extractor is None
+    default = None
+    by_judge = False
+    if family is not None:
+        by_judge = family.extractor is None
+        default = LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor
     for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}]:
-        steps, name = pipeline.get("filter") or [], str(pipeline["name"])
+        steps = pipeline.get("filter") or []
+        name = str(pipeline["name"])
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
         if named is not None:

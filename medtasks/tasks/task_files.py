@@ -263,6 +263,7 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
     """
     entries: dict[str, dict[str, Any]] = {}
     tasks = {**task_files()}
+    taken = {*index, *tasks}
     for task in tasks.values():
         origin = index.get(task.origin or task.name, {})
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
@@ -270,18 +271,31 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
-        names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking) if sanity}
-        free = {variant: name for variant, name in names.items() if name not in index and name not in tasks}
+        free = _free_variants(task, taken) if sanity else {}
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         for tag in task.tags if is_new else ():
             tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
             entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
-        for ending, members in TAG_ENDINGS.items():
-            tag, tagged_names = task.name + ending, [name for variant, name in free.items() if variant in members]
-            if tagged_names and tag not in index:
-                of_tag = {"type": "tag", "task": [task.name, *tagged_names], "yaml_path": -1}
-                entries[tag] = {**of_tag, VARIANT_OF: task.name}
+        entries |= _variant_tags(task, free, index)
+    return entries
+
+
+def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
+    """Return the names of a task's variants, by variant, without those that other tasks have."""
+    names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking)}
+    return {variant: name for variant, name in names.items() if name not in taken}
+
+
+def _variant_tags(task: TaskFile, names: Mapping[str, str], index: Mapping[str, Config]) -> dict[str, dict[str, Any]]:
+    """Return entries of the free tags for a task with its variants, whose ``names`` are given by variant."""
+    entries: dict[str, dict[str, Any]] = {}
+    for ending, variants in TAG_ENDINGS.items():
+        tag = task.name + ending
+        members = [name for variant, name in names.items() if variant in variants]
+        if members and tag not in index:
+            of_tag = {"type": "tag", "task": [task.name, *members], "yaml_path": -1}
+            entries[tag] = {**of_tag, VARIANT_OF: task.name}
     return entries
 
 

@@ -145,46 +145,65 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
     members: dict[str, list[str]] = {}
     names = [name.encode() for name in naming]
 
-    files: list[Path] = []
-    for folder in folders:
-        files += [] if folder.is_dir() else [folder]
-        for root, below, names_here in os.walk(folder):
-            below[:] = sorted(name for name in below if name not in ("__pycache__", ".ipynb_checkpoints"))
-            files += [Path(root, name) for name in sorted(names_here) if name.endswith(".yaml")]
-    for path in files:
-        try:
-            if names and not any(name in read_file(path, MOST_TEXT) for name in names):
-                continue
-            config = read_config(path)
-        except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError, MedTasksError) as error:
-            if not strict:
-                continue
-            if isinstance(error, MedTasksError) and not isinstance(error, UnusableFile):
-                raise MedTasksError(f"the task file {path}: {error}") from error
-            mark = getattr(error, "problem_mark", None)
-            damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
-            if isinstance(error, FileNotFoundError):
-                damage = f"includes {error.filename}, which does not exist"
-            if isinstance(error, UnusableFile):
-                damage = f"or a file that it includes cannot be read ({error})"
-            raise MedTasksError(
-                f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
-            ) from error
-        if strict and (fault := next(_malformed(config), "")):
-            raise MedTasksError(f"the task file {path}: {fault}")
+    for path in _yaml_files(folders):
+        config = _read_task(path, names, strict=strict)
+        if config is None:
+            continue
         task = config.get("task")
         if isinstance(task, list) and "class" not in config:
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            listed = [item.get("task", item.get("group")) if isinstance(item, dict) else item for item in task]
-            members.setdefault(name, list(map(str, listed)))
+            members.setdefault(name, _group_members(task))
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
     return TaskIndex(configs, groups, paths, {name: tuple(listed) for name, listed in members.items()})
+
+
+def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the YAML files in folders and below in order, and what is no folder itself."""
+    for folder in folders:
+        if not folder.is_dir():
+            yield folder
+        for root, below, names in os.walk(folder):
+            below[:] = sorted(name for name in below if name not in ("__pycache__", ".ipynb_checkpoints"))
+            yield from (Path(root, name) for name in sorted(names) if name.endswith(".yaml"))
+
+
+def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | None:
+    """Return the content of a task file; None if its text holds none of the names, or if it cannot be read."""
+    try:
+        if names and not any(name in read_file(path, MOST_TEXT) for name in names):
+            return None
+        config = read_config(path)
+    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError, MedTasksError) as error:
+        if strict:
+            raise MedTasksError(f"the task file {path}{_describe_damage(error)}") from error
+        return None
+    if strict and (fault := next(_malformed(config), "")):
+        raise MedTasksError(f"the task file {path}: {fault}")
+    return config
+
+
+def _describe_damage(error: Exception) -> str:
+    """Return why a task file cannot be read, in words that follow its name."""
+    if isinstance(error, MedTasksError) and not isinstance(error, UnusableFile):
+        return f": {error}"
+    mark = getattr(error, "problem_mark", None)
+    damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
+    if isinstance(error, FileNotFoundError):
+        damage = f"includes {error.filename}, which does not exist"
+    if isinstance(error, UnusableFile):
+        damage = f"or a file that it includes cannot be read ({error})"
+    return f" {damage}, so the harness stops whatever task you choose; fix it or move it away"
+
+
+def _group_members(entries: Sequence[Any]) -> list[str]:
+    """Return the names of a group's members, some of which are mappings."""
+    return [str(item.get("task", item.get("group")) if isinstance(item, dict) else item) for item in entries]
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -345,15 +364,24 @@ def _parsed(path: Path, modified: int) -> Config:
 
 def _malformed(config: Config) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
-
-    def shape(value: object) -> str:
-        return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
-
     for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
-            yield f"'{key}' is {shape(value)} and has to be a mapping; write {key}: {{name: value}}"
+            yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
+    yield from _malformed_lists(config)
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return repr(value)
+
+
+def _malformed_lists(config: Config) -> Iterator[str]:
+    """Yield a sentence for each list of filters or metrics, and each entry, that the harness cannot use."""
     lists: list[tuple[str, Any, Sequence[str]]] = [
         ("filter_list", config.get("filter_list"), ("name", "filter")),
         ("metric_list", config.get("metric_list"), ("metric",)),
@@ -361,10 +389,10 @@ def _malformed(config: Config) -> Iterator[str]:
     for key, entries, required in lists:
         example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
         if not isinstance(entries, list | DottedName | None):
-            yield f"'{key}' is {shape(entries)} and has to be a list; write {key}: [{example}]"
+            yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
         for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
             if not isinstance(entry, Mapping):
-                yield f"entry {number} of '{key}' is {shape(entry)} and has to be a mapping; write {example}"
+                yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
             elif missing := [name for name in required if name not in entry]:
                 names = ", ".join(f"'{name}'" for name in entry)
                 fault = f"has no '{missing[0]}', only {names}"

@@ -131,42 +131,48 @@ def variant_changes(
     metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_named(made, is_prepared=is_prepared), "tag": []}
-    if variant not in THINKING:
-        for done in (COLUMNS, ROWS):  # documents of a variant have their names already, and no other rows
-            metadata.pop(done, None)
-        changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
-        if variant == ROTATED and family is not None:
-            changes["process_results"] = DottedName(f"{HOOKS}{family.rotated}.process_results")
-            changes["metric_list"] = DottedName(f"{HOOKS}{family.rotated}.METRIC_LIST")
-        elif variant == ABSTAIN:
-            module = str(config["process_results"]).rpartition(".")[0]
-            changes["process_results"] = DottedName(f"{module}.process_abstaining")
-            changes["metric_list"] = DottedName(f"{module}.ABSTAINING_METRIC_LIST")
-        elif variant == DEGRADED:
-            metadata["degradations"] = degrading.VERSION
-            metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
-        elif variant == TOLD and not str(config["doc_to_text"]).startswith(HOOKS):  # ours know the variant
-            changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
-        return changes
-    # The documents of a thinking variant are those of its task; its rows are the careful ones.
+    if variant in THINKING:
+        return {**changes, **_thinking_changes(made, config, rows), "metadata": metadata}
+    for done in (COLUMNS, ROWS):  # documents of a variant have their names already, and no other rows
+        metadata.pop(done, None)
+    changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
+    if variant == ROTATED and family is not None:
+        changes["process_results"] = DottedName(f"{HOOKS}{family.rotated}.process_results")
+        changes["metric_list"] = DottedName(f"{HOOKS}{family.rotated}.METRIC_LIST")
+    elif variant == ABSTAIN:
+        module = str(config["process_results"]).rpartition(".")[0]
+        changes["process_results"] = DottedName(f"{module}.process_abstaining")
+        changes["metric_list"] = DottedName(f"{module}.ABSTAINING_METRIC_LIST")
+    elif variant == DEGRADED:
+        metadata["degradations"] = degrading.VERSION
+        metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
+    elif variant == TOLD and not str(config["doc_to_text"]).startswith(HOOKS):  # ours know the variant
+        changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
+    return changes
+
+
+def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> dict[str, Any]:
+    """Return the prompt, room and filters of a thinking variant; documents are those of its task, rows the careful."""
     filters = []
     for title, row in rows.items():
         if not title.startswith("reference"):
             options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
-            step = {name: value for name, value in options.items() if value is not None}
+            step = {key: value for key, value in options.items() if value is not None}
             filters.append({"name": title, "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}]})
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
-    changes["generation_kwargs"] = {"until": [], **settings, _ROOM: room}
-    changes["filter_list"] = filters
+    changes: dict[str, Any] = {
+        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
+        "generation_kwargs": {"until": [], **settings, _ROOM: room},
+        "filter_list": filters,
+    }
     if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{made}")
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
     if by_model := mapping_in(config, "model_specific_generation_kwargs"):
         changes["model_specific_generation_kwargs"] = {
             model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
         }
-    return {**changes, "metadata": metadata}
+    return changes
 
 
 def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]) -> tuple[str, ...]:
@@ -207,29 +213,34 @@ def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily
     @wraps(prompt)  # by its name others know which columns it needs
     def instructed(doc: Document, *args: Any, **named: Any) -> Any:
         made = prompt(doc, *args, **named)
-        if not isinstance(made, list):
-            text = str(made)
-            settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
-            mark = str(settings.get("image_mark") or "")
-            if variant == BOXED:
-                return _boxed(text, doc, family)
-            start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
-            return f"{text[:start]}{_instruction()}{text[start:]}"
-        turns = copy.copy(made)
-        last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
-        content = [dict(part) for part in turns[last]["content"]]
-        texts = [number for number, part in enumerate(content) if part["type"] == "text"]
-        if not texts:
-            texts, content = [len(content)], [*content, {"type": "text", "text": ""}]
-        part = content[texts[-1] if variant == BOXED else texts[0]]
+        if isinstance(made, list):
+            return _instructed_turns(made, variant, doc, family)
+        text = str(made)
         if variant == BOXED:
-            part["text"] = _boxed(part["text"], doc, family)
-        else:
-            part["text"] = f"{_instruction()}{part['text']}"
-        turns[last] = {**turns[last], "content": content}
-        return turns
+            return _boxed(text, doc, family)
+        settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
+        mark = str(settings.get("image_mark") or "")
+        start = len(mark) if text.startswith(mark) else 0  # the image comes before everything
+        return f"{text[:start]}{_instruction()}{text[start:]}"
 
     return instructed
+
+
+def _instructed_turns(messages: list[Any], variant: str, doc: Document, family: TaskFamily) -> list[Any]:
+    """Return messages with the instruction to reason in the last turn of the user."""
+    turns = copy.copy(messages)
+    last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
+    content = [dict(part) for part in turns[last]["content"]]
+    texts = [part for part in content if part["type"] == "text"]
+    if not texts:
+        texts = [{"type": "text", "text": ""}]
+        content += texts
+    if variant == BOXED:
+        texts[-1]["text"] = _boxed(texts[-1]["text"], doc, family)
+    else:
+        texts[0]["text"] = f"{_instruction()}{texts[0]['text']}"
+    turns[last] = {**turns[last], "content": content}
+    return turns
 
 
 @cache
