@@ -1,7 +1,8 @@
 """Datasheet of a published study, as JSON and as Markdown."""
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from medtasks.curate.review.reviews import Review, agreements, clusters_of, curr
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.dataset_lookup import OPTIONS
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.samples import option_index
 from medtasks.home import as_json
 
 _SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
@@ -51,20 +53,18 @@ class Publication:
 
 def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
-    study, images = about.study, about.images
+    study = about.study
+    images = about.images
     sent = [line for line in read_drafted(about.folder).values() if line.outcome is not DraftOutcome.SKIPPED]
-    used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
+    image_ids = set(itertools.chain.from_iterable(draft.images for draft in about.published.values()))
+    licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
     of_pairs = study.kind is StudyKind.PAIRS
-    labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
-    for draft in about.published.values():
-        in_words = {option.casefold() for option in draft.options} == {"yes", "no"}
-        for answer in draft.answers if draft.options else ():
-            labels[draft.options[ord(answer) - ord("A")] if in_words else answer] += 1
-    shares = of_pairs and clusters < len(about.published)
-    shared = [_SHARED.format(len(about.published), clusters)] if shares else []
-    words = [] if about.wording is None else ["--wording", about.wording]
-    even = [] if about.balance else ["--no-balance"]
+    caveats = list(_CAVEATS)
+    if of_pairs:
+        caveats.append(_OF_PAIRS)
+    if of_pairs and clusters < len(about.published):
+        caveats.append(_SHARED.format(len(about.published), clusters))
     return {
         "schema_version": 1,
         "name": about.name,
@@ -76,7 +76,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "images": manifest.images,
         "clusters": clusters,
         "complete": manifest.complete,
-        "licences": dict(sorted(Counter(image.licence or "not stated" for image in used).items())),
+        "licences": dict(sorted(licences.items())),
         "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
@@ -87,15 +87,37 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "min_score": about.min_score,
         "wording": about.wording,
         "balance": None if of_pairs else about.balance,
-        OPTIONS: ["--min-score", str(about.min_score), *words, *even, "--as", about.name],  # of the command
+        OPTIONS: _command_options(about),
         "drafts": len(about.drafts),
         "published": len(about.published),
         "left_out": dict(sorted(about.left_out.items())),
-        "labels": dict(sorted(labels.items())),
+        "labels": dict(sorted(_labels(about.published.values()).items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *shared],
+        "caveats": caveats,
     }
+
+
+def _labels(drafts: Iterable[Draft]) -> Counter[str]:
+    """Count the answers of closed questions: letters, or Yes and No."""
+    labels: Counter[str] = Counter()
+    for draft in drafts:
+        if not draft.options:
+            continue
+        if {option.casefold() for option in draft.options} == {"yes", "no"}:
+            labels.update(draft.options[option_index(answer)] for answer in draft.answers)
+        else:
+            labels.update(draft.answers)
+    return labels
+
+
+def _command_options(about: Publication) -> list[str]:
+    options = ["--min-score", str(about.min_score)]
+    if about.wording is not None:
+        options += ["--wording", about.wording]
+    if not about.balance:
+        options.append("--no-balance")
+    return [*options, "--as", about.name]
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
@@ -122,13 +144,7 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
         if not value:
             parts.append("None.")
         elif isinstance(value, Mapping):
-            rows: list[tuple[str, object]] = []
-            for key, content in value.items():
-                if isinstance(content, Mapping):
-                    rows += [(f"{key}: {part}", text) for part, text in content.items()]
-                else:
-                    rows.append((key, content))
-            parts.append(_table(("", "value"), rows))
+            parts.append(_table(("", "value"), _mapping_rows(value)))
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
@@ -136,6 +152,16 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
                 _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
             )
     return "\n\n".join(parts) + "\n"
+
+
+def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for key, content in values.items():
+        if isinstance(content, Mapping):
+            rows += [(f"{key}: {part}", text) for part, text in content.items()]
+        else:
+            rows.append((key, content))
+    return rows
 
 
 def _text(value: object) -> str:

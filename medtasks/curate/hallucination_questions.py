@@ -133,37 +133,16 @@ def drafts_in(
 
     There is at least one question, each of the form of the ``schema``.
     """
-    text = without_thoughts(reply) or ""
-    begin = re.search(r"[\[{]", text)
-    questions: list[DraftedQuestion] = []
-    for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
-        try:
-            value = json.JSONDecoder().raw_decode(part.strip())[0]
-            if isinstance(value, dict):  # a list under one key, or one question, which may be under one key
-                only = next(iter(value.values())) if len(value) == 1 else value
-                value = only if isinstance(only, list) else [only]
-            questions = [schema.model_validate(record) for record in value] if isinstance(value, list) else []
-        except (ValueError, RecursionError):
-            continue
-        if questions:
-            break
+    questions = _questions_in(without_thoughts(reply) or "", schema)
     if not questions:
         return None
-    drafts, wordings = [], set[str]()
+    drafts = []
+    wordings = set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
-        facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
-        if isinstance(question, TypedQuestion):
-            facts = _closed(item, question, question.choices or "", question.ground_truth_type == BINARY)
-            # An LLM may add an explanation to the type's name.
-            names = (name for published, name in HALLUCINATIONS.items() if question.type.startswith(published))
-            facts["hallucination"] = next(names)
-        elif isinstance(question, YesNoQuestion):
-            facts = _closed(item, question, "", True)
-        elif isinstance(question, ReportQuestion):
-            facts["components"] = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
-            facts["reason"] = "" if any(facts["components"].values()) else "it names no component"
-        reason, wording = facts.pop("reason"), normalised(question.question)
+        facts = _facts_of(item, question)
+        reason = facts.pop("reason")
+        wording = normalised(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
         if not reason and wording in wordings:
             reason = "the same question of the same image"
@@ -175,6 +154,48 @@ def drafts_in(
             Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
         )
     return {"drafts": tuple(drafts)}
+
+
+def _questions_in(text: str, schema: type[DraftedQuestion]) -> list[DraftedQuestion]:
+    """Read the questions of the first fence that has any, or of a text without fences from its first bracket on."""
+    parts = _FENCED.findall(text)
+    begin = re.search(r"[\[{]", text)
+    if begin and not parts:
+        parts = [text[begin.start() :]]
+    for part in parts:
+        try:
+            value = json.JSONDecoder().raw_decode(part.strip())[0]
+            questions = [schema.model_validate(record) for record in _records(value)]
+        except (ValueError, RecursionError):
+            continue
+        if questions:
+            return questions
+    return []
+
+
+def _records(value: Any) -> list[Any]:
+    """Return the records of a list, which may be under one key, or one record, which may be, too."""
+    if isinstance(value, dict):
+        content = next(iter(value.values())) if len(value) == 1 else value
+        return content if isinstance(content, list) else [content]
+    return value if isinstance(value, list) else []
+
+
+def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
+    """Return options and answers of a question, what else its form has, and the ``reason`` to reject it."""
+    facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
+    if isinstance(question, TypedQuestion):
+        facts = _closed(item, question, question.choices or "", question.ground_truth_type == BINARY)
+        # An LLM may add an explanation to the type's name.
+        names = (name for published, name in HALLUCINATIONS.items() if question.type.startswith(published))
+        facts["hallucination"] = next(names)
+    elif isinstance(question, YesNoQuestion):
+        facts = _closed(item, question, "", True)
+    elif isinstance(question, ReportQuestion):
+        facts["components"] = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
+        if not any(facts["components"].values()):
+            facts["reason"] = "it names no component"
+    return facts
 
 
 def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:

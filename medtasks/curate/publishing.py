@@ -129,26 +129,14 @@ def publish_study(
 
 def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
     """Return the questions to publish; MedTasksError if none can be, or if another dataset has the name."""
-    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
-        existing = Manifest.read(dataset_folder(name))
-        is_this_study = existing.selected_from is None and study.digest == existing.revision
-        if not is_this_study and existing.source != str(folder.resolve()):
-            raise MedTasksError(
-                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
-                f"delete {dataset_folder(name)}"
-            )
-    drafts, reviews = read_drafts(folder), read_reviews(folder, study)
+    _refuse_other_dataset(folder, study, name)
+    drafts = read_drafts(folder)
+    reviews = read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
         raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
-    images, pairs = read_images(folder), {pair.pair_id for pair in read_pairs(folder)}
+    images = read_images(folder)
     of_pairs = study.kind is StudyKind.PAIRS
-    if lost := sum(
-        not images.keys() >= set(draft.images) or (of_pairs and draft.item_id not in pairs) for draft in drafts.values()
-    ):
-        raise SourceError(
-            f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
-            f"not list; bring these files back, or make the study again in another folder"
-        )
+    _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
@@ -164,6 +152,30 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
     return Publication(folder, study, images, name, min_score, wording, balance, drafts, reviews, published, left_out)
+
+
+def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
+        existing = Manifest.read(dataset_folder(name))
+        is_this_study = existing.selected_from is None and study.digest == existing.revision
+        if not is_this_study and existing.source != str(folder.resolve()):
+            raise MedTasksError(
+                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
+                f"delete {dataset_folder(name)}"
+            )
+
+
+def _check_listed(folder: Path, study: Study, drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> None:
+    """Raise SourceError if drafts are about images or pairs that the study does not list."""
+    unlisted = {item for item, draft in drafts.items() if not images.keys() >= set(draft.images)}
+    pairs = {pair.pair_id for pair in read_pairs(folder)}
+    if study.kind is StudyKind.PAIRS:
+        unlisted |= drafts.keys() - pairs
+    if unlisted:
+        raise SourceError(
+            f"{len(unlisted)} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and "
+            f"{folder / PAIRS} do not list; bring these files back, or make the study again in another folder"
+        )
 
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:

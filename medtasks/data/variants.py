@@ -291,24 +291,29 @@ def swapped_images(documents: Documents) -> list[Shown]:
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
     """
-    from_pairs: list[Shown | None] = []
-    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
-    for row in documents:  # None where a pair lacks one of its two, or both show the same image
-        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
-        images = images_of(partner) if partner else ()
-        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
-        from_pairs.append(None if partner is None or same else images)
+    from_pairs = _partner_images(documents)
     if None not in from_pairs:
         return [images for images in from_pairs if images is not None]
     originals = [images_of(document) for document in documents]
-    keys: list[list[Hashable]] = [
-        [(name, document[name]) for name in ("patient_id", "image_id") if document.get(name) is not None]
-        + [image.sha256 for image in images]
-        for document, images in zip(documents, originals, strict=True)
-    ]
+    keys: list[list[Hashable]] = []
+    for document, images in zip(documents, originals, strict=True):
+        names = [(name, document[name]) for name in ("patient_id", "image_id") if document.get(name) is not None]
+        keys.append([*names, *(image.sha256 for image in images)])
     clusters = connected_components(keys)
     others = _between_clusters(dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset")))
     return [others[originals[row]] if images is None else images for row, images in enumerate(from_pairs)]
+
+
+def _partner_images(documents: Documents) -> list[Shown | None]:
+    """Return the images of the other question of each pair; None if there is none, or if it has the same images."""
+    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
+    partner_images: list[Shown | None] = []
+    for row in documents:
+        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
+        images = images_of(partner) if partner else ()
+        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
+        partner_images.append(None if partner is None or same else images)
+    return partner_images
 
 
 def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
@@ -324,24 +329,37 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
     for kinds, by_cluster in alike.items():
         order = sorted(sorted(members) for members in by_cluster.values())
         random.Random(_SEED).shuffle(order)
-        lists = [images for members in order for images in members]
-        largest = max(order, key=len)
-        smaller = [images for members in order if members is not largest for images in members]
-        if smaller and 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
-            others |= {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
-        elif smaller:  # the largest cluster gets lists of the others, some of them more than once, and they get its
-            others |= {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
-            others |= {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
-        for images in largest if kinds and not smaller else ():
-            # No other cluster has a list like this: as many single images of others are put together.
-            elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
-            foreign = sorted({image for members in elsewhere for image in members})
-            random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
-            offered = [[image for image in foreign if is_volume(image.file) == volume] for volume in kinds]
-            if not all(offered):
-                raise MedTasksError(
-                    f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the "
-                    f"variant _blind or _blank, or a larger part of the data"
-                )
-            others[images] = tuple(candidates[at % len(candidates)] for at, candidates in enumerate(offered))
+        if len(order) > 1:
+            others |= _exchanged_lists(order)
+        elif kinds:
+            others |= {images: _joined_images(images, clusters, dataset) for images in order[0]}
     return others
+
+
+def _exchanged_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
+    """Return for each list of images another one; ``members`` are the lists of each of several clusters."""
+    lists = list(itertools.chain.from_iterable(members))
+    largest = max(members, key=len)
+    if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
+        return {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
+    # The largest cluster gets lists of the others, some of them more than once, and they get its.
+    smaller = list(itertools.chain.from_iterable(of_cluster for of_cluster in members if of_cluster is not largest))
+    others = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
+    return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
+
+
+def _joined_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
+    """Return as many single images of other clusters; no other cluster has a list like ``images``."""
+    elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
+    foreign = sorted(set(itertools.chain.from_iterable(elsewhere)))
+    random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
+    joined = []
+    for position, image in enumerate(images):
+        candidates = [other for other in foreign if is_volume(other.file) == is_volume(image.file)]
+        if not candidates:
+            raise MedTasksError(
+                f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the "
+                f"variant _blind or _blank, or a larger part of the data"
+            )
+        joined.append(candidates[position % len(candidates)])
+    return tuple(joined)

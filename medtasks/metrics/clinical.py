@@ -61,12 +61,8 @@ class ClassNumbers:
 
 def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     """Return the numbers of one class from the decisions about all samples."""
-    counts = Counter((decision.present, None if decision.failed else decision.called) for decision in decisions)
-    failed = Counter(decision.present for decision in decisions if decision.failed)
-    present, absent = (
-        Calls(counts[has, True], counts[has, False], counts[has, None] - failed[has], failed[has])
-        for has in (True, False)
-    )
+    present = _calls([decision for decision in decisions if decision.present])
+    absent = _calls([decision for decision in decisions if not decision.present])
     answered = [decision for decision in decisions if not decision.failed]
     parts = {
         "sensitivity": [(decision.called is True, decision) for decision in answered if decision.present],
@@ -74,16 +70,12 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
         "ppv": [(decision.present, decision) for decision in answered if decision.called],
         "npv": [(not decision.present, decision) for decision in answered if decision.called is False],
     }
-    shares, degrees = {}, {}
+    shares: dict[str, EstimatedValue] = {}
+    degrees: dict[str, float] = {}
     for metric, part in parts.items():
-        values = [float(holds) for holds, _ in part]
-        error = clustered_error(values, [decision.cluster for _, decision in part])
-        value = math.fsum(values) / len(values) if values else math.nan
-        ends = interval(value, error.error, error.degrees, True, error.effective)
-        shares[metric], degrees[metric] = EstimatedValue(value, error.error, *ends), error.degrees
+        shares[metric], degrees[metric] = _share(part)
     of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
     fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
-    positive, negative = (_ratio(answered, called, fewest) for called in (True, False))
     one_sided = PRESENT if parts["sensitivity"] else ABSENT
     is_ratio = bool(parts["sensitivity"] and parts["specificity"])
     reasons = {
@@ -94,9 +86,23 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
         "lr_positive": NO_FALSE_POSITIVE if is_ratio else one_sided,
         "lr_negative": NO_TRUE_NEGATIVE if is_ratio else one_sided,
     }
-    numbers = {**shares, "lr_positive": positive, "lr_negative": negative}
+    numbers = {**shares, "lr_positive": _ratio(answered, True, fewest), "lr_negative": _ratio(answered, False, fewest)}
     undefined = {metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)}
     return ClassNumbers(name, present, absent, numbers, undefined)
+
+
+def _calls(decisions: Sequence[Decision]) -> Calls:
+    counts = Counter(decision.called for decision in decisions if not decision.failed)
+    return Calls(counts[True], counts[False], counts[None], len(decisions) - counts.total())
+
+
+def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float]:
+    """Return the share of decisions for which something holds, and the degrees of freedom of its error."""
+    values = [float(holds) for holds, _ in part]
+    error = clustered_error(values, [decision.cluster for _, decision in part])
+    value = math.fsum(values) / len(values) if values else math.nan
+    ends = interval(value, error.error, error.degrees, True, error.effective)
+    return EstimatedValue(value, error.error, *ends), error.degrees
 
 
 def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
@@ -111,22 +117,27 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
     if not (calls[True] and calls[False]):
         return _ratio_without_error(decisions, called, degrees)
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
-    # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
-    influence = {
-        (present, is_call): sign * len(decisions) * (is_call / calls[present] - 1 / sizes[present])
-        for present, sign in ((True, 1), (False, -1))
-        for is_call in (True, False)
-    }
-    by_cluster: dict[Hashable, list[float]] = {}
-    for (cluster, *cell), number in Counter((of.cluster, of.present, of.called is called) for of in decisions).items():
-        by_cluster.setdefault(cluster, [0.0, 0.0])[0] += number * influence[cell[0], cell[1]]
-        by_cluster[cluster][1] += number
-    means = [total / number for total, number in by_cluster.values()]
-    error = clustered_error(means, list(by_cluster), [number for _, number in by_cluster.values()]).error
+    error = _log_ratio_error(decisions, called, calls, sizes)
     if not error > _NO_SPREAD:
         return _ratio_without_error(decisions, called, degrees)
     half = t_quantile((1 + LEVEL) / 2, degrees) * error
     return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
+
+
+def _log_ratio_error(
+    decisions: Sequence[Decision], called: bool, calls: Mapping[bool, int], sizes: Mapping[bool, int]
+) -> float:
+    totals: dict[Hashable, float] = {}
+    numbers: Counter[Hashable] = Counter()
+    cells = Counter((decision.cluster, decision.present, decision.called is called) for decision in decisions)
+    for (cluster, present, is_call), number in cells.items():
+        # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
+        sign = 1 if present else -1
+        influence = sign * len(decisions) * (is_call / calls[present] - 1 / sizes[present])
+        totals[cluster] = totals.get(cluster, 0.0) + number * influence
+        numbers[cluster] += number
+    means = [total / numbers[cluster] for cluster, total in totals.items()]
+    return clustered_error(means, list(totals), list(numbers.values())).error
 
 
 def _ratio_without_error(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:

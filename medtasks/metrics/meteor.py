@@ -109,13 +109,7 @@ def database_files(source: Path) -> dict[str, bytes]:
     ``/usr/share/wordnet`` of Debian. Line ends become those of Princeton's files: the index has byte positions in the
     data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
     """
-    try:
-        members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
-        zipped = [] if members or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
-        if zipped:
-            members = {name: read_stream(file) for name, file in packed_files(zipped[0], _FILE)}
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    members = _members_of(source)
     folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
     if not folders:
         raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
@@ -127,18 +121,38 @@ def database_files(source: Path) -> dict[str, bytes]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
         for part in PARTS_OF_SPEECH:
-            index, data = files[f"index.{part}"], files[f"data.{part}"]
-            listed: set[bytes] = set()
-            for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # not the licence
-                positions = fields[-int(fields[2]) :]
-                if not all(data.startswith(position + b" ", int(position)) for position in positions):
-                    raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
-                listed.update(positions)
-            if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
-                raise ValueError("its index or its data is cut short")
+            _check_index(files[f"index.{part}"], files[f"data.{part}"])
     except (ValueError, IndexError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     return files
+
+
+def _members_of(source: Path) -> dict[str, bytes]:
+    try:
+        members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
+        if members or not source.is_dir():
+            return members
+        for archive in sorted(source.rglob("wordnet.zip"))[:1]:
+            members = {name: read_stream(file) for name, file in packed_files(archive, _FILE)}
+    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    return members
+
+
+def _check_index(index: bytes, data: bytes) -> None:
+    """Raise ValueError or IndexError if the index of a part of speech is damaged or does not fit its data."""
+    positions: set[bytes] = set()
+    for line in index.splitlines():
+        if line.startswith(b" "):  # the licence
+            continue
+        fields = line.split()
+        of_word = fields[-int(fields[2]) :]
+        if not all(data.startswith(position + b" ", int(position)) for position in of_word):
+            raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
+        positions.update(of_word)
+    entries = sum(not line.startswith(b" ") for line in data.splitlines())
+    if len(positions) != entries or not data.endswith(b"\n"):
+        raise ValueError("its index or its data is cut short")
 
 
 def wordnet_folder() -> Path:

@@ -70,37 +70,19 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     """
     if path.suffix.lower() not in (".jsonl", ".json", ".csv", ".txt"):
         raise RepliesError(f"{path} must end in one of .jsonl, .json, .csv, .txt, the endings of known formats")
-    try:
-        content = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise RepliesError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise RepliesError(f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
-    items = _items(path, content)
+    items = _items(path, _content_of(path))
     if not items:
         raise RepliesError(f"{path} holds no texts")
     ids: list[str] = []
     texts: list[str] = []
-    for place, item in items:
+    for location, item in items:
         if isinstance(item, str):
             texts.append(item)
             continue
-        location = f"{path} {place}"
-        if not isinstance(item, dict):
-            raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
-        present = [name for name in ((column,) if column else _TEXT_NAMES) if name in item]
-        if len(present) > 1:
-            raise RepliesError(f"{location} has {' and '.join(present)}; choose one of them with --column")
-        if not present:
-            missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
-            raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
-        text, name = item[present[0]], next((item[name] for name in _ID_NAMES if name in item), None)
-        if not isinstance(text, str):
-            raise RepliesError(f'{location}: the text is no text; an empty report is ""')
-        if not (name is None or isinstance(name, str | int)):
-            raise RepliesError(f"{location}: the id is neither a text nor a whole number")
+        text, name = _text_and_id(f"{path} {location}", item, column)
         texts.append(text)
-        ids += [] if name is None else [str(name)]
+        if name is not None:
+            ids.append(str(name))
     if ids and len(ids) < len(texts):
         raise RepliesError(f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none")
     if repeated := [name for name, number in Counter(ids).items() if number > 1]:
@@ -108,32 +90,68 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     return ReportTexts(path, tuple(texts), tuple(ids) or None)
 
 
+def _content_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise RepliesError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
+
+
+def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str | int | None]:
+    if not isinstance(item, dict):
+        raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
+    names = [name for name in ((column,) if column else _TEXT_NAMES) if name in item]
+    if len(names) > 1:
+        raise RepliesError(f"{location} has {' and '.join(names)}; choose one of them with --column")
+    if not names:
+        missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
+        raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
+    text = item[names[0]]
+    if not isinstance(text, str):
+        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
+    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
+    if not (identifier is None or isinstance(identifier, str | int)):
+        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
+    return text, identifier
+
+
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
-    # Entries, each with its location in the file.
+    """Return the entries of a file, each with its location in it."""
     ending = path.suffix.lower()
     if ending == ".csv":
-        try:
-            header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
-        except csv.Error as error:
-            raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
-        for number, row in enumerate(rows, start=2):
-            if row and len(row) != len(header):
-                raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
-        return [(f"row {number}", dict(zip(header, row, strict=True))) for number, row in enumerate(rows, 2) if row]
+        return _csv_items(path, content)
+    if ending == ".json":
+        entries = _parsed(path, "", content)
+        if not isinstance(entries, list):
+            raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
+        return [(f"entry {number}", entry) for number, entry in enumerate(entries, start=1)]
     # str.splitlines would also split at other characters within texts.
     lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
     numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
     if ending == ".txt":
         return list[tuple[str, Any]](numbered)
-    parsed = []
-    for location, text in [("", content)] if ending == ".json" else numbered:
-        try:
-            parsed += [(location, parse_json(text))] if text.strip() or not location else []
-        except ValueError as error:
-            place = f"{path} {location}".strip()
-            raise RepliesError(f"{place} is not JSON: {getattr(error, 'msg', error)}") from error
-    if ending == ".jsonl":
-        return parsed
-    if not isinstance(parsed[0][1], list):
-        raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
-    return [(f"entry {number}", entry) for number, entry in enumerate(parsed[0][1], start=1)]
+    return [(location, _parsed(path, location, line)) for location, line in numbered if line.strip()]
+
+
+def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
+    try:
+        header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
+    except csv.Error as error:
+        raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+    items = []
+    for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
+        items.append((f"row {number}", dict(zip(header, row, strict=True))))
+    return items
+
+
+def _parsed(path: Path, location: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise RepliesError(f"{f'{path} {location}'.strip()} is not JSON: {getattr(error, 'msg', error)}") from error

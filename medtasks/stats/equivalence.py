@@ -32,7 +32,7 @@ import numpy as np
 
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
-from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error, separate_units, sharing
+from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units, sharing
 
 NON_INFERIORITY = ALPHA / 2
 """Level of the one-sided test for non-inferiority, whose interval is that of 95 % (CONSORT 2010 extension; ICH E9)."""
@@ -84,48 +84,71 @@ def equivalence(
     """
     differences = [after - before for before, after in zip(first, second, strict=True)]
     units = separate_units(units)
-    error, samples = mean_error(differences, units), len(differences)
+    error = mean_error(differences, units)
+    samples = len(differences)
     mean = math.fsum(differences) / samples
     reach = max(1.0, max(*first, *second) - min(*first, *second))
-    statistic: Callable[[float], float]
     changed = len({unit for unit, size in zip(units, differences, strict=True) if abs(size) > _NO_SPREAD})
     if {*first, *second} <= {0.0, 1.0}:
-        # The number of independent samples with the same error: at most the number of units if few of these differ, and
-        # of dyads at most their degrees of freedom plus one if hardly any does, since so few do not show how samples
-        # that share something correlate.
-        limit, single = float(error.clusters), mean_standard_error(differences)
-        in_dyads = any(isinstance(unit, Dyad) for unit in units)
-        if in_dyads and changed < _HARDLY_ANY:
-            limit = min(limit, error.degrees + 1)
-        effective, independent = limit, not in_dyads and error.clusters == samples
-        if not independent and error.error > _NO_SPREAD and single > _NO_SPREAD:
-            size = (single / error.error) ** 2 * samples
-            effective = size if changed >= _FEW else min(limit, size)
-        share = effective / samples
-        gained, lost = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
-        test, statistic = SCORE_TEST, partial(tango_statistic, share * gained, share * lost, share * samples)
+        test = SCORE_TEST
+        statistic = _score_statistic(differences, units, error, changed)
     else:
         spread = error.error
         # Values that rarely differ, and then by all of the reach, vary the most.
         if changed < min(_FEW, error.clusters) and margin < reach:
             spread = max(spread, math.sqrt(margin * (reach - margin) / error.clusters))
-        test, statistic = STUDENT, lambda true: (mean - true) / spread if spread > 0 else math.nan
-
-    def end(target: float) -> float:
-        low, high = -reach, reach
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if statistic(middle) > target else (low, middle)
-        return (low + high) / 2
-
+        test = STUDENT
+        statistic = partial(_student_statistic, mean, spread)
     # The interval holds the true differences, from -reach to reach, that neither one-sided test rejects.
     limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
     intervals = [(math.nan, math.nan)] * 2
     if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
-        intervals = [(end(limit), end(-limit)) for limit in limits]
+        intervals = [(_inverse(statistic, limit, reach), _inverse(statistic, -limit, reach)) for limit in limits]
     p = max(exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees))
     samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
     return Equivalence(margin, *intervals[0], test, p, intervals[1], samples_needed)
+
+
+def _score_statistic(
+    differences: Sequence[float], units: Sequence[Hashable], error: MeanError, changed: int
+) -> Callable[[float], float]:
+    """Return Tango's statistic for the number of independent samples with the same error.
+
+    It is at most the number of units if few of these differ, and of dyads at most their degrees of freedom plus one if
+    hardly any does, since so few do not show how samples that share something correlate.
+    """
+    samples = len(differences)
+    single = mean_standard_error(differences)
+    in_dyads = any(isinstance(unit, Dyad) for unit in units)
+    limit = float(error.clusters)
+    if in_dyads and changed < _HARDLY_ANY:
+        limit = min(limit, error.degrees + 1)
+    effective = limit
+    is_independent = not in_dyads and error.clusters == samples
+    if not is_independent and error.error > _NO_SPREAD and single > _NO_SPREAD:
+        size = (single / error.error) ** 2 * samples
+        effective = size if changed >= _FEW else min(limit, size)
+    share = effective / samples
+    gained = sum(difference > 0 for difference in differences)
+    lost = sum(difference < 0 for difference in differences)
+    return partial(tango_statistic, share * gained, share * lost, share * samples)
+
+
+def _student_statistic(mean: float, spread: float, true: float) -> float:
+    return (mean - true) / spread if spread > 0 else math.nan
+
+
+def _inverse(statistic: Callable[[float], float], target: float, reach: float) -> float:
+    """Return the difference from -reach to reach at which a falling statistic has a value."""
+    low = -reach
+    high = reach
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if statistic(middle) > target:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def tango_statistic(gained: float, lost: float, samples: float, true: float) -> float:

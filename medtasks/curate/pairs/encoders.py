@@ -26,7 +26,7 @@ import os
 import sys
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,16 +272,17 @@ def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encode
     most_failures = _GIVE_UP if stored else min(_GIVE_UP, len(todo))
     with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None if todo else True) as bar:
         for batch in _decoded_batches(todo, batch_size):
-            reasons.update((digest, image) for digest, image in batch if isinstance(image, str))
-            images = {digest: image for digest, image in batch if not isinstance(image, str)}
+            images = {}
+            for digest, image in batch:
+                if isinstance(image, str):
+                    reasons[digest] = image
+                else:
+                    images[digest] = image
             if images:
                 encode = encode or _Encoding(encoder, most_failures)
-                vectors = encode(list(images.values()))
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-                    units = zip(images, (vectors / lengths).astype(np.float16), strict=True)
-                new = {digest: unit.tobytes() for digest, unit in units if unit.size and np.isfinite(unit).all()}
-                before, now = (len(next(iter(vectors.values()), b"")) // _BYTES for vectors in (stored, new))
+                new = _unit_vectors(images, encode(list(images.values())))
+                before = _dimension(stored)
+                now = _dimension(new)
                 if before and now and before != now:
                     raise MedTasksError(
                         f"the encoder {encoder.name} gives {now} numbers per image, and {store.path} holds embeddings "
@@ -292,9 +293,21 @@ def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encode
             bar.update(len(batch))
     numbers = [number for number, digest in enumerate(digests) if digest in stored]
     left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in stored)
-    dimension = len(next(iter(stored.values()), b"")) // _BYTES
     joined = np.frombuffer(b"".join(stored[digests[number]] for number in numbers), np.float16)
-    return Embedded(joined.reshape(len(numbers), dimension), np.array(numbers, np.int64), left_out)
+    return Embedded(joined.reshape(len(numbers), _dimension(stored)), np.array(numbers, np.int64), left_out)
+
+
+def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) -> dict[bytes, bytes]:
+    """Return the vectors at length 1 by digest, without those that have no such form."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+        units = (vectors / lengths).astype(np.float16)
+    of_digests = zip(digests, units, strict=True)
+    return {digest: unit.tobytes() for digest, unit in of_digests if unit.size and np.isfinite(unit).all()}
+
+
+def _dimension(vectors: Mapping[bytes, bytes]) -> int:
+    return len(next(iter(vectors.values()), b"")) // _BYTES
 
 
 def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:

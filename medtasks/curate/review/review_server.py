@@ -271,51 +271,65 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
             try:
                 address = urlsplit(self.path)
             except ValueError:
                 raise _Refused(400, error="this is no address") from None
-            token, _, path = address.path.removeprefix("/").partition("/")
-            has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
-            host, origin = self.headers.get("Host"), self.headers.get("Origin")
-            is_ours = host in hosts and (origin is None or origin in {f"http://{name}" for name in hosts})
-            # The address may be opened from anywhere, all else comes from the page itself.
-            is_cross_site = self.headers.get("Sec-Fetch-Site") == "cross-site"
-            is_foreign = is_cross_site and self.headers.get("Sec-Fetch-Mode") != "navigate"
-            if not (has_token or address.path == _PROOF) or not is_ours or is_foreign:
-                raise _Refused(403, error="open the address that the command has printed")
-            if has_token:
-                self.server.strangers.pop(self.connection, None)
-            path = path if has_token else _PROOF
+            path = self._allowed_path(address.path)
             if self.command == "POST":
                 self._post(path)
-            elif path in _PAGE:
-                name, kind = _PAGE[path]
-                self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
-            elif path == "study":
-                self._send(json.dumps(self.server.study()).encode(), "application/json")
-            elif path == "image":
-                image = self.server.file.images.get("".join(parse_qs(address.query).get("id", [])))
-                if image is None:
-                    raise _Refused(404, error="the study has no such image")
-                try:
-                    with self.server.decoding:
-                        decoded_image = decode_image(io.BytesIO(image.read()), LINEAR)
-                        decoded_image.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
-                except UnreadableImage as error:
-                    raise _Refused(422, error=str(error)) from None
-                self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded_image.conversions))})
-            elif path == _PROOF:
-                proof = hmac.digest(self.server.key.encode(), address.query.encode(errors="replace"), "sha256")
-                self._send(proof, "application/octet-stream")
             else:
-                raise _Refused(404, error="there is no such page")
+                self._get(path, address.query)
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
             self._send(json.dumps(refused.content).encode(), "application/json", status=refused.status)
 
     do_POST = do_GET
+
+    def _allowed_path(self, address: str) -> str:
+        """Return the path after the token, or that of the proof; _Refused for requests of strangers."""
+        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        token, _, path = address.removeprefix("/").partition("/")
+        has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
+        origin = self.headers.get("Origin")
+        is_ours = origin is None or origin in {f"http://{name}" for name in hosts}
+        # The address may be opened from anywhere, all else comes from the page itself.
+        is_cross_site = self.headers.get("Sec-Fetch-Site") == "cross-site"
+        is_foreign = is_cross_site and self.headers.get("Sec-Fetch-Mode") != "navigate"
+        is_known = has_token or address == _PROOF
+        if not is_known or not is_ours or is_foreign or self.headers.get("Host") not in hosts:
+            raise _Refused(403, error="open the address that the command has printed")
+        if not has_token:
+            return _PROOF
+        self.server.strangers.pop(self.connection, None)
+        return path
+
+    def _get(self, path: str, query: str) -> None:
+        if path in _PAGE:
+            name, kind = _PAGE[path]
+            self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
+        elif path == "study":
+            self._send(json.dumps(self.server.study()).encode(), "application/json")
+        elif path == "image":
+            self._send_image("".join(parse_qs(query).get("id", [])))
+        elif path == _PROOF:
+            proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
+            self._send(proof, "application/octet-stream")
+        else:
+            raise _Refused(404, error="there is no such page")
+
+    def _send_image(self, image_id: str) -> None:
+        image = self.server.file.images.get(image_id)
+        if image is None:
+            raise _Refused(404, error="the study has no such image")
+        png = io.BytesIO()
+        try:
+            with self.server.decoding:
+                decoded_image = decode_image(io.BytesIO(image.read()), LINEAR)
+                decoded_image.pixels.save(png, "PNG", compress_level=1)
+        except UnreadableImage as error:
+            raise _Refused(422, error=str(error)) from None
+        self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded_image.conversions))})
 
     def _post(self, path: str) -> None:
         length = self.headers.get("Content-Length", "")

@@ -9,7 +9,7 @@ import itertools
 import math
 import string
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,28 +120,45 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     if not (len(review.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
         return {"": "it does not have the options, images or categories of the draft"}
     causes: dict[str, str] = {}
-    letters = string.ascii_uppercase[: len(draft.options)]
     if not review.question.strip():
         causes["question"] = "the question is empty"
-    seen: dict[str, str] = {}
-    for number, (letter, option) in enumerate(zip(letters, review.options, strict=True)):
-        text = " ".join(option.casefold().split())
-        if not text:
-            causes[f"options.{number}"] = f"option {letter} is empty"
-        elif text in seen:
-            causes[f"options.{number}"] = f"option {letter} says the same as option {seen[text]}"
-        seen.setdefault(text, letter)
-    for number, answer in enumerate(review.answers):
-        if draft.options and answer.strip() not in tuple(letters):
-            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
-        elif not answer.strip():
-            causes[f"answers.{number}"] = "the answer is empty"
+    causes |= _option_problems(review.options)
+    causes |= _answer_problems(review.answers, string.ascii_uppercase[: len(draft.options)])
     if review.hallucination not in (None, *HALLUCINATIONS):
         causes["hallucination"] = f"it is none of {', '.join(HALLUCINATIONS)}"
     elif review.hallucination and not draft.hallucination:
         causes["hallucination"] = "questions of this study have no type"
-    for number, judgement in enumerate(review.judgements):
-        field, score = f"judgements.{number}.score", judgement.score
+    return causes | _score_problems(review.judgements)
+
+
+def _option_problems(options: Sequence[str]) -> dict[str, str]:
+    causes = {}
+    letters: dict[str, str] = {}  # of the first option with a text
+    for number, (letter, option) in enumerate(zip(string.ascii_uppercase, options, strict=False)):
+        text = " ".join(option.casefold().split())
+        if not text:
+            causes[f"options.{number}"] = f"option {letter} is empty"
+        elif text in letters:
+            causes[f"options.{number}"] = f"option {letter} says the same as option {letters[text]}"
+        letters.setdefault(text, letter)
+    return causes
+
+
+def _answer_problems(answers: Sequence[str], letters: str) -> dict[str, str]:
+    causes = {}
+    for number, answer in enumerate(answers):
+        if letters and answer.strip() not in tuple(letters):
+            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
+        elif not answer.strip():
+            causes[f"answers.{number}"] = "the answer is empty"
+    return causes
+
+
+def _score_problems(judgements: Sequence[Judgement]) -> dict[str, str]:
+    causes = {}
+    for number, judgement in enumerate(judgements):
+        field = f"judgements.{number}.score"
+        score = judgement.score
         if score is not None and not LOWEST <= score <= HIGHEST:
             causes[field] = f"the score is none of {LOWEST} to {HIGHEST}"
         elif judgement.correctness is False and score not in (None, LOWEST):
@@ -284,35 +301,52 @@ def accept_drafts(
     for item, draft in drafts.items():
         of_draft = {who: of[item] for who, of in by_reviewer.items() if item in of}
         scored = {who: review for who, review in of_draft.items() if review.scores}
-        if not scored:
-            left_out[UNSCORED] += 1
+        deciding = list(scored.values())
+        if reason := _refusal(draft, of_draft.values(), deciding, min_score):
+            left_out[reason] += 1
             continue
-        if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
-            left_out[f"unusable after review: {'; '.join(causes)}"] += 1
-            continue
-        whole = (review for review in of_draft.values() if len(review.judgements) == len(draft.images))
-        scores = (judgement.score for review in whole for judgement in review.judgements)
-        if min(score for score in scores if score is not None) < min_score:
-            left_out[TOO_LOW] += 1
-            continue
-        deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
-        wordings = []
-        for review in (complete_review(draft, review) for review in deciding):
-            wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
-            wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
-        if any(reworded != wordings[0] for reworded in wordings):
+        if wording is not None and wording in scored:
+            deciding = [scored[wording]]
+        worded = _reworded(draft, deciding)
+        if worded is None:
             left_out[DISAGREED] += 1
-            continue
-        # All categories that any of the deciding reviewers named.
-        areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
-        of_images = [[area for names in of_image for area in names] for of_image in zip(*areas, strict=True)]
-        categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
-        worded = draft.model_copy(update={**wordings[0], "categories": categories})
-        if len(worded.images) > 1 and len(set(worded.answers)) == 1:
+        elif len(worded.images) > 1 and len(set(worded.answers)) == 1:
             left_out["unusable after review: both images have the same answer"] += 1
-            continue
-        published[item] = worded
+        else:
+            published[item] = worded
     return published, left_out
+
+
+def _refusal(draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemReview], min_score: int) -> str | None:
+    """Return why reviews do not accept a draft; None if they do. ``scored`` are those that score all its questions."""
+    if not scored:
+        return UNSCORED
+    causes: dict[str, None] = {}  # in order
+    for review in scored:
+        causes |= dict.fromkeys(problems(draft, review).values())
+    if causes:
+        return f"unusable after review: {'; '.join(causes)}"
+    for review in reviews:
+        if len(review.judgements) != len(draft.images):
+            continue
+        if any(judgement.score is not None and judgement.score < min_score for judgement in review.judgements):
+            return TOO_LOW
+    return None
+
+
+def _reworded(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
+    """Return a draft in the words of its reviews, with all categories that any of them names; None if words differ."""
+    wordings = []
+    for review in reviews:
+        complete = complete_review(draft, review)
+        wording = {name: getattr(complete, name) for name in ("question", "options", "answers")}
+        wordings.append({**wording, "hallucination": complete.hallucination or draft.hallucination})
+    if any(wording != wordings[0] for wording in wordings):
+        return None
+    areas = [review.categories for review in reviews if any(review.categories)] or [draft.categories]
+    of_images = (itertools.chain.from_iterable(of_image) for of_image in zip(*areas, strict=True))
+    categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
+    return draft.model_copy(update={**wordings[0], "categories": categories})
 
 
 def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:

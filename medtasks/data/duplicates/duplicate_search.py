@@ -2,7 +2,7 @@
 
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, 
 from medtasks.data.duplicates.image_hashes import Alike, ImageViews, near
 from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
+
+_EXACT = Alike(0, 1.0)
 
 
 class CopyKind(enum.StrEnum):
@@ -67,55 +69,85 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
 
     Hashes of images that look the same differ in at most ``distance`` bits.
     """
-    exact = Alike(0, 1.0)
     images = [image for image in dataset.images if image.known.views]
     looks = ImageViews([(image.files[0], image.known) for image in images])
-    alike = {(number, number): exact for number in range(len(images))} | near(looks, looks, distance)
-    within = []
-    for (number, twin), resemblance in alike.items():
-        first, second = images[number], images[twin]
-        concern = concern_of(first, second)
-        if concern is not None:
-            exactly = CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
-            kind = exactly if number == twin else CopyKind.NEAR
-            within.append(DuplicatePair(first, second, kind, concern, resemblance))
-    outside = []
+    within = _pairs_within(images, looks, distance)
+    outside: list[DuplicatePair] = []
+    uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]
-        by_pixels = {image.known.pixels_sha256: image for image in others}
-        for image in images:
-            match = by_pixels.get(image.known.pixels_sha256)
-            if match and image.questions:
-                kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
-                outside.append(DuplicatePair(image, match, kind, None, exact))
-        close = near(looks, ImageViews([(image.files[0], image.known) for image in others]), distance)
-        for (number, twin), resemblance in close.items():
-            first, second = images[number], others[twin]
-            if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
-                outside.append(DuplicatePair(first, second, CopyKind.NEAR, None, resemblance))
+        outside = _equal_outside(images, others) + _similar_outside(images, looks, others, distance)
+        uniform_outside = len(other.images) - len(others)
+    return Duplicates(
+        shown=dataset,
+        other=other,
+        within=tuple(sorted(within, key=_weight)),
+        outside=tuple(sorted(outside, key=_weight)),
+        groups=_connected_images(images, within),
+        uniform=tuple(image for image in dataset.images if not image.known.views),
+        uniform_outside=uniform_outside,
+        left_out=left_out_of(dataset.documents, within, outside),
+    )
 
-    def weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
-        concern = list(Concern).index(finding.concern) if finding.concern else 0
-        return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
 
-    components = connected_components([(id(finding.first), id(finding.second)) for finding in within])
+def _pairs_within(images: Sequence[DistinctImage], looks: ImageViews, distance: int) -> list[DuplicatePair]:
+    alike = {(number, number): _EXACT for number in range(len(images))} | near(looks, looks, distance)
+    pairs = []
+    for (number, twin), resemblance in alike.items():
+        first = images[number]
+        second = images[twin]
+        concern = concern_of(first, second)
+        if concern is None:
+            continue
+        kind = CopyKind.NEAR
+        if number == twin:
+            kind = CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
+        pairs.append(DuplicatePair(first, second, kind, concern, resemblance))
+    return pairs
+
+
+def _equal_outside(images: Sequence[DistinctImage], others: Sequence[DistinctImage]) -> list[DuplicatePair]:
+    by_pixels = {image.known.pixels_sha256: image for image in others}
+    pairs = []
+    for image in images:
+        match = by_pixels.get(image.known.pixels_sha256)
+        if match and image.questions:
+            kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
+            pairs.append(DuplicatePair(image, match, kind, None, _EXACT))
+    return pairs
+
+
+def _similar_outside(
+    images: Sequence[DistinctImage], looks: ImageViews, others: Sequence[DistinctImage], distance: int
+) -> list[DuplicatePair]:
+    close = near(looks, ImageViews([(image.files[0], image.known) for image in others]), distance)
+    pairs = []
+    for (number, twin), resemblance in close.items():
+        first = images[number]
+        second = others[twin]
+        if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
+            pairs.append(DuplicatePair(first, second, CopyKind.NEAR, None, resemblance))
+    return pairs
+
+
+def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
+    concern = list(Concern).index(finding.concern) if finding.concern else 0
+    return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
+
+
+def _connected_images(
+    images: Iterable[DistinctImage], findings: Sequence[DuplicatePair]
+) -> tuple[tuple[DistinctImage, ...], ...]:
+    """Return the images that findings connect, in groups, the largest first."""
+    components = connected_components([(id(finding.first), id(finding.second)) for finding in findings])
     members = {}
-    for finding, component in zip(within, components, strict=True):
+    for finding, component in zip(findings, components, strict=True):
         members.update({id(finding.first): component, id(finding.second): component})
     groups: dict[int, list[DistinctImage]] = defaultdict(list)
     for image in images:
         if id(image) in members:
             groups[members[id(image)]].append(image)
-    return Duplicates(
-        shown=dataset,
-        other=other,
-        within=tuple(sorted(within, key=weight)),
-        outside=tuple(sorted(outside, key=weight)),
-        groups=tuple(sorted(map(tuple, groups.values()), key=len, reverse=True)),
-        uniform=tuple(image for image in dataset.images if not image.known.views),
-        uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
-        left_out=left_out_of(dataset.documents, within, outside),
-    )
+    return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
@@ -123,37 +155,31 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
     uses, twins = first.asking, second.asking
+    pairs = {use.pair_id for use in uses} & {use.pair_id for use in twins} - {None}
     if first is second:
-        pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in uses if use.pair_id is not None})
-        in_one_pair = any(count > 1 for count in pairs.values())
-    else:
-        in_one_pair = bool({use.pair_id for use in uses} & {use.pair_id for use in twins} - {None})
-    if in_one_pair:
+        questions = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in uses})
+        pairs = {pair for pair in pairs if questions[pair] > 1}
+    if pairs:
         return Concern.PAIR
-
-    def differ(ids: set[Any], of_twins: set[Any]) -> bool:
-        return bool(ids) and bool(of_twins) and len(ids | of_twins) > 1
-
-    if differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
+    if _differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
         return Concern.PATIENTS
-    return Concern.TWICE if differ({use.identity for use in uses}, {use.identity for use in twins}) else None
+    return Concern.TWICE if _differ({use.identity for use in uses}, {use.identity for use in twins}) else None
+
+
+def _differ(ids: set[Any], of_twins: set[Any]) -> bool:
+    return bool(ids) and bool(of_twins) and len(ids | of_twins) > 1
 
 
 def left_out_of(
     documents: Documents, within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
     """Return the questions to leave out so that no finding remains, see :class:`Duplicates`."""
-    spoiled = {question for finding in outside for question in finding.questions}
+    spoiled: set[str] = set()
+    for finding in outside:
+        spoiled.update(finding.questions)
     neighbours: dict[str, list[DuplicatePair]] = defaultdict(list)
     for finding in within:
-        if finding.concern is Concern.EXAMPLE:
-            spoiled.update(finding.first.questions if finding.second.examples else ())
-            spoiled.update(finding.second.questions if finding.first.examples else ())
-        elif finding.concern is Concern.PAIR:
-            members: dict[str | None, set[str]] = defaultdict(set)
-            for use in {*finding.first.asking, *finding.second.asking}:
-                members[use.pair_id].add(use.doc_id)
-            spoiled.update(*(ids for pair, ids in members.items() if pair is not None and len(ids) > 1))
+        spoiled |= _spoiled_questions(finding)
         for question in finding.questions:
             neighbours[question].append(finding)
     units: dict[Any, list[str]] = defaultdict(list)
@@ -161,17 +187,34 @@ def left_out_of(
         units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
     staying: set[str] = set()
     leaving: set[str] = set()
-
-    def contradicts(question: str) -> bool:
-        """Return whether a question shows an image that a staying one shows under another identity."""
-        for finding in neighbours[question]:
-            uses = {*finding.first.asking, *finding.second.asking}
-            identities = {use.identity for use in uses if use.doc_id == question}
-            if any(use.doc_id in staying and use.identity not in identities for use in uses):
-                return True
-        return False
-
     for unit in units.values():
-        contradicted = any(map(contradicts, unit))
+        contradicted = any(_is_contradicted(question, neighbours[question], staying) for question in unit)
         (leaving if contradicted or not spoiled.isdisjoint(unit) else staying).update(unit)
     return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
+
+
+def _spoiled_questions(finding: DuplicatePair) -> set[str]:
+    """Return the questions that cannot stay because of a solved example, or of their own pair."""
+    questions: set[str] = set()
+    if finding.concern is Concern.EXAMPLE:
+        if finding.second.examples:
+            questions.update(finding.first.questions)
+        if finding.first.examples:
+            questions.update(finding.second.questions)
+    elif finding.concern is Concern.PAIR:
+        members: dict[str, set[str]] = defaultdict(set)
+        for use in (*finding.first.asking, *finding.second.asking):
+            if use.pair_id is not None:
+                members[use.pair_id].add(use.doc_id)
+        questions.update(*(ids for ids in members.values() if len(ids) > 1))
+    return questions
+
+
+def _is_contradicted(question: str, findings: Iterable[DuplicatePair], staying: set[str]) -> bool:
+    """Return whether a question shows an image that a staying one shows under another identity."""
+    for finding in findings:
+        uses = {*finding.first.asking, *finding.second.asking}
+        identities = {use.identity for use in uses if use.doc_id == question}
+        if any(use.doc_id in staying and use.identity not in identities for use in uses):
+            return True
+    return False

@@ -128,18 +128,15 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         if recipe.counted and info.rows not in (None, rows) and not options.sample:
             left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
-            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-            raise SourceError(
-                f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
-                f"the loss with --allow-incomplete"
-            )
+            raise _incomplete(info, left_out)
         files = {file for document in documents for file in image_digests(document)}
         images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
+        origin, revision = _origin_of(info, recipe, options, source)
         manifest = Manifest(
             name=info.name,
-            source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
-            revision=recipe.revision(source) if recipe.revision else "local" if options.source else info.revision,
+            source=origin,
+            revision=revision,
             access=info.access,
             sample=options.sample,
             complete=not left_out,
@@ -151,6 +148,28 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, arrow_schema(recipe.columns), demonstrations)
     return manifest
+
+
+def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
+    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+    return SourceError(
+        f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
+        f"the loss with --allow-incomplete"
+    )
+
+
+def _origin_of(info: DatasetInfo, recipe: SourceRecipe, options: Options, source: Path) -> tuple[str, str]:
+    """Return source and revision of a dataset for its manifest."""
+    origin = info.source
+    revision = info.revision
+    if options.source:
+        origin = str(options.source.resolve())
+        revision = "local"
+    if options.sample:
+        origin = _SAMPLE
+    if recipe.revision:
+        revision = recipe.revision(source)
+    return origin, revision
 
 
 def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:

@@ -72,18 +72,15 @@ class GmaiFile(TableReader):
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
         values = row.values
-        for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
-            if column not in values:
-                raise UnusableRow(f"it has no {name}")
-        letters = [letter for letter in ascii_uppercase if letter in values]
-        absent = next((letter for letter in ascii_uppercase[: len(letters)] if letter not in values), None)
-        if absent:
-            raise UnusableRow(f"it has an option {letters[-1]} and no option {absent}")
+        letters = _option_letters(values)
         published = values.get("answer", "")
         answers = [letter.strip() for letter in published.split(",")] if self.several else [published]
-        wrong = [answer for answer in answers if self.keyed and answer not in letters]
-        if wrong:
+        wrong = [answer for answer in answers if answer not in letters]
+        if wrong and self.keyed:
             raise UnusableRow(f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}")
+        target: NewDocument = {"answer": published if self.keyed else None}
+        if self.several:
+            target = {"answers": sorted(set(answers))}
         return {
             "doc_id": values["index"],
             "patient_id": None,
@@ -91,44 +88,68 @@ class GmaiFile(TableReader):
             "question": values["question"],
             "options": [values[letter] for letter in letters],
             **{column: values.get(name) for column, name in _GROUPS.items()},
-            **({"answers": sorted(set(answers))} if self.several else {"answer": published if self.keyed else None}),
+            **target,
             "image_id": values[_SHOWN],
         }
 
 
+def _option_letters(values: Mapping[str, Any]) -> list[str]:
+    """Return the letters of a row's options; UnusableRow if something of the question is missing."""
+    for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
+        if column not in values:
+            raise UnusableRow(f"it has no {name}")
+    letters = [letter for letter in ascii_uppercase if letter in values]
+    for letter in ascii_uppercase[: len(letters)]:
+        if letter not in values:
+            raise UnusableRow(f"it has an option {letters[-1]} and no option {letter}")
+    return letters
+
+
 def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
     """Read all rows; those without an image get that of the row they name, and each the id of the case it shows."""
-    rows = [row for file in files for row in file.rows(file.table().rows(), "", file.path, store)]
+    rows: list[PublishedRow] = []
+    for file in files:
+        rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
     images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
+    for mask, contour in _twins(rows, images):
+        first[_case_of(contour, first)] = _case_of(mask, first)
+    for row, image in zip(rows, images, strict=True):
+        if row.document is None or isinstance(image, str):
+            yield PublishedRow(row.place, None, cause=str(image))
+            continue
+        columns = {name: value for name, value in row.document.items() if name != "image_id"}
+        yield PublishedRow(row.place, {**columns, "image_id": _case_of(image.image_id, first)}, [image])
 
-    def case_of(image: str) -> str:
-        while first.get(image, image) != image:
-            image = first[image]
-        return image
 
-    twins: dict[str, dict[tuple[Any, ...], list[str]]] = {"mask": defaultdict(list), "contour": defaultdict(list)}
+def _case_of(image: str, first: Mapping[str, str]) -> str:
+    while first.get(image, image) != image:
+        image = first[image]
+    return image
+
+
+def _twins(rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]) -> Iterator[tuple[str, str]]:
+    """Yield the images of the n-th mask and the n-th contour question with the same texts, answer and groups."""
+    masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for row, image in zip(rows, images, strict=True):
         document = row.document
         if document is None or isinstance(image, str):
             continue
-        options, answers = document["options"], document.get("answers") or [document["answer"]]
+        options = document["options"]
+        answers = document.get("answers") or [document["answer"]]
         right = [options[option_index(answer)] for answer in answers if answer]
         groups = [document[column] for column in _GROUPS if column != "granularity"]
-        for word, ids in twins.items():
-            if word in (document["granularity"] or "").casefold():
-                ids[document["question"], *sorted(options), None, *right, None, *groups].append(image.image_id)
-    for texts, masks in twins["mask"].items():
-        for mask, contour in zip(masks, twins["contour"].get(texts, ()), strict=False):
-            first[case_of(contour)] = case_of(mask)
-    for row, image in zip(rows, images, strict=True):
-        if row.document is None or isinstance(image, str):
-            yield PublishedRow(row.place, None, cause=str(image))
-        else:
-            columns = {name: value for name, value in row.document.items() if name != "image_id"}
-            yield PublishedRow(row.place, {**columns, "image_id": case_of(image.image_id)}, [image])
+        texts = (document["question"], *sorted(options), None, *right, None, *groups)
+        granularity = (document["granularity"] or "").casefold()
+        if "mask" in granularity:
+            masks[texts].append(image.image_id)
+        if "contour" in granularity:
+            contours[texts].append(image.image_id)
+    for texts, of_masks in masks.items():
+        yield from zip(of_masks, contours.get(texts, ()), strict=False)
 
 
 def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:

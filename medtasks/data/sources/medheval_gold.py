@@ -123,57 +123,94 @@ def option_said(text: str, options: Sequence[str]) -> int | None:
         index = option_index((letter[1] or letter[2]).upper())
         return index if index < len(options) else None
     plain = [normalised(option) for option in options]
-    sentences = [normalised(text), *map(normalised, _SENTENCES.split(text))]
-    forms = {form for sentence in sentences for form in (sentence, _FRAME.sub("", sentence))}
-    equal = {index for index, option in enumerate(plain) if option and option in forms}
+    equal = _equal_options(text, plain)
     if equal:
-        return equal.pop() if len(equal) == 1 else None
+        return _only(equal)
     if _UNABLE.search(text) or _NONE_OF_THEM.search(text):
         return None
-    affirmed = set()  # options whose words the text holds without a denial around them
+    return _only(_affirmed_options(text, plain) or _opening_options(normalised(text), plain))
+
+
+def _only(indices: set[int]) -> int | None:
+    return next(iter(indices)) if len(indices) == 1 else None
+
+
+def _equal_options(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options that are the whole text or one of its sentences, but for a frame such as "the answer is"."""
+    sentences = {normalised(text), *map(normalised, _SENTENCES.split(text))}
+    forms = sentences | {_FRAME.sub("", sentence) for sentence in sentences}
+    return {index for index, option in enumerate(options) if option and option in forms}
+
+
+def _affirmed_options(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options that a text affirms by their words, without those inside a longer one."""
+    affirmed = {index for index, option in enumerate(options) if _affirms(text, option)}
+    return {index for index in affirmed if not any(options[index] in options[other] for other in affirmed - {index})}
+
+
+def _affirms(text: str, option: str) -> bool:
+    """Return whether a text holds the words of an option without a denial around them."""
+    if not option or option in _BARE_WORDS:
+        return False
     words = f" {normalised(text)} "
-    for index, option in enumerate(plain):
-        if not option or option in _BARE_WORDS:
-            continue
-        before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
-        if all(_JUST_BEFORE.search(beginning) for beginning in before):
-            continue
-        pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
-        clauses = filter(None, _CLAUSES.split(text))
-        denied = [_is_denied(clause, *match.span()) for clause in clauses for match in pattern.finditer(clause)]
-        if not denied or not all(denied):
-            affirmed.add(index)
-    affirmed = {index for index in affirmed if not any(plain[index] in plain[other] for other in affirmed - {index})}
-    if not affirmed:  # options that begin with the whole text, or are the bare word that opens it
-        opening = {normalised(text).partition(" ")[0]} & _BARE_WORDS
-        begun = [words.strip() and option.startswith(words[1:]) for option in plain]
-        affirmed = {index for index, option in enumerate(plain) if begun[index] or option in opening}
-    return affirmed.pop() if len(affirmed) == 1 else None
+    before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
+    if all(_JUST_BEFORE.search(beginning) for beginning in before):
+        return False
+    pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
+    denied: list[bool] = []
+    for clause in filter(None, _CLAUSES.split(text)):
+        denied += [_is_denied(clause, *match.span()) for match in pattern.finditer(clause)]
+    return not denied or not all(denied)
+
+
+def _opening_options(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options that begin with the whole text, or are the bare word that opens it."""
+    opening = {text.partition(" ")[0]} & _BARE_WORDS
+    indices = {index for index, option in enumerate(options) if option in opening}
+    if text:
+        indices |= {index for index, option in enumerate(options) if option.startswith(f"{text} ")}
+    return indices
 
 
 def yes_or_no(text: str, question: str) -> str | None:
     """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None."""
-    verdicts: set[str] = set()
-    for number, sentence in enumerate(_SENTENCES.split(text)):
-        match = _VERDICT.match(sentence)
-        if match and (number == 0 or not re.search(r"\w", sentence[match.end() :])):
-            second = _SECOND.match(sentence, match.end())
-            verdicts |= {match.lastgroup or "", *([second[1].casefold().replace("not", "no")] if second else [])}
+    verdicts = _stated_verdicts(text)
     if not verdicts:
         plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
         verdicts = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     if not verdicts and not _UNABLE.search(text) and _SIMPLE.match(question) and not _NOT_SIMPLE.search(question):
-        topic = _content(question).keys()  # statements answer a question about one thing
-        for clause in _CLAUSES.split(text):
-            stems = _content(clause or "")
-            denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
-            if not denied or _UNSURE.search(clause):
-                continue
-            if topic <= stems.keys() and not any(denied):
-                verdicts.add("yes")
-            elif any(denied) and stems.keys() <= topic:
-                verdicts.add("no")
+        verdicts = _implied_verdicts(text, question)
     return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
+
+
+def _stated_verdicts(text: str) -> set[str]:
+    """Return the words for yes, no or maybe that begin a text, or are a sentence of it."""
+    verdicts: set[str] = set()
+    for number, sentence in enumerate(_SENTENCES.split(text)):
+        match = _VERDICT.match(sentence)
+        if not match or (number and re.search(r"\w", sentence[match.end() :])):
+            continue
+        verdicts.add(match.lastgroup or "")
+        second = _SECOND.match(sentence, match.end())
+        if second:
+            verdicts.add(second[1].casefold().replace("not", "no"))
+    return verdicts
+
+
+def _implied_verdicts(text: str, question: str) -> set[str]:
+    """Return the verdicts of statements that answer a question about one thing."""
+    topic = _content(question).keys()
+    verdicts = set()
+    for clause in _CLAUSES.split(text):
+        stems = _content(clause or "")
+        denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
+        if not denied or _UNSURE.search(clause):
+            continue
+        if topic <= stems.keys() and not any(denied):
+            verdicts.add("yes")
+        elif any(denied) and stems.keys() <= topic:
+            verdicts.add("no")
+    return verdicts
 
 
 def _is_denied(clause: str, start: int, end: int) -> bool:

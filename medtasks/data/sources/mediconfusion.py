@@ -6,6 +6,7 @@ which names the pair and the field.
 
 import functools
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -130,9 +131,9 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     if not options.sample and len(pairs) != expected:
         notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
     if notes and not options.allow_incomplete:
-        pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
+        pairs_hit = sum(not _is_usable(pair, causes) for pair in pairs)
         more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-        fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
+        fetch = "" if _fetches(options) else ", add --fetch-images,"
         raise SourceError(
             f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
             f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or "
@@ -140,7 +141,7 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
         )
     yield from (PublishedRow("", None, cause=cause) for cause in notes)
     for pair in pairs:
-        if not causes.keys().isdisjoint(image.image_id for image in pair.images):
+        if not _is_usable(pair, causes):
             continue
         for position, image in enumerate(pair.images, 1):
             document = {
@@ -155,43 +156,38 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
                 "categories": list(image.categories),
             }
             yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
-    demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
-    if demonstrations.is_dir():
-        target = images.folder / DEMONSTRATIONS_FOLDER
-        for file in demonstrations.rglob("*"):
-            named_file(file, demonstrations)
-        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    _copy_demonstrations(question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER)
+
+
+def _is_usable(pair: Pair, causes: Mapping[str, str]) -> bool:
+    return causes.keys().isdisjoint(image.image_id for image in pair.images)
+
+
+def _fetches(options: Options) -> bool:
+    return options.fetch_images or options.source is None
+
+
+def _copy_demonstrations(source: Path, target: Path) -> None:
+    if not source.is_dir():
+        return
+    for file in source.rglob("*"):
+        named_file(file, source)
+    shutil.copytree(source, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _stored_images(
     options: Options, pairs: Sequence[Pair], source: Path, images: ImageStore
 ) -> tuple[dict[str, StoredImage], dict[str, str]]:
     """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
-    image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
+    of_pairs = itertools.chain.from_iterable(pair.images for pair in pairs)
+    image_ids = sorted({image.image_id for image in of_pairs})
     files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
     causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
-    if causes and (options.fetch_images or options.source is None):
+    if causes and _fetches(options):
         # In a folder apart: images that an interrupted run stored from another source were not fetched.
-        files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-        listing = source / "image_dict.json"  # image id → (package address, file name in the article)
-        try:
-            entries = parse_json(listing.read_text(encoding="utf-8")).values()
-            links = {str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries}
-        except FileNotFoundError as error:
-            raise SourceError(f"{listing} is missing; it names the article each image comes from") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SourceError(
-                f"{listing} is malformed ({error!r}); get it again from the published repository"
-            ) from error
-        figures = {}
-        for name in [name for name in causes if name in links]:
-            address, file_name = links[name]  # the address ends such as /25/da/PMC3284869.tar.gz
-            package = _PACKAGE.search(address)
-            if package is None:
-                raise SourceError(f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
-            figures[Figure(package[1], file_name, files[name])] = name
-        causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
-        causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
+        targets = {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
+        files |= targets
+        causes = _fetch_images(targets, _read_links(source / "image_dict.json"))
     stored = {}
     usable = [name for name in image_ids if name not in causes]
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
@@ -200,6 +196,33 @@ def _stored_images(
         except (UnreadableImage, UnusableFile) as error:
             causes[name] = f"{name}.jpg is broken ({error})"
     return stored, causes
+
+
+def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
+    """Read the address of the package and the name of the file in the article, by image id."""
+    try:
+        entries = parse_json(listing.read_text(encoding="utf-8")).values()
+        return {str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries}
+    except FileNotFoundError as error:
+        raise SourceError(f"{listing} is missing; it names the article each image comes from") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"{listing} is malformed ({error!r}); get it again from the published repository") from error
+
+
+def _fetch_images(targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Fetch images into files, and return the cause for each one that is still missing; all by image id."""
+    figures = {}
+    causes = {}
+    for name, target in targets.items():
+        if name not in links:
+            causes[name] = f"image {name} is not listed in image_dict.json"
+            continue
+        address, file_name = links[name]  # the address ends such as /25/da/PMC3284869.tar.gz
+        package = _PACKAGE.search(address)
+        if package is None:
+            raise SourceError(f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+        figures[Figure(package[1], file_name, target)] = name
+    return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
 
 
 def find_question_file(folder: Path) -> Path:

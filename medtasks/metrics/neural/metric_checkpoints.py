@@ -136,34 +136,55 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
             f"'medtasks weights fetch {model_type}'"
         )
     with _reading(path, model_type):
-        content = next((read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
-        if content is None:
-            raise KeyError(_CONFIG)
-        config = json.loads(content)
-        reader, model = config["dataset_reader"], config["model"]
-        indexer, embedder = reader["token_indexers"]["bert"], model["embedder"]["token_embedders"]["bert"]
-        if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
-            raise ValueError("encoder and tokenizer differ")
-        if model["modules"].get("coref", {}).get("coref_prop", 0):
-            raise ValueError("coreference changes its spans")
-        name = str(indexer["model_name"])
-        sizes = int(indexer["max_length"]), int(reader["max_span_width"])
-        spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
-    chosen = settings.named_weights.get(_ENCODER[model_type])
-    if chosen:
-        return Archive(path, model_type, weights_path(_ENCODER[model_type], chosen), *sizes, spans_per_word)
+        config = _read_config(path)
+    encoder = _encoder_folder(path, model_type, config.encoder, settings)
+    return Archive(path, model_type, encoder, config.max_length, config.max_span_width, config.spans_per_word)
+
+
+class _Config(NamedTuple):
+    encoder: str  # name
+    max_length: int
+    max_span_width: int
+    spans_per_word: float
+
+
+def _read_config(path: Path) -> _Config:
+    content = next((read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
+    if content is None:
+        raise KeyError(_CONFIG)
+    config = json.loads(content)
+    reader = config["dataset_reader"]
+    model = config["model"]
+    indexer = reader["token_indexers"]["bert"]
+    embedder = model["embedder"]["token_embedders"]["bert"]
+    if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
+        raise ValueError("encoder and tokenizer differ")
+    if model["modules"].get("coref", {}).get("coref_prop", 0):
+        raise ValueError("coreference changes its spans")
+    return _Config(
+        str(indexer["model_name"]),
+        int(indexer["max_length"]),
+        int(reader["max_span_width"]),
+        float(model["modules"]["relation"]["spans_per_word"]),
+    )
+
+
+def _encoder_folder(path: Path, model_type: ModelType, name: str, settings: ModelSettings) -> Path:
+    stated = settings.named_weights.get(_ENCODER[model_type])
+    if stated:
+        return weights_path(_ENCODER[model_type], stated)
     around = (path, path.parent) if path.is_dir() else (path.parent,)
-    folders = [folder / part for folder in around for part in (name, Path(name).name)]
-    # An encoder may bear the name of the model, whose folder has a config.json as well.
-    encoder = next((folder for folder in folders if folder != path and (folder / _CONFIG).is_file()), None)
-    if encoder is None and name.lower() in _HUB_NAMES:
-        encoder = weights_path(_HUB_NAMES[name.lower()])
-    if encoder is None:
-        raise WeightsMissing(
-            f"{path} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
-            f"{path.parent / Path(name).name}"
-        )
-    return Archive(path, model_type, encoder, *sizes, spans_per_word)
+    for folder in around:
+        for part in (name, Path(name).name):
+            # An encoder may bear the name of the model, whose folder has a config.json as well.
+            if folder / part != path and (folder / part / _CONFIG).is_file():
+                return folder / part
+    if name.lower() in _HUB_NAMES:
+        return weights_path(_HUB_NAMES[name.lower()])
+    raise WeightsMissing(
+        f"{path} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
+        f"{path.parent / Path(name).name}"
+    )
 
 
 def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:

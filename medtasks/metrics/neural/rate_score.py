@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -163,20 +164,26 @@ def rate_score(
     and every value is NaN.
     """
     entities = report_entities(settings, [*references, *hypotheses])
-    first, second = entities[: len(references)], entities[len(references) :]
+    first = entities[: len(references)]
+    second = entities[len(references) :]
     empty = sum(None in pair for pair in zip(first, second, strict=True))
+    suffix = ""
+    unscored = math.nan
     if as_published:
-        first, second = (list(filter(lambda report: report is not None, side)) for side in (first, second))
+        first = [report for report in first if report is not None]
+        second = [report for report in second if report is not None]
+        suffix = "_reference"
+        unscored = 0.5
     pairs = list(zip(first, second, strict=not as_published))
     scored = [(reference, hypothesis) if reference and hypothesis else None for reference, hypothesis in pairs]
-    vectors = entity_vectors(settings, [entity.text for pair in scored if pair for side in pair for entity in side])
-    suffix, unscored = ("_reference", 0.5) if as_published else ("", math.nan)
+    compared = chain.from_iterable(chain.from_iterable(filter(None, scored)))
+    vectors = entity_vectors(settings, [entity.text for entity in compared])
     results = [entity_scores(*pair, vectors, as_published=as_published) if pair else None for pair in scored]
     lost = [math.nan] * (len(references) - len(pairs))
-    samples = {
-        f"rate_score{ending}{suffix}": [result[ending] if result else unscored for result in results] + lost
-        for ending in affinities()
-    }
+    samples = {}
+    for ending in affinities():
+        values = [result[ending] if result else unscored for result in results]
+        samples[f"rate_score{ending}{suffix}"] = values + lost
     if not as_published:
         samples["rate_score_scored"] = [float(pair is not None) for pair in scored]
     without = sum([] in pair for pair in pairs)

@@ -141,34 +141,29 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
     """Pair beginnings with ends of sentences, and turn the gaps between them into sentences or parts of them."""
     begins = [span.begin for span in _matches(text, rules["stbegin"])]
     ends = _matches(text, rules["stend"])
-    stripped = [0]  # length of the text up to each position without blanks at its end
-    for position, sign in enumerate(text, 1):
-        stripped.append(stripped[-1] if sign.isspace() else position)
+    stripped = _stripped_lengths(text)
     spans: list[_Span] = []
-
-    def fill(begin: int, end: int) -> None:
-        gap = _trimmed(text, begin, end)
-        if gap and gap.end - gap.begin > _SHORTEST_GAP:
-            spans.append(gap)
-        elif gap and spans:
-            spans[-1] = spans[-1]._replace(end=gap.end)
-
-    is_open, begin, last_end, next_end = False, 0, 0, 0
+    is_open = False
+    begin = 0
+    last_end = 0
+    next_end = 0
     for number, candidate in enumerate(begins):
         if candidate < last_end:
             continue
         if not is_open:
-            is_open, begin = True, candidate
+            is_open = True
+            begin = candidate
         following = begins[number + 1] if number + 1 < len(begins) else len(text)
         previous = spans[-1].end if spans else 0
         if begin > previous:
-            fill(previous, begin)
+            _fill_gap(spans, text, previous, begin)
         for position in range(next_end, len(ends)):
             end = ends[position]
             is_last = position == len(ends) - 1
             if following <= end.begin and not is_last:
                 break
-            last_end, next_end = stripped[min(end.begin + 1, len(text))], position
+            last_end = stripped[min(end.begin + 1, len(text))]
+            next_end = position
             if last_end < begin:
                 continue
             if not is_open:
@@ -179,12 +174,32 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
             if number < len(begins) - 1 and (is_last or following <= ends[position + 1].end):
                 break
     if not spans:
-        fill(0, len(text))
+        _fill_gap(spans, text, 0, len(text))
         return spans
-    if head := _trimmed(text, 0, spans[0].begin):
-        spans[:1] = [spans[0]._replace(begin=head.begin)] if spans[0].begin <= ends[0].begin else [head, spans[0]]
-    fill(spans[-1].end, len(text))
+    head = _trimmed(text, 0, spans[0].begin)
+    if head and spans[0].begin <= ends[0].begin:
+        spans[0] = spans[0]._replace(begin=head.begin)
+    elif head:
+        spans.insert(0, head)
+    _fill_gap(spans, text, spans[-1].end, len(text))
     return spans
+
+
+def _stripped_lengths(text: str) -> list[int]:
+    """Return the length of the text up to each position without blanks at its end."""
+    lengths = [0]
+    for position, sign in enumerate(text, 1):
+        lengths.append(lengths[-1] if sign.isspace() else position)
+    return lengths
+
+
+def _fill_gap(spans: list[_Span], text: str, begin: int, end: int) -> None:
+    """Append a gap, or move the end of the last span to that of a short one."""
+    gap = _trimmed(text, begin, end)
+    if gap and gap.end - gap.begin > _SHORTEST_GAP:
+        spans.append(gap)
+    elif gap and spans:
+        spans[-1] = spans[-1]._replace(end=gap.end)
 
 
 def split_sentences(text: str, rules: Path) -> list[str]:
