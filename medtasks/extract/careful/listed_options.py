@@ -13,7 +13,7 @@ from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_op
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of
-from medtasks.extract.reading.option_statements import OptionStatements, decided, is_bare, option_statements, praised
+from medtasks.extract.reading.option_statements import OptionStatements, option_statements
 from medtasks.extract.reading.reply_text import own_words
 
 _TOGETHER = re.compile(r"\W*([A-Z]{2,})\W*")
@@ -70,7 +70,7 @@ def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | R
         return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
     if statements.named != everything and _excepts(text, languages):
         return everything - statements.named
-    listed = decided(statements.findings) or _in_walk(text, statements, everything) or statements.affirmed
+    listed = statements.decided or statements.affirmed
     if listed:
         return listed
     return Reason.REFUSED if pattern_of("refusal none", languages).search(text) else Reason.NO_MATCH
@@ -88,10 +88,3 @@ def _excepts(text: str, languages: tuple[str, ...]) -> bool:
 def _is_all(text: str, languages: tuple[str, ...]) -> bool:
     return pattern_of("all", languages).search(text) is not None
 
-
-def _in_walk(text: str, statements: OptionStatements, everything: frozenset[int]) -> frozenset[int] | None:
-    """Return the options of a walk that are called right, or of a list of some options without a word on them."""
-    named = statements.named
-    if statements.walk and named != everything and all(is_bare(text, statement) for statement in statements.walk):
-        return named
-    return praised(statements.walk, text)

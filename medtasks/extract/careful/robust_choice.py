@@ -35,13 +35,7 @@ from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_op
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of, whole_option
-from medtasks.extract.reading.option_statements import (
-    OptionStatements,
-    decided,
-    is_cut,
-    option_statements,
-    praised,
-)
+from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
 
 _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
@@ -75,10 +69,7 @@ def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, .
         return unnamed_option(text, options, sample, languages)
     if _chooses_none(text[statements.end :], languages):
         return Reason.REFUSED
-    chosen = decided(statements.findings)
-    if chosen is None and statements.walk:
-        chosen = praised(statements.walk, text)
-    return _single(chosen) if chosen is not None else _named(text, statements, options, languages)
+    return _single(statements.decided) if statements.decided else _named(text, statements, options, languages)
 
 
 def _single(options: frozenset[int]) -> int | Reason:

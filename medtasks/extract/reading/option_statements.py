@@ -7,15 +7,12 @@ import enum
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import takewhile
+from typing import NamedTuple, TypeVar
 
 from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
-from medtasks.extract.reading.option_mentions import Mention, OptionSet, option_mentions
+from medtasks.extract.reading.option_mentions import ROLES, Mention, OptionSet, option_mentions
 
-_ROLES = (
-    "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside "
-    "reasoning yes"
-)
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
 _STATEMENT_END = re.compile(
@@ -26,11 +23,14 @@ _STATEMENT_END = re.compile(
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
 _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
-_NEAR = 25  # characters
+_NEAR = 30  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
+_BREAKING = frozenset({"but", "because", "final"})
 _DENYING = frozenset({"not", "than", "before", "wrong"})
+
+_Placed = TypeVar("_Placed", Mention, Signal)
 
 
 class Evidence(enum.IntEnum):
@@ -39,8 +39,7 @@ class Evidence(enum.IntEnum):
     DENIED = 0
     NAMED = 1
     DECLARED = 2
-    ANSWERED = 3
-    FINAL = 4
+    FINAL = 3
 
 
 class Finding(NamedTuple):
@@ -59,17 +58,16 @@ class Statement(NamedTuple):
     start: int
     end: int
     groups: list[Mention]
-    signals: list[Signal]
+    signals: Sequence[Signal]
 
 
-def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
-    return frozenset[int]().union(*sets)
+def _union(findings: Iterable[Finding | Mention]) -> frozenset[int]:
+    return frozenset[int]().union(*(finding.options for finding in findings))
 
 
-def _union_of(findings: Sequence[Finding]) -> frozenset[int]:
+def _named_by(findings: Sequence[Finding]) -> frozenset[int]:
     """Return the options that findings name by label, else by text."""
-    labelled = [finding for finding in findings if finding.is_label]
-    return _union(finding.options for finding in labelled or findings)
+    return _union([finding for finding in findings if finding.is_label] or findings)
 
 
 class OptionStatements(NamedTuple):
@@ -84,29 +82,45 @@ class OptionStatements(NamedTuple):
     @property
     def affirmed(self) -> frozenset[int]:
         """Options that the findings name without denying them: those after a walk, by label, if there are any."""
-        return _union_of([finding for finding in self.after_walk or self.findings if finding.evidence])
+        return _named_by([finding for finding in self.after_walk or self.findings if finding.evidence])
 
     @property
     def denied(self) -> frozenset[int]:
         """Options that the findings deny."""
-        return _union(finding.options for finding in self.findings if not finding.evidence)
+        return _union(finding for finding in self.findings if not finding.evidence)
+
+    @property
+    def decided(self) -> frozenset[int]:
+        """Options of the last final statement, else all that are declared, else those that a walk calls right."""
+        final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
+        declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
+        return _named_by(final[-1:] or declared) or _praised(self.walk)
 
 
 def option_statements(text: str, options: OptionSet, languages: tuple[str, ...]) -> OptionStatements | None:
     """Return the statements of a text on options; None if it mentions none."""
-    mentions = option_mentions(text, options, languages)
+    return statements_on(text, option_mentions(text, options, languages), len(options), languages)
+
+
+def statements_on(
+    text: str, mentions: Sequence[Mention], count: int, languages: tuple[str, ...]
+) -> OptionStatements | None:
+    """Return the statements of a text on mentions of some of ``count`` options; None without any."""
     if not mentions:
         return None
-    signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
-    statements = _statements(text, mentions, signals)
-    walks = _walks(text, statements, len(options))
-    walk = [statement for first, last in walks for statement in statements[first:last]]
-    outside = [statement for statement in statements if statement not in walk]
-    findings = [finding for statement in outside for finding in _findings(text, statement, options)]
-    findings = _closed(_after_correction(findings, signals), statements)
+    signals = _outside_mentions(signals_in(text, ROLES, languages), mentions)
+    statements = _statements(text, mentions, signals, languages)
+    walk: list[Statement] = []
+    outside = statements
+    for first, end in _walks(text, statements, count):
+        walk += statements[first:end]
+        outside = [statement for statement in outside if statement not in walk]
+    findings: list[Finding] = []
+    for statement in outside:
+        findings += _findings(text, statement, count)
+    findings = _closed(_after_correction(findings, signals))
     after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
-    named = _union(mention.options for mention in mentions)
-    return OptionStatements(findings, walk, after_walk, named, statements[-1].end)
+    return OptionStatements(findings, walk, after_walk, _union(mentions), statements[-1].end)
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -116,29 +130,14 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
     return [signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start]
 
 
-def decided(findings: Sequence[Finding]) -> frozenset[int] | None:
-    """Return the options of the strongest evidence; None without any declaration.
-
-    A final statement makes the last answer count; others count together with what is declared after them.
-    """
-    answers = [finding for finding in findings if finding.evidence >= Evidence.ANSWERED]
-    if any(finding.evidence is Evidence.FINAL for finding in answers):
-        return answers[-1].options
-    last = answers[-1].start if answers else 0
-    declared = [finding for finding in findings if finding.evidence is Evidence.DECLARED]
-    if answers:
-        declared = [finding for finding in declared if finding.start > last and not finding.is_line]
-    return _union_of(answers + declared) or None
-
-
-def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Finding]:
+def _closed(findings: list[Finding]) -> list[Finding]:
     """Make the last line final if it is a line for the answer, and the only such line."""
-    last = findings[-1] if findings else None
-    if last is None or not last.is_line or not last.evidence or last.start < statements[-1].start:
+    lines = [finding for finding in findings if finding.is_line]
+    if not lines or lines[-1] is not findings[-1] or not lines[-1].evidence:
         return findings
-    if any(finding.is_line and finding.options != last.options for finding in findings):
+    if len({finding.options for finding in lines}) > 1:
         return findings
-    return [*findings[:-1], last._replace(evidence=Evidence.FINAL)]
+    return [*findings[:-1], lines[-1]._replace(evidence=Evidence.FINAL)]
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
@@ -151,58 +150,53 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 # ---- statements ----
 
 
-def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Statement]:
+def _statements(
+    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: tuple[str, ...]
+) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
-    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
+    without_joints = pattern_of("and or", languages).sub(lambda joint: " " * len(joint[0]), text)
     statements: list[Statement] = []
-    start = place = heard = 0
+    start = 0
     for end in _ends(text, mentions):
         groups: list[Mention] = []
-        while place < len(mentions) and mentions[place].start < end:
-            mention = mentions[place]
+        for mention in _between(mentions, start, end):
             last = groups[-1] if groups else None
-            if last and last.is_label == mention.is_label and _is_joint(text, last.end, mention.start, joiners):
-                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+            if last and last.is_label == mention.is_label and _JOINT.fullmatch(without_joints, last.end, mention.start):
                 groups.pop()
+                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
             groups.append(mention)
-            place += 1
-        first = heard
-        while heard < len(signals) and signals[heard].start < end:
-            heard += 1
         if groups:
-            statements.append(Statement(start, end, groups, list(signals[first:heard])))
+            statements.append(Statement(start, end, groups, _between(signals, start, end)))
         start = end
     return statements
+
+
+_JOINT = re.compile(r"[^\w:\n]*")
+
+
+def _between(placed: Sequence[_Placed], start: int, end: int) -> Sequence[_Placed]:
+    """Return what begins between two places."""
+    first = bisect_left(placed, start, key=_start)
+    return placed[first : bisect_left(placed, end, first, key=_start)]
+
+
+def _start(placed: Mention | Signal) -> int:
+    return placed.start
 
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
     """Return the places where statements end: not within a bracket, nor within a mention."""
     ends: list[int] = []
-    place = start = 0
+    start = 0
+    last_ends = [0, *(mention.end for mention in mentions)]
+    starts = [mention.start for mention in mentions]
     for match in _STATEMENT_END.finditer(text):
         end = match.start()
-        while place < len(mentions) and mentions[place].end <= end:
-            place += 1
-        is_within = place < len(mentions) and mentions[place].start < end
         is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
-        if not is_within and not is_in_bracket:
+        if not is_in_bracket and last_ends[bisect_left(starts, end)] <= end:
             ends.append(end)
             start = end
     return [*ends, len(text)]
-
-
-def _is_joint(text: str, start: int, end: int, joiners: dict[int, int]) -> bool:
-    """Return whether there is nothing but "and", "or" and marks between two places."""
-    if end - start > _NEAR:
-        return False
-    while start < end:
-        if start in joiners:
-            start = joiners[start]
-        elif text[start].isalnum() or text[start] in ":\n":
-            return False
-        else:
-            start += 1
-    return True
 
 
 def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
@@ -239,11 +233,8 @@ def _is_item(text: str, statement: Statement) -> bool:
     first = statement.groups[0]
     lead = text[statement.start : first.start]
     lead = lead if ":" in lead else pattern_of("option").sub("", lead)
-    return (
-        len(first.options) == 1
-        and not re.search(r"[^\W\d_]{2}", lead)
-        and bool(_ITEM.match(text, first.end, statement.end))
-    )
+    is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
+    return len(first.options) == 1 and not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
 
 
 def is_bare(text: str, statement: Statement) -> bool:
@@ -252,68 +243,56 @@ def is_bare(text: str, statement: Statement) -> bool:
 
 
 def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
-    """Return whether the first item is an answer, which the walk follows."""
-    first, second, *others = (min(item.groups[0].options) for item in items)
-    if items[0].groups[0].start <= _OPENING and items[0].groups[0].is_label and not items[1].groups[0].is_label:
-        return True
-    rest = [second, *others]
-    is_ordered = rest == sorted(set(rest)) and len(rest) > 1
-    if (second <= first and is_ordered) or (first in rest and first + second != 1):
-        return True
-    return is_bare(text, items[0]) and len(others) > 0 and not any(is_bare(text, item) for item in items[1:])
+    """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
+    first, second, *rest = (min(item.groups[0].options) for item in items)
+    return second <= first or first in rest or (is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:]))
+
+
+def _praised(walk: Sequence[Statement]) -> frozenset[int]:
+    """Return the options of the items of a walk that are called right."""
+    right = set[int]()
+    for statement in walk:
+        roles = _roles(statement.signals)
+        if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
+            right |= statement.groups[0].options
+    return frozenset(right)
+
+
+def _roles(signals: Iterable[Signal]) -> frozenset[str]:
+    return frozenset[str]().union(*(signal.roles for signal in signals))
 
 
 # ---- evidence ----
 
 
-def _findings(text: str, statement: Statement, options: OptionSet) -> list[Finding]:
+def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
-    signals, groups = statement.signals, statement.groups
-    starts = [signal.start for signal in signals]
+    groups = statement.groups
     findings = []
     for place, group in enumerate(groups):
-        before_start = groups[place - 1].end if place else 0
-        after_end = groups[place + 1].start if place + 1 < len(groups) else statement.end
-        before = signals[bisect_left(starts, before_start) : bisect_left(starts, group.start)]
-        after = signals[bisect_left(starts, group.end) : bisect_left(starts, after_end)]
-        if place:
-            cut = _border(text, before, before_start, group.start)
-            before = [signal for signal in before if _is_forward(signal, cut)]
-        else:
-            before = _from_last_break(before)
-        if place + 1 < len(groups):
-            cut = _border(text, after, group.end, after_end)
-            after = [signal for signal in after if not _is_forward(signal, cut)]
-        if len(group.options) < max(len(options), 2):
-            evidence = _evidence(text, statement, group, before, _to_first_break(after))
-            is_line = len(groups) == 1 and _is_line(text, statement, group)
-            findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
+        if len(group.options) >= max(count, 2):
+            continue
+        is_line = len(groups) == 1 and _is_line(text, statement, group)
+        evidence = _evidence(text, statement, place, is_line)
+        findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
     return findings
 
 
-def _border(text: str, signals: Sequence[Signal], start: int, end: int) -> int | None:
-    """Return the last place between two mentions where a clause begins; None if they are in one clause."""
-    marks = [match.start() for match in _SEPARATOR.finditer(text, start, end)]
-    breaks = [signal.start for signal in signals if signal.roles & {"but", "because", "final"}]
-    return max([*marks, *breaks], default=None)
+def _before(text: str, statement: Statement, place: int) -> list[Signal]:
+    """Return the signals before a group that are about it, not about the group before or an earlier clause.
 
-
-def _is_forward(signal: Signal, border: int | None) -> bool:
-    """Return whether a signal between two mentions is about the second: after the border, else denials and choices."""
-    if border is None:
-        return bool(signal.roles & {"not", "than", "before"})
-    return signal.start >= border
-
-
-def _from_last_break(signals: Sequence[Signal]) -> list[Signal]:
-    """Return the signals before a first mention that are about it: after a "but", and no comparison."""
-    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
-    return [signal for signal in signals[breaks[-1] if breaks else 0 :] if "than" not in signal.roles]
-
-
-def _to_first_break(signals: Sequence[Signal]) -> list[Signal]:
-    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
-    return list(signals[: breaks[0]] if breaks else signals)
+    Between two groups in one clause, only denials and choices are about the second.
+    """
+    start = statement.groups[place - 1].end if place else statement.start
+    end = statement.groups[place].start
+    signals = _between(statement.signals, start, end)
+    breaks = [signal.start for signal in signals if signal.roles & _BREAKING]
+    if not place:
+        return [signal for signal in signals if signal.start >= max(breaks, default=0) and "than" not in signal.roles]
+    breaks += [match.start() for match in _SEPARATOR.finditer(text, start, end)]
+    if not breaks:
+        return [signal for signal in signals if signal.roles & {"not", "than", "before"}]
+    return [signal for signal in signals if signal.start >= max(breaks)]
 
 
 def _is_line(text: str, statement: Statement, group: Mention) -> bool:
@@ -323,29 +302,37 @@ def _is_line(text: str, statement: Statement, group: Mention) -> bool:
     return is_own and is_short and not re.search(r"\w", text[group.end : statement.end])
 
 
-def _evidence(
-    text: str, statement: Statement, group: Mention, before: Sequence[Signal], after: Sequence[Signal]
-) -> Evidence:
+def _after(statement: Statement, place: int) -> list[Signal]:
+    """Return the signals after a group that are about it: up to the next one, or to another thought."""
+    groups = statement.groups
+    end = groups[place + 1].start if place + 1 < len(groups) else statement.end
+    signals = _between(statement.signals, groups[place].end, end)
+    return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
+
+
+def _evidence(text: str, statement: Statement, place: int, is_line: bool) -> Evidence:
+    group = statement.groups[place]
+    before = _before(text, statement, place)
+    after = _after(statement, place)
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
-    near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
-    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after):
+    if _denies(text, before) or _dismisses(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
         return Evidence.DENIED
-    roles = {role for signal in before for role in signal.roles}
-    close = {role for signal in before for role in signal.roles if group.start - signal.end <= _NEAR}
-    if "reasoning" in roles:
-        return Evidence.NAMED
-    if "final" in close or ("final" in roles and roles & {"answer", "correct"}):
+    close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
+    if "final" in close or ("answer" in close and is_line):
         return Evidence.FINAL
-    rest = text[group.end : statement.end]
+    near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
+    return Evidence.DECLARED if near & _DECLARING or _is_set_off(text, statement, group) else Evidence.NAMED
+
+
+def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
+    """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
     lead = text[statement.start : group.start]
-    is_all = not re.search(r"[^\W_]", lead + rest)
-    opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
-    if "answer" in close or (is_all and group.is_label and not group.has_text):
-        return Evidence.ANSWERED
+    rest = text[group.end : statement.end]
+    if group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement):
+        return True
     follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
-    is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
-    return Evidence.DECLARED if is_declared else Evidence.NAMED
+    return follows_colon or not re.search(r"[^\W_]", lead + rest)
 
 
 def _is_offer(statement: Statement) -> bool:
@@ -354,11 +341,6 @@ def _is_offer(statement: Statement) -> bool:
     return any(
         group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups
     )
-
-
-def _reaches(role: str, distance: int) -> bool:
-    """Return whether a role is about a mention: "it is B", but not "it is a large mass of the liver"."""
-    return role not in ("choose", "final") or distance <= _NEAR
 
 
 def _denies(text: str, before: Sequence[Signal]) -> bool:
@@ -376,20 +358,6 @@ def _dismisses(after: Sequence[Signal]) -> bool:
     """Return whether a mention is called wrong after it, before anything is called right."""
     verdict = next((signal for signal in after if signal.roles & {"wrong", "correct", "answer"}), None)
     return verdict is not None and "wrong" in verdict.roles
-
-
-def praised(walk: Sequence[Statement], text: str) -> frozenset[int] | None:
-    """Return the options of the items of a walk that are called right; None without any."""
-    roles: dict[int, set[str]] = {}
-    option = -1
-    for statement in walk:
-        if _is_item(text, statement):
-            option = min(statement.groups[0].options)
-        roles.setdefault(option, set()).update(*(signal.roles for signal in statement.signals))
-    right = {
-        option for option, of in roles.items() if of & {"correct", "yes"} and not of & {"wrong", "not", "not_after"}
-    }
-    return frozenset(right) or None
 
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:
