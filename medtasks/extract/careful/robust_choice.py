@@ -67,8 +67,6 @@ def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, .
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
-    if _chooses_none(text[statements.end :], languages):
-        return Reason.REFUSED
     return _single(statements.decided) if statements.decided else _named(text, statements, options, languages)
 
 
@@ -91,14 +89,6 @@ def _named(text: str, statements: OptionStatements, options: OptionSet, language
         return Reason.REFUSED
     is_denied = statements.denied and not statements.walk
     return _single(named) if named or is_denied else Reason.AMBIGUOUS
-
-
-def _chooses_none(rest: str, languages: tuple[str, ...]) -> bool:
-    """Return whether the last line of a text without options is "none of the above", as an answer."""
-    line = re.split(r"\n|[.!?]\s", rest.rstrip(" ."))[-1].partition("(")[0]
-    none = pattern_of("none", languages).search(line)
-    framed = pattern_of("answer final", languages).sub("", line[: none.start()]) if none else line
-    return none is not None and not re.search(r"\w", framed + line[none.end() :])
 
 
 def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:

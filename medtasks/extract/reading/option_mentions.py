@@ -29,8 +29,6 @@ ROLES = (
     "answer option final choose correct wrong likely not not_after because and or but than than_after before "
     "correction aside reasoning yes named is"
 )
-_COMPARING = "<>≤≥=≠↑↓"
-_SIGNS = f"{_COMPARING}+-"
 _TOKEN = re.compile(
     r"\d+(?:[.,:]\d+)*|(?<!\d)[.,]\d+|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|"
     r"(?:(?![\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[^\W\d_][\u0300-\u036f\u0900-\u0dff]*)+|"
@@ -54,7 +52,6 @@ _CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9
 _NAME = re.compile(r"[A-Z]\.\s?[a-z]{3}|I,? [a-z]")  # "E. coli"
 _SENTENCE = re.compile(r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]")  # "A normal brain"
 _LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
-_ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
 
 
 class Token(NamedTuple):
@@ -198,11 +195,6 @@ class OptionSet:
             parts.append({word for word in words if not any(same_word(word, other) for other in others)})
         return parts
 
-    @cached_property
-    def has_signs(self) -> bool:
-        """Whether a sign tells options apart."""
-        return not {*_SIGNS}.isdisjoint(set[str]().union(*self.words))
-
 
 @lru_cache(maxsize=4096)  # many samples have the same options
 def option_set(options: tuple[str, ...]) -> OptionSet:
@@ -224,7 +216,7 @@ def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     joined = f" {' '.join(map(_plain, _TOKEN.findall(lower)))} "
     spans = []
     for name, index in options.names.items():
-        spans += [(start, -end, ending, index) for start, end, ending in _occurrences(joined, name, options.has_signs)]
+        spans += [(start, -end, ending, index) for start, end, ending in _occurrences(joined, name)]
     if not spans:
         return []
     starts: dict[int, int] = {}  # place in the text by place of the blank before a word
@@ -247,18 +239,14 @@ def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     return mentions
 
 
-def _occurrences(joined: str, name: str, has_signs: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield the blanks before and after a name in words joined by blanks, and the length of an ending of its language.
-
-    A sign next to it makes another option of it: "> 5 mm" is not "5 mm".
-    """
+def _occurrences(joined: str, name: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the blanks before and after a name in words joined by blanks, and the length of an ending of its language."""
     start = joined.find(f" {name}")
     while start >= 0:
         after = start + 1 + len(name)
         end = joined.index(" ", after)
         ending = joined[after:end]
-        is_signed = has_signs and (joined[start - 1] in _COMPARING or joined[end + 1 : end + 2] in ("+", "-"))
-        if not is_signed and (not ending or _is_ending(name, ending)):
+        if not ending or _is_ending(name, ending):
             yield start, end, len(ending)
         start = joined.find(f" {name}", after)
 
@@ -287,14 +275,12 @@ def _capital_pattern(count: int) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _small_pattern(count: int) -> re.Pattern[str]:
-    """Return a pattern of small letters in brackets, at the beginning or the end of a line, or glued to a number."""
-    last = letter(min(count, 26) - 1)
-    small = f"[a-{last.lower()}]"
+    """Return a pattern of small letters in brackets, and at the beginning or the end of a line."""
+    small = f"[a-{letter(min(count, 26) - 1).lower()}]"
     return re.compile(
         rf"[\s\"'(\[](?:(?<=[(\[])(?<![\w)].)(?P<bracketed>{small})[)\]]|"
         rf"(?<=\n)\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
-        rf"(?<=[\s\"'])(?P<last>{small})(?=[\").!]*[ \t]*$|[:)]\s)|"
-        rf"(?<=\n)\d{{1,3}}(?P<glued>[A-{last}])(?=[.)]\s))",
+        rf"(?<=[\s\"'])(?P<last>{small})(?=[\").!]*[ \t]*$|[:)]\s))",
         re.MULTILINE,
     )
 
@@ -354,17 +340,15 @@ def _small_letters(text: str, options: OptionSet, languages: tuple[str, ...]) ->
             line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
             is_label = pattern_of("answer option", languages).search(line) is not None
         else:
-            own = options.words[options.letters[match[kind].upper()]][:1]
-            is_label = kind == "glued" or not _goes_on(after, own, kind == "first")
+            is_label = not _goes_on(after, kind == "first")
         if is_label:
             yield start, match.end() - 1, match[kind].upper()
 
 
-def _goes_on(after: str, own: tuple[str, ...], is_first: bool) -> bool:
+def _goes_on(after: str, is_first: bool) -> bool:
     """Return whether a small letter numbers a part of the sentence: "(a) large", "d. The correct number"."""
     match = re.match(r"\.\s*(?=\w)" if is_first else r"\s+(?=[a-z])", after)
-    rest = folded(after[match.end() :]) if match else ""
-    return match is not None and not (own and rest.startswith(own[0])) and not pattern_of("and or because").match(rest)
+    return match is not None and not pattern_of("and or because").match(after, match.end())
 
 
 # ---- all mentions ----
@@ -392,12 +376,9 @@ def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Menti
 
 
 def _is_one(text: str, first: Mention, second: Mention) -> bool:
-    """Return whether a label and a text next to each other are one mention."""
-    if first.is_label == second.is_label or first.has_text == second.has_text:
-        return False
-    if first.is_label:
-        return _LABEL_GAP.fullmatch(text, first.end, second.start) is not None
-    return text[second.start] in "([" and _ASIDE_GAP.fullmatch(text, first.end, second.start) is not None
+    """Return whether a label and a text after it are one mention."""
+    is_pair = first.is_label and not first.has_text and not second.is_label
+    return is_pair and _LABEL_GAP.fullmatch(text, first.end, second.start) is not None
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:

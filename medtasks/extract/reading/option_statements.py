@@ -75,14 +75,13 @@ class OptionStatements(NamedTuple):
 
     findings: list[Finding]  # outside, without what is taken back
     walk: list[Statement]
-    after_walk: list[Finding]  # those of the findings that come after it
     named: frozenset[int]  # options with a mention of any kind
     end: int  # of the last statement
 
     @property
     def affirmed(self) -> frozenset[int]:
-        """Options that the findings name without denying them: those after a walk, by label, if there are any."""
-        return _named_by([finding for finding in self.after_walk or self.findings if finding.evidence])
+        """Options that the findings name without denying them: by label, if there are any."""
+        return _named_by([finding for finding in self.findings if finding.evidence])
 
     @property
     def denied(self) -> frozenset[int]:
@@ -118,9 +117,8 @@ def statements_on(
     findings: list[Finding] = []
     for statement in outside:
         findings += _findings(text, statement, count)
-    findings = _closed(_after_correction(findings, signals))
-    after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
-    return OptionStatements(findings, walk, after_walk, _union(mentions), statements[-1].end)
+    findings = _after_correction(findings, signals)
+    return OptionStatements(findings, walk, _union(mentions), statements[-1].end)
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -128,16 +126,6 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
     return [signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start]
-
-
-def _closed(findings: list[Finding]) -> list[Finding]:
-    """Make the last line final if it is a line for the answer, and the only such line."""
-    lines = [finding for finding in findings if finding.is_line]
-    if not lines or lines[-1] is not findings[-1] or not lines[-1].evidence:
-        return findings
-    if len({finding.options for finding in lines}) > 1:
-        return findings
-    return [*findings[:-1], lines[-1]._replace(evidence=Evidence.FINAL)]
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
@@ -212,7 +200,7 @@ def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple
         runs[-1][option] = place
     walks = []
     for run in runs:
-        if _is_walk(text, [statements[place] for place in run.values()], list(run), count):
+        if _is_walk(text, [statements[place] for place in run.values()], count):
             first, *_, last = run.values()
             line_end = text.find("\n", statements[last].groups[0].start)
             while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
@@ -221,18 +209,15 @@ def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple
     return walks
 
 
-def _is_walk(text: str, items: Sequence[Statement], order: Sequence[int], count: int) -> bool:
-    """Return whether items are a walk: not one alone, nor two in reverse, nor two of more that nothing is said of."""
-    if len(order) < 2 or (len(order) == 2 and order[0] > order[1]):
-        return False
-    return len(order) >= min(count, 3) or not all(is_bare(text, item) for item in items)
+def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
+    """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
+    return len(items) >= min(count, 3) or (len(items) > 1 and not all(is_bare(text, item) for item in items))
 
 
 def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
     lead = text[statement.start : first.start]
-    lead = lead if ":" in lead else pattern_of("option").sub("", lead)
     is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
     return len(first.options) == 1 and not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
 
@@ -244,8 +229,8 @@ def is_bare(text: str, statement: Statement) -> bool:
 
 def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
     """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
-    first, second, *rest = (min(item.groups[0].options) for item in items)
-    return second <= first or first in rest or (is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:]))
+    first, second, *_ = (min(item.groups[0].options) for item in items)
+    return second <= first or (is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:]))
 
 
 def _praised(walk: Sequence[Statement]) -> frozenset[int]:
