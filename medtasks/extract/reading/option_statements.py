@@ -48,7 +48,6 @@ class Finding(NamedTuple):
     options: frozenset[int]
     evidence: Evidence
     start: int
-    is_line: bool  # a line of its own, with at most a few words and a colon before
     is_label: bool
 
 
@@ -76,7 +75,6 @@ class OptionStatements(NamedTuple):
     findings: list[Finding]  # outside, without what is taken back
     walk: list[Statement]
     named: frozenset[int]  # options with a mention of any kind
-    end: int  # of the last statement
 
     @property
     def affirmed(self) -> frozenset[int]:
@@ -118,7 +116,7 @@ def statements_on(
     for statement in outside:
         findings += _findings(text, statement, count)
     findings = _after_correction(findings, signals)
-    return OptionStatements(findings, walk, _union(mentions), statements[-1].end)
+    return OptionStatements(findings, walk, _union(mentions))
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -257,9 +255,8 @@ def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     for place, group in enumerate(groups):
         if len(group.options) >= max(count, 2):
             continue
-        is_line = len(groups) == 1 and _is_line(text, statement, group)
-        evidence = _evidence(text, statement, place, is_line)
-        findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
+        evidence = _evidence(text, statement, place)
+        findings.append(Finding(group.options, evidence, group.start, group.is_label))
     return findings
 
 
@@ -280,11 +277,11 @@ def _before(text: str, statement: Statement, place: int) -> list[Signal]:
     return [signal for signal in signals if signal.start >= max(breaks)]
 
 
-def _is_line(text: str, statement: Statement, group: Mention) -> bool:
-    lead = text[statement.start : group.start]
+def _is_line(text: str, statement: Statement) -> bool:
+    """Return whether a statement is a line of its own: an option after a few words and a colon."""
+    lead = text[statement.start : statement.groups[0].start]
     is_own = statement.start == 0 or "\n" in lead
-    is_short = not re.search(r"\w", lead) or (":" in lead and len(lead.split()) < _FEW)
-    return is_own and is_short and not re.search(r"\w", text[group.end : statement.end])
+    return is_own and ":" in lead and len(lead.split()) < _FEW and is_bare(text, statement)
 
 
 def _after(statement: Statement, place: int) -> list[Signal]:
@@ -295,7 +292,7 @@ def _after(statement: Statement, place: int) -> list[Signal]:
     return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
 
 
-def _evidence(text: str, statement: Statement, place: int, is_line: bool) -> Evidence:
+def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     group = statement.groups[place]
     before = _before(text, statement, place)
     after = _after(statement, place)
@@ -304,7 +301,7 @@ def _evidence(text: str, statement: Statement, place: int, is_line: bool) -> Evi
     if _denies(text, before) or _dismisses(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
-    if "final" in close or ("answer" in close and is_line):
+    if "final" in close or ("answer" in close and _is_line(text, statement)):
         return Evidence.FINAL
     near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
     return Evidence.DECLARED if near & _DECLARING or _is_set_off(text, statement, group) else Evidence.NAMED
