@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.languages import few_languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
@@ -51,12 +51,12 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
-    words = words_in(pattern_of("and answer option choose correct final", languages_of(text)).sub(without, text))
+    words = words_in(pattern_of("and answer option choose correct final", few_languages_of(text)).sub(without, text))
     return words[0] if len(words) == 1 and text.isupper() else words
 
 
 def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
-    languages = languages_of(text)
+    languages = few_languages_of(text)
     everything = frozenset(options.letters.values())
     is_all = pattern_of("all", languages).search(text)
     statements = option_statements(text, options, languages)

@@ -22,7 +22,7 @@ _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin o
 def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
     if len(words_in(text)) <= _FEW_WORDS:
-        position = _position(text, options, languages)
+        position = position_called(text, options, languages)
         if position is None:
             position = quantity_option(text, options)
         if position is not None:
@@ -37,7 +37,7 @@ def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tup
     return _by_words(text, options, languages)
 
 
-def _position(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
+def position_called(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer."""
     if all(option[:1].isdigit() for option in options.texts):
         return None

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from medtasks.home import packaged_facts
 
 _ANY = "und"  # block of marks that belong to no language
-_WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
+# To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
+_WORD_CHARACTER = r"(?-i:[\w\u0300-\u036f\u0900-\u0963\u0966-\u0dff])"
 _BOUNDED = r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[\u0900-\u0dff]"  # in scripts with blanks
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DOTTED_I = re.compile(r"İ(?=\w)")  # alone it is no numeral
-_TOLD_APART = 2  # languages of a text; the patterns of each combination take compiling
+_FEW = 2  # languages of a text; the patterns of each combination take compiling
 
 
 class Signal(NamedTuple):
@@ -154,8 +155,6 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         scores.update(by_word[word])
     most = max(scores.values(), default=0)
     present = {language for language, score in scores.items() if 2 * score > most}
-    if len(present) > _TOLD_APART:
-        present = {*_latin_languages()}
     if not text.isascii():
         present |= {language for language, script in _scripts().items() if script.search(text)}
     if "ja" in present:  # Chinese characters are used there
@@ -164,3 +163,9 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         expected = {*named, "en"}
         present = (present & expected) or expected
     return tuple(language for language in all_languages() if language in (present or _latin_languages()))
+
+
+def few_languages_of(text: str) -> tuple[str, ...]:
+    """Return the languages of a text, or all languages if they are hardly told apart."""
+    languages = languages_of(text)
+    return languages if len(languages) <= _FEW else all_languages()

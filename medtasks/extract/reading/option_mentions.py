@@ -41,6 +41,7 @@ _ACCENTS = {
     for code in (*range(0xC0, 0x250), *range(0x386, 0x3CF), *range(0x400, 0x460))
     if chr(code) not in "йЙ"
 }
+_SYMBOL = re.compile("[\u2300-\u2bff\U0001f000-\U0001ffff]")  # may say that it is wrong
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _LONG = 4  # letters of a word
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
@@ -51,7 +52,7 @@ _OPENED = re.compile(rf"(?<!{_JOINED})(?<!['’°.-])(?<!N/)(?<![\w)][(\[])[(\[<
 _CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))")
 _NAME = re.compile(r"[A-Z]\.\s?[a-z]{3}|I,? [a-z]")  # "E. coli"
 _SENTENCE = re.compile(r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]")  # "A normal brain"
-_LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
+LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
 
 
 class Token(NamedTuple):
@@ -95,8 +96,7 @@ def words_in(text: str) -> tuple[str, ...]:
 def _plain(word: str) -> str:
     if not word[-1].isdigit():
         return word
-    number = f"0{word}" if word[0] in ".," else word
-    return _ZEROS.sub("", number.replace(",", "."))
+    return _ZEROS.sub("", word.replace(",", "."))
 
 
 def same_word(first: str, second: str) -> bool:
@@ -149,8 +149,7 @@ def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
 class OptionSet:
     """The options of a question, prepared for comparison."""
 
-    written: tuple[str, ...]  # without marks of their own
-    texts: tuple[str, ...]  # empty where the text is a letter, which names its option
+    texts: tuple[str, ...]  # without marks of their own
     words: tuple[tuple[str, ...], ...]  # of each text
 
     def __len__(self) -> int:
@@ -176,9 +175,18 @@ class OptionSet:
         }
 
     @cached_property
+    def whole(self) -> dict[str, int]:
+        """Option by words that are a whole answer: its names, its letter, and both."""
+        forms = dict(self.names)
+        for name, index in self.letters.items():
+            forms[name.lower()] = index
+            forms[" ".join((name.lower(), *words_in(self.texts[index])))] = index
+        return forms
+
+    @cached_property
     def longest(self) -> int:
         """Length of the longest text."""
-        return max(map(len, self.written), default=0)
+        return max(map(len, self.texts), default=0)
 
     @cached_property
     def letters(self) -> dict[str, int]:
@@ -199,12 +207,9 @@ class OptionSet:
 @lru_cache(maxsize=4096)  # many samples have the same options
 def option_set(options: tuple[str, ...]) -> OptionSet:
     """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
-    written = tuple(
-        unicodedata.normalize("NFKC", without_html(text)).strip() for text in (without_marks(options) or options)
-    )
-    names = [letter(index) for index in range(len(options))]
-    texts = tuple("" if text.upper().strip(" .") in names else text for text in written)
-    return OptionSet(written, texts, tuple(without_article(words_in(text)) for text in texts))
+    bare = without_marks(options) or options
+    texts = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in bare)
+    return OptionSet(texts, tuple(without_article(words_in(text)) for text in texts))
 
 
 # ---- mentions by text ----
@@ -240,7 +245,7 @@ def text_mentions(text: str, options: OptionSet) -> list[Mention]:
 
 
 def _occurrences(joined: str, name: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the blanks before and after a name in words joined by blanks, and the length of an ending of its language."""
+    """Yield the blanks before and after a name in words joined by blanks, and the length of an ending."""
     start = joined.find(f" {name}")
     while start >= 0:
         after = start + 1 + len(name)
@@ -260,7 +265,8 @@ def _is_ending(name: str, ending: str) -> bool:
 
 def _is_within(text: str, start: int, end: int) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
-    is_bare = start > 0 and text[start:end].isalpha() and text[start:end] in _folded_words("yes", "no", "maybe", "not", "none")
+    word = text[start:end]
+    is_bare = start > 0 and word.isalpha() and word in _folded_words("yes", "no", "maybe", "not", "none")
     return is_bare and re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
 
@@ -378,15 +384,15 @@ def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Menti
 def _is_one(text: str, first: Mention, second: Mention) -> bool:
     """Return whether a label and a text after it are one mention."""
     is_pair = first.is_label and not first.has_text and not second.is_label
-    return is_pair and _LABEL_GAP.fullmatch(text, first.end, second.start) is not None
+    return is_pair and LABEL_GAP.fullmatch(text, first.end, second.start) is not None
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
     """Extend a label over the text of its option, of which some words are left out or written otherwise."""
     own = options.words[min(mention.options)]
-    if mention.has_text or len(own) < 2:
+    if mention.has_text:
         return mention
-    gap = _LABEL_GAP.match(text, mention.end)
+    gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
     near = text[start : start + len(" ".join(own)) + _LINE].partition("\n")[0]
     tokens = tokens_of(folded(near))[: len(own) + 2]
@@ -398,15 +404,6 @@ def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
 
 def whole_option(text: str, options: OptionSet) -> int | None:
     """Return the option that is all of a text: by its letter, by its text, or by both."""
-    if len(text) > options.longest + _LINE:
+    if len(text) > options.longest + _LINE or _SYMBOL.search(text):
         return None
-    stripped = text.strip(" \t\n.,:;!()[]<>\"'*`")
-    if stripped.upper() in options.letters:
-        return options.letters[stripped.upper()]
-    label, separator, rest = stripped.partition(stripped[1:2] if stripped[1:2] in tuple(".:)") else "\n")
-    index = options.letters.get(label.upper())
-    if separator and index is not None and options.written[index].casefold() == rest.strip().casefold():
-        return index
-    words = words_in(text)
-    matching = [index for index, own in enumerate(options.words) if own and own == words]
-    return matching[0] if len(matching) == 1 else None
+    return options.whole.get(" ".join(words_in(text)))

@@ -18,7 +18,7 @@ _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _STATEMENT_END = re.compile(
     rf"(?m)[\n.!?。！？；;…](?:(?<=[\n。！？；;…])|(?<=\.\.)|(?<={_CJK}[.!?])|(?={_CJK})|"
     r"(?<![\s(\[*][A-Za-z0-9][.!?])(?<![.\s]\w[.!?])(?<!^\w[.!?])(?=[.!?\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w)))|"
-    r"(?<=[^\W\d_][\s(][A-Z][.!?])(?=\s+(?![a-z])))"
+    r"(?<=[^\W\d_][\s(][A-Z\d][.!?])(?=\s+(?![a-z])))(?<!\bvs[.!?])"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
@@ -27,7 +27,6 @@ _NEAR = 30  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
-_BREAKING = frozenset({"but", "because", "final"})
 _DENYING = frozenset({"not", "than", "before", "wrong"})
 
 _Placed = TypeVar("_Placed", Mention, Signal)
@@ -216,8 +215,9 @@ def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
     lead = text[statement.start : first.start]
+    lead = lead if ":" in lead else pattern_of("option").sub("", lead)
     is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
-    return len(first.options) == 1 and not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
+    return not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
 
 
 def is_bare(text: str, statement: Statement) -> bool:
@@ -268,13 +268,13 @@ def _before(text: str, statement: Statement, place: int) -> list[Signal]:
     start = statement.groups[place - 1].end if place else statement.start
     end = statement.groups[place].start
     signals = _between(statement.signals, start, end)
-    breaks = [signal.start for signal in signals if signal.roles & _BREAKING]
     if not place:
+        breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
         return [signal for signal in signals if signal.start >= max(breaks, default=0) and "than" not in signal.roles]
-    breaks += [match.start() for match in _SEPARATOR.finditer(text, start, end)]
-    if not breaks:
-        return [signal for signal in signals if signal.roles & {"not", "than", "before"}]
-    return [signal for signal in signals if signal.start >= max(breaks)]
+    separators = [match.start() for match in _SEPARATOR.finditer(text, start, end)]
+    if separators:
+        return [signal for signal in signals if signal.start > separators[-1]]
+    return [signal for signal in signals if signal.roles & {"not", "than", "before"}]
 
 
 def _is_line(text: str, statement: Statement) -> bool:
@@ -298,7 +298,8 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     after = _after(statement, place)
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
-    if _denies(text, before) or _dismisses(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+    denials = _roles(in_clause) & {"not", "not_after", "than_after"}
+    if denials or "wrong" in _roles(after) or _denies(text, before) or _is_no(text[group.end : statement.end]):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
@@ -307,13 +308,19 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     return Evidence.DECLARED if near & _DECLARING or _is_set_off(text, statement, group) else Evidence.NAMED
 
 
+def _is_no(rest: str) -> bool:
+    """Return whether all that follows a mention is "no" or "absent"."""
+    return pattern_of("not absent").fullmatch(rest.strip(" :-–=()[].\"'")) is not None
+
+
 def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
     """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
     lead = text[statement.start : group.start]
     rest = text[group.end : statement.end]
     if group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement):
         return True
-    follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
+    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
     return follows_colon or not re.search(r"[^\W_]", lead + rest)
 
 
@@ -334,12 +341,6 @@ def _denies(text: str, before: Sequence[Signal]) -> bool:
         if later is None or later.start - signal.end < _NEAR:
             return True
     return False
-
-
-def _dismisses(after: Sequence[Signal]) -> bool:
-    """Return whether a mention is called wrong after it, before anything is called right."""
-    verdict = next((signal for signal in after if signal.roles & {"wrong", "correct", "answer"}), None)
-    return verdict is not None and "wrong" in verdict.roles
 
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:
