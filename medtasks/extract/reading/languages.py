@@ -98,6 +98,7 @@ def lower_case(text: str) -> str:
     return text.lower()
 
 
+@lru_cache(maxsize=4)  # a text is looked at for labels and for statements
 def signals_in(text: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
     """Return the words of a text that have one of some roles, in order."""
     pattern = _lower_case_pattern(roles, languages)

@@ -7,10 +7,12 @@ word such as "vitamin" makes a name of it; a small letter only in brackets, or w
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from medtasks.data.option_texts import without_marks
@@ -30,8 +32,8 @@ ROLES = (
     "correction aside reasoning yes named is"
 )
 _TOKEN = re.compile(
+    r"(?:[^\W\d_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+[\u0300-\u036f\u0900-\u0dff]*)+|"
     r"\d+(?:[.,:]\d+)*|(?<!\d)[.,]\d+|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|"
-    r"(?:(?![\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[^\W\d_][\u0300-\u036f\u0900-\u0dff]*)+|"
     r"[<>≤≥=≠↑↓]|(?<=\w)[+-](?![\w+-])|(?<![\w.])[+-](?=\d)"
 )
 _ZEROS = re.compile(r"(?<=\.\d)0$|\.0$")
@@ -218,24 +220,20 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
 def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     """Return mentions of options by their text, in order, without those inside a longer one."""
     lower = folded(text)
-    joined = f" {' '.join(map(_plain, _TOKEN.findall(lower)))} "
+    words = [*map(_plain, _TOKEN.findall(lower))]
+    joined = f" {' '.join(words)} "
     spans = []
     for name, index in options.names.items():
         spans += [(start, -end, ending, index) for start, end, ending in _occurrences(joined, name)]
     if not spans:
         return []
-    starts: dict[int, int] = {}  # place in the text by place of the blank before a word
-    ends: dict[int, int] = {}
-    place = 0
-    for token in tokens_of(lower):
-        starts[place] = token.start
-        place += len(token.word) + 1
-        ends[place] = token.end
+    blanks = list(accumulate((len(word) + 1 for word in words), initial=0))
+    places = [match.span() for match in _TOKEN.finditer(lower)]
     mentions: list[Mention] = []
     last_end = 0
     for first, last, ending, index in sorted(spans):
-        start = starts[first]
-        end = ends[-last] - ending
+        start = places[bisect_left(blanks, first)][0]
+        end = places[bisect_left(blanks, -last) - 1][1] - ending
         if start < last_end:  # inside a longer one
             continue
         last_end = end
@@ -293,6 +291,8 @@ def _small_pattern(count: int) -> re.Pattern[str]:
 
 def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
     """Return mentions of options by their label, without letters that are part of a name."""
+    if not len(options):
+        return []
     labels = [*_capitals(text, options, languages), *_small_letters(text, options, languages)]
     return [Mention(frozenset({options.letters[name]}), start, end, True, False) for start, end, name in sorted(labels)]
 

@@ -21,6 +21,7 @@ _STATEMENT_END = re.compile(
     r"(?<=[^\W\d_][\s(][A-Z\d][.!?])(?=\s+(?![a-z])))(?<!\bvs[.!?])"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
+_PARTING = re.compile(r"[\w:\n]")  # two mentions
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
 _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
 _NEAR = 30  # characters
@@ -139,14 +140,14 @@ def _statements(
     text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: tuple[str, ...]
 ) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
-    without_joints = pattern_of("and or", languages).sub(lambda joint: " " * len(joint[0]), text)
+    joints = pattern_of("and or", languages)
     statements: list[Statement] = []
     start = 0
     for end in _ends(text, mentions):
         groups: list[Mention] = []
         for mention in _between(mentions, start, end):
             last = groups[-1] if groups else None
-            if last and last.is_label == mention.is_label and _JOINT.fullmatch(without_joints, last.end, mention.start):
+            if last and last.is_label == mention.is_label and _is_list(text[last.end : mention.start], joints):
                 groups.pop()
                 mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
             groups.append(mention)
@@ -156,7 +157,9 @@ def _statements(
     return statements
 
 
-_JOINT = re.compile(r"[^\w:\n]*")
+def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
+    """Return whether there is nothing but "and", "or" and marks between two mentions."""
+    return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
 
 
 def _between(placed: Sequence[_Placed], start: int, end: int) -> Sequence[_Placed]:
