@@ -79,10 +79,9 @@ def _single(options: frozenset[int]) -> int | Reason:
 def _named(text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
     named = statements.affirmed
-    for role, others in (("none", statements.denied), ("all", named)):
-        rest = quantity_option(role, options, (role,)) if len(others) == len(options) - 1 else None
-        if rest is not None and rest not in others:
-            return rest
+    none = quantity_option("none", options, ("none",)) if len(statements.denied) == len(options) - 1 else None
+    if none is not None and none not in statements.denied:
+        return none
     if (named or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
     if len(named) != 1 and pattern_of("refusal none", languages).search(text):

@@ -108,7 +108,7 @@ def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) 
         occurring = sum(_occurs(part, words) for part in parts)
         foreign = sum(not _occurs(word, {*of_options[index]}) for word in words if is_content(word))
         is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
-        if occurring and (is_enough or occurring > 1):
+        if occurring and is_enough:
             having.append(index)
     if len(having) == 1:
         return having[0]

@@ -148,14 +148,7 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         text: Any text; of one in Latin letters without a known word all languages with these letters are returned.
         named: Languages that the task names. Replies in others, apart from English, are not expected.
     """
-    by_word = _languages_by_word()
-    # a single capital is the letter of an option
-    written = {word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()}
-    scores = Counter[str]()
-    for word in written & by_word.keys():
-        scores.update(by_word[word])
-    most = max(scores.values(), default=0)
-    present = {language for language, score in scores.items() if 2 * score > most}
+    present = _by_words(text)
     if not text.isascii():
         present |= {language for language, script in _scripts().items() if script.search(text)}
     if "ja" in present:  # Chinese characters are used there
@@ -164,6 +157,18 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         expected = {*named, "en"}
         present = (present & expected) or expected
     return tuple(language for language in all_languages() if language in (present or _latin_languages()))
+
+
+def _by_words(text: str) -> set[str]:
+    """Return the Latin languages of which a text has most words, or more than half as many."""
+    by_word = _languages_by_word()
+    # a single capital is the letter of an option
+    written = {word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()}
+    scores = Counter[str]()
+    for word in written & by_word.keys():
+        scores.update(by_word[word])
+    most = max(scores.values(), default=0)
+    return {language for language, score in scores.items() if 2 * score > most}
 
 
 def few_languages_of(text: str) -> tuple[str, ...]:

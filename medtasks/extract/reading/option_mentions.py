@@ -309,14 +309,20 @@ def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iter
         closed = _CLOSED.match(text, end)
         if opened is None or closed is None:
             continue
-        own = options.words[options.letters[match[0]]][:1]
+        is_bare = not (opened[0] or closed[0])
         preceding = before.get(start - 1 if text[start - 1 : start] == " " else start)
         following = after.get(end + 1 if text[end : end + 1] == " " else end)
-        is_bare = not (opened[0] or closed[0])
-        is_numbering = bool(own) and folded(text[end : end + _LINE]).lstrip(". ").startswith(own[0])
-        is_word = not is_numbering and _is_word(text, start, preceding, following, languages)
-        if not is_bare or not (_is_named(preceding, following, end) or is_word):
-            yield opened.start(), closed.end(), match[0]
+        own = options.words[options.letters[match[0]]][:1]
+        if is_bare and _is_named(preceding, following, end):
+            continue
+        if is_bare and not _numbers(text, end, own) and _is_word(text, start, preceding, following, languages):
+            continue
+        yield opened.start(), closed.end(), match[0]
+
+
+def _numbers(text: str, end: int, own: tuple[str, ...]) -> bool:
+    """Return whether the text of a letter's option begins after it."""
+    return bool(own) and folded(text[end : end + _LINE]).lstrip(". ").startswith(own[0])
 
 
 def _is_named(preceding: Signal | None, following: Signal | None, end: int) -> bool:

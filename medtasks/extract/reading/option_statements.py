@@ -202,11 +202,17 @@ def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple
     for run in runs:
         if _is_walk(text, [statements[place] for place in run.values()], count):
             first, *_, last = run.values()
-            line_end = text.find("\n", statements[last].groups[0].start)
-            while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
-                last += 1
-            walks.append((first, last + 1))
+            walks.append((first, _line_end(text, statements, last)))
     return walks
+
+
+def _line_end(text: str, statements: Sequence[Statement], place: int) -> int:
+    """Return the place of the first statement after those on one line with another."""
+    end = text.find("\n", statements[place].groups[0].start)
+    place += 1
+    while place < len(statements) and (end < 0 or statements[place].end <= end):
+        place += 1
+    return place
 
 
 def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
@@ -268,16 +274,22 @@ def _before(text: str, statement: Statement, place: int) -> list[Signal]:
 
     Between two groups in one clause, only denials and choices are about the second.
     """
-    start = statement.groups[place - 1].end if place else statement.start
-    end = statement.groups[place].start
-    signals = _between(statement.signals, start, end)
+    group = statement.groups[place]
     if not place:
-        breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
-        return [signal for signal in signals if signal.start >= max(breaks, default=0) and "than" not in signal.roles]
-    separators = [match.start() for match in _SEPARATOR.finditer(text, start, end)]
+        return _before_first(_between(statement.signals, statement.start, group.start))
+    start = statement.groups[place - 1].end
+    signals = _between(statement.signals, start, group.start)
+    separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
     return [signal for signal in signals if signal.roles & {"not", "than", "before"}]
+
+
+def _before_first(signals: Sequence[Signal]) -> list[Signal]:
+    """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
+    breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
+    start = max(breaks, default=0)
+    return [signal for signal in signals if signal.start >= start and "than" not in signal.roles]
 
 
 def _is_line(text: str, statement: Statement) -> bool:
@@ -299,16 +311,25 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     group = statement.groups[place]
     before = _before(text, statement, place)
     after = _after(statement, place)
-    clause_end = _SEPARATOR.search(text, group.end, statement.end)
-    in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
-    denials = _roles(in_clause) & {"not", "not_after", "than_after"}
-    if denials or "wrong" in _roles(after) or _denies(text, before) or _is_no(text[group.end : statement.end]):
+    separator = _SEPARATOR.search(text, group.end, statement.end)
+    in_clause = _between(after, group.end, separator.end() if separator else statement.end)
+    if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
         return Evidence.FINAL
     near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
-    return Evidence.DECLARED if near & _DECLARING or _is_set_off(text, statement, group) else Evidence.NAMED
+    is_declared = near & _DECLARING or _is_set_off(text, statement, group)
+    return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _is_dismissed(
+    text: str, statement: Statement, group: Mention, after: Sequence[Signal], in_clause: Sequence[Signal]
+) -> bool:
+    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return True
+    return _is_no(text[group.end : statement.end])
 
 
 def _is_no(rest: str) -> bool:

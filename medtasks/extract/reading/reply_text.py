@@ -158,15 +158,20 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
             return next(filter(str.strip, reversed(values)), "")
     if "{" not in text:
         return text
-    if is_answer is not None:
-        values = [key if value == "true" else value for key, value in fields]
-        answers = dict.fromkeys(filter(is_answer, values))
-        if answers:
-            return "\n".join(answers)
-        if all(value.isdigit() for _, value in fields):  # positions, from 0 or from 1
-            return " ".join(key for key, _ in fields)
+    unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
+    if unnamed:
+        return unnamed
     prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
     return text if "}" in text else prose or text
+
+
+def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool]) -> str:
+    """Return the fields that are an answer, a line each; the keys where all are positions, from 0 or from 1."""
+    values = [key if value == "true" else value for key, value in fields]
+    answers = dict.fromkeys(filter(is_answer, values))
+    if not answers and all(value.isdigit() for _, value in fields):
+        return " ".join(key for key, _ in fields)
+    return "\n".join(answers)
 
 
 def _is_called(key: str, role: str) -> bool:
