@@ -49,10 +49,17 @@ def position_called(text: str, options: OptionSet, languages: tuple[str, ...]) -
         letters = [" ".join(words_in(entry)) for entry in words_of("letters", (language,))]
         if len(left) == 1 and left[0] in letters and left[0] not in _LOOK_ALIKE:
             return _among(letters.index(left[0]), options)
-        stems = [" ".join(words_in(entry)) for entry in words_of("first", (language,))]
-        places = [place for place, stem in enumerate(stems) if f" {stem}" in joined]
-        if places and pattern_of("option", languages).search(text):
-            return _among(places[0], options)
+        place = _ordinal(joined, language)
+        if place is not None and pattern_of("option", languages).search(text):
+            return _among(place, options)
+    return None
+
+
+def _ordinal(joined: str, language: str) -> int | None:
+    """Return the place that an ordinal of a language names in words joined by blanks, from 0."""
+    for place, entry in enumerate(words_of("first", (language,))):
+        if f" {' '.join(words_in(entry))}" in joined:
+            return place
     return None
 
 
@@ -94,7 +101,7 @@ def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int 
     of_options = [[numeral(word) for word in own] for own in options.words]
     begun = [index for index, own in enumerate(of_options) if words and own[: len(words)] == words]
     if begun:
-        return begun[0] if len(begun) == 1 else Reason.AMBIGUOUS
+        return _one(begun)
     if pattern_of("not wrong not_after", languages).search(text):
         return Reason.NO_MATCH
     whole = [index for index, own in enumerate(of_options) if own and {*words}.issuperset(own)]
@@ -110,9 +117,11 @@ def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) 
         is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
         if occurring and is_enough:
             having.append(index)
-    if len(having) == 1:
-        return having[0]
-    return Reason.AMBIGUOUS if having else Reason.NO_MATCH
+    return _one(having) if having else Reason.NO_MATCH
+
+
+def _one(indices: list[int]) -> int | Reason:
+    return indices[0] if len(indices) == 1 else Reason.AMBIGUOUS
 
 
 def _occurs(part: str, words: set[str]) -> bool:

@@ -298,11 +298,9 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
 
 
 def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
-    before: dict[int, Signal] = {}
-    after: dict[int, Signal] = {}
-    for signal in signals_in(text, ROLES, languages):
-        before[signal.end] = signal
-        after[signal.start] = signal
+    signals = signals_in(text, ROLES, languages)
+    before = {signal.end: signal for signal in signals}
+    after = {signal.start: signal for signal in signals}
     for match in _capital_pattern(len(options)).finditer(text):
         start, end = match.span()
         opened = _OPENED.search(text, max(start - 3, 0), start)
@@ -310,8 +308,8 @@ def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iter
         if opened is None or closed is None:
             continue
         is_bare = not (opened[0] or closed[0])
-        preceding = before.get(start - 1 if text[start - 1 : start] == " " else start)
-        following = after.get(end + 1 if text[end : end + 1] == " " else end)
+        preceding = before.get(start) or before.get(start - 1)
+        following = after.get(end) or after.get(end + 1)
         own = options.words[options.letters[match[0]]][:1]
         if is_bare and _is_named(preceding, following, end):
             continue

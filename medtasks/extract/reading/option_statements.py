@@ -311,8 +311,7 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     group = statement.groups[place]
     before = _before(text, statement, place)
     after = _after(statement, place)
-    separator = _SEPARATOR.search(text, group.end, statement.end)
-    in_clause = _between(after, group.end, separator.end() if separator else statement.end)
+    in_clause = _between(after, group.end, _clause_end(text, statement, group))
     if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
@@ -321,6 +320,11 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
     is_declared = near & _DECLARING or _is_set_off(text, statement, group)
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _clause_end(text: str, statement: Statement, group: Mention) -> int:
+    separator = _SEPARATOR.search(text, group.end, statement.end)
+    return separator.end() if separator else statement.end
 
 
 def _is_dismissed(

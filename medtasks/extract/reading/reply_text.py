@@ -279,7 +279,7 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
         text = text.replace(mark, usual)
     after, answer = without_thoughts(text, nested=True), None
     if after is not None:
-        tagged = [content for content in _ANSWER.findall(after) if content.strip()]
+        tagged = list(filter(str.strip, _ANSWER.findall(after)))
         within = tagged[-1] if tagged else after
         is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
         contents = (content.strip() for content in reversed(boxes(within)))
