@@ -298,9 +298,7 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
 
 
 def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
-    signals = signals_in(text, ROLES, languages)
-    before = {signal.end: signal for signal in signals}
-    after = {signal.start: signal for signal in signals}
+    before, after = _by_place(signals_in(text, ROLES, languages))
     for match in _capital_pattern(len(options)).finditer(text):
         start, end = match.span()
         opened = _OPENED.search(text, max(start - 3, 0), start)
@@ -316,6 +314,13 @@ def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iter
         if is_bare and not _numbers(text, end, own) and _is_word(text, start, preceding, following, languages):
             continue
         yield opened.start(), closed.end(), match[0]
+
+
+def _by_place(signals: Sequence[Signal]) -> tuple[dict[int, Signal], dict[int, Signal]]:
+    """Return signals by their ends, and by their starts."""
+    by_end = {signal.end: signal for signal in signals}
+    by_start = {signal.start: signal for signal in signals}
+    return by_end, by_start
 
 
 def _numbers(text: str, end: int, own: tuple[str, ...]) -> bool:
