@@ -17,9 +17,10 @@ import torch
 from torchmetrics.text import BLEUScore
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.open_text import multimedeval_vqa_head, robust_vqa
+from medtasks.extract.careful.open_text import robust_vqa
 from medtasks.extract.extractor_registry import Extract, extractor_of
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
+from medtasks.extract.published.open_replies import multimedeval_vqa_head
 from medtasks.metrics.ngram_metrics import References, token_overlap
 
 REPLIES = 10_000

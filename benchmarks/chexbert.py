@@ -21,7 +21,7 @@ from transformers import BertConfig, BertTokenizer
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.neural.chexbert import Chexbert, Reading
+from medtasks.metrics.neural.chexbert import Chexbert, ReportLabels
 from medtasks.metrics.neural.chexbert_network import ChexbertNetwork, load_network, read_config
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 
@@ -50,14 +50,14 @@ def draw_reports(words: list[str], count: int) -> list[str]:
     return [" ".join(draw.choices(words, k=length)) for length in lengths]
 
 
-def timed(settings: ModelSettings, reports: list[str]) -> tuple[list[Reading], float]:
+def timed(settings: ModelSettings, reports: list[str]) -> tuple[list[ReportLabels], float]:
     """Return what was read, and the seconds with loading."""
     began = time.perf_counter()
     readings = Chexbert(settings)(reports)
     return readings, time.perf_counter() - began
 
 
-def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Reading], float]:
+def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[ReportLabels], float]:
     """Do the same with the network as published, text by text."""
     began = time.perf_counter()
     files = find_chexbert(settings)
@@ -72,11 +72,11 @@ def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Readin
         for report in reports:
             encoded = tokenizer(report, truncation=True, max_length=512, return_tensors="pt").to(device)
             vector = network(encoded["input_ids"], encoded["attention_mask"])
-            readings.append(Reading(tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy()))
+            readings.append(ReportLabels(tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy()))
     return readings, time.perf_counter() - began
 
 
-def difference(one: list[Reading], other: list[Reading]) -> float:
+def difference(one: list[ReportLabels], other: list[ReportLabels]) -> float:
     """Return the largest difference between two vectors' entries."""
     return max(float(np.abs(a.vector - b.vector).max()) for a, b in zip(one, other, strict=True))
 

@@ -17,13 +17,16 @@ to be found, or more than 1 in 10,000 pairs of different pictures passes.
 import io
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
 from medtasks.data.duplicates import image_hashes as ph
-from medtasks.data.sources import bundled_sample as synthetic_images
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+import synthetic_images
 
 SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied
@@ -202,7 +205,7 @@ def likeness(first: Picture, second: Picture) -> tuple[int, float]:
 def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
     """Count pairs of different pictures that pass the hash, and that pass both checks, by distance."""
     views = [ph.sketches(one)[0] for one in pictures]
-    hashes = ph.stacked([ph.perceptual_hash(view) for view in views])
+    hashes = ph.stack_hashes([ph.perceptual_hash(view) for view in views])
     side = ph.side_compared(pictures[0].size, pictures[0].size)
     vectors = np.stack([ph.details(view, side) for view in views])
     counts = dict.fromkeys(DISTANCES, (0, 0))

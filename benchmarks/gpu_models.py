@@ -29,7 +29,7 @@ from medtasks.model_adapters.base.shared_scoring import PrefixCache
 from PIL import Image
 
 from medtasks.prompts.template import prompt
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 
 MODES = {"PS": "mediconfusion_ps", "GD": "mediconfusion_gd", "MC": "mediconfusion"}
 SPLIT, WARM_UP = "test", 4

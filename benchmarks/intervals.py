@@ -35,13 +35,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.audit.report.contents import Gain, RuleScores, TaskReport
-from medtasks.audit.report.differences import corrected_gains
-from medtasks.audit.report.sentences import variant_finding
-from medtasks.audit.subgroups import by_group, with_interval
 from medtasks.metrics.class_scores import count_classes, multiclass_metrics, unseen_classes
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
 from medtasks.metrics.metric import Estimate, Metric, Role
+from medtasks.report.differences import corrected_gains
+from medtasks.report.report_model import Gain, TaskReport
+from medtasks.report.sentences import variant_finding
+from medtasks.scores.score_model import RuleScores
+from medtasks.scores.subgroups import by_group, with_interval
 from medtasks.stats.bootstrap import posterior_ends
 from medtasks.stats.calibration import area_values, roc_area
 from medtasks.stats.equivalence import equivalence

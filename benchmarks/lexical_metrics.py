@@ -21,7 +21,7 @@ from nltk.tokenize import NLTKWordTokenizer
 from nltk.translate.meteor_score import meteor_score
 from torchmetrics.text import BLEUScore, ROUGEScore
 
-from medtasks.audit.doctor.metric_models import weights_trouble
+from medtasks.metrics.missing_weights import weights_trouble
 from medtasks.metrics.model_settings import WORDNET
 from medtasks.metrics.report_metrics import report_metric
 

@@ -20,7 +20,7 @@ from typing import Any
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import choice, kit_questions
-from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.judges.judge_client import JudgeVerdict
 from medtasks.metrics.metric import evaluate
 
@@ -260,10 +260,10 @@ def measured(fault: Fault, rule: str) -> dict[str, float]:
             answer = document["answer"] or document["gold"]
             closed = answer in ("Yes", "No") or fault.open_reply is None
             reply = Reply.of_text((fault.reply if closed else str(fault.open_reply)).format(a=answer))
-            score = family.score(Sample({"doc_id": str(place), **document}), reply, Row(rule))
+            score = family.score(Sample({"doc_id": str(place), **document}), reply, Rule(rule))
             scores += [{**score, "sample": f"{place}_{one}", "cluster_id": f"{place}_{one}"} for one in range(count)]
         if fault.odd is not None:
-            scores[-1] = family.score(Sample({"doc_id": "odd", **document}), Reply(text=fault.odd), Row(rule))
+            scores[-1] = family.score(Sample({"doc_id": "odd", **document}), Reply(text=fault.odd), Rule(rule))
         return {name: estimate.value for name, estimate in evaluate(family.metrics, scores).items()}
 
 

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import torch
 
-from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph import RadGraph, words_of
 from medtasks.metrics.neural.radgraph_network import Annotator
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))
-from random_archive import Size, invented_reports, write_archive
+_TESTS = Path(__file__).parents[1] / "tests" / "metrics"
+sys.path += [str(_TESTS), str(_TESTS / "neural" / "radgraph")]
+from published_packages import package_radgraph  # noqa: E402
+from random_archive import Size, invented_reports, write_archive  # noqa: E402
 
 BERT_BASE = Size(768, 12, 12, 3072, 30522, feedforward=150, feature=20, width=12, max_length=512)
 WORDS_PER_REPORT = 55

@@ -34,9 +34,9 @@ output_type: generate_until
 generation_kwargs: {max_new_tokens: 16, temperature: 0, do_sample: false, until: []}
 lmms_eval_specific_kwargs:
   default: {template: "{{ question }} {{ options | join(', ') }}"}
-doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.question
 doc_to_visual: !function medtasks.hooks.images.images
-doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
+doc_to_target: !function medtasks.hooks.prompts.target
 process_results: !function medtasks.hooks.multilabel.process_results
 metric_list: !function medtasks.hooks.multilabel.METRIC_LIST
 filter_list:

@@ -10,6 +10,7 @@ image and a random answer. Seeded; FOLDER is by default the package's own. Takes
 import argparse
 import math
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,10 +36,10 @@ from PIL import Image, ImageOps
 from safetensors.torch import save_file
 from torch.nn import functional
 
-from medtasks.data.sources import bundled_sample
-from medtasks.home import packaged_facts
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+import synthetic_images
 
-SAMPLE = packaged_facts("medtasks.data.sources", "sample")
+SAMPLE = synthetic_images.SAMPLE
 SEED, STEPS, BATCH, RATE = 0, 2000, 32, 1.5e-3
 DRAWN = 160  # images per kind
 UNSEEN = range(-4, 0)  # seeds of the images for evaluation
@@ -74,12 +75,12 @@ def vocabulary() -> list[str]:
 def draw(name: str, seed: int, scale: float = 1.0) -> Image.Image:
     """Draw an image of one of the sample's kinds; its seed decides about size, tint and grain."""
     chance, facts = random.Random(f"{name} {seed}"), SAMPLE["images"][name]
-    sheet = bundled_sample.Sheet((round(scale * chance.randint(220, 324)), round(scale * chance.randint(276, 324))))
-    bundled_sample._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
+    sheet = synthetic_images.Sheet((round(scale * chance.randint(220, 324)), round(scale * chance.randint(276, 324))))
+    synthetic_images._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
     grain = chance.randrange(10**6, 10**9)
-    assert grain not in range(bundled_sample._FIRST_IMAGE, bundled_sample._FIRST_IMAGE + len(SAMPLE["images"]))
+    assert grain not in range(synthetic_images._FIRST_IMAGE, synthetic_images._FIRST_IMAGE + len(SAMPLE["images"]))
     image, tint = sheet.finished(grain), chance.choice([None, None, "warm", "cool"])
-    return ImageOps.colorize(image, *bundled_sample._TINTS[tint]) if tint else image
+    return ImageOps.colorize(image, *synthetic_images._TINTS[tint]) if tint else image
 
 
 def moved(pixels: torch.Tensor) -> torch.Tensor:

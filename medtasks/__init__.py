@@ -1,23 +1,24 @@
 """Medical vision-language benchmarks and model adapters for lmms-eval.
 
-From Python: :func:`score`, :func:`parse`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.audit.api`.
+From Python: :func:`score`, :func:`parse`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.scores.api`.
 """
 
 import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "1.0.0"
+from medtasks.version import __version__ as __version__
+
 __all__ = ["Run", "Scores", "compare", "parse", "read_run", "score"]
 
 if TYPE_CHECKING:
-    from medtasks.audit.api import Run, Scores, compare, parse, read_run, score
+    from medtasks.scores.api import Run, Scores, compare, parse, read_run, score
 else:
 
     def __getattr__(name: str) -> Any:
         """Load the functions for Python on first use: the harness imports this package at every start."""
         if name not in __all__:
             raise AttributeError(f"module 'medtasks' has no attribute '{name}'")
-        from medtasks.audit import api
+        from medtasks.scores import api
 
         return getattr(api, name)
 

@@ -10,6 +10,9 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_warned: set[str] = set()
+_collected: list[list[str]] = []  # of nested blocks
+_warning = threading.Lock()  # judges and the harness's scoring work in several threads
 
 
 class MedTasksError(Exception):
@@ -100,11 +103,6 @@ def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str =
     also = difflib.get_close_matches(name, names, n=5, cutoff=0.6)[1:]
     near = f" Also near: {', '.join(also)}." if also else ""
     return UnknownName(f"unknown {kind} '{name}'{hint}{near} All {len(names)}: {listing}")
-
-
-_warned: set[str] = set()
-_collected: list[list[str]] = []  # of nested blocks
-_warning = threading.Lock()  # judges and the harness's scoring work in several threads
 
 
 def warn_once(sentence: str, level: str = "WARNING") -> None:

@@ -1,12 +1,15 @@
-"""Folders of medtasks, packaged facts, and writing files completely or not at all."""
+"""Folders of medtasks, packaged facts, writing files completely or not at all, and values as JSON."""
 
 import contextlib
+import math
 import os
 import shlex
 import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from importlib import resources
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +158,25 @@ def written_whole(target: Path) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def as_json(value: Any) -> Any:
+    """Return any value as JSON types; a number that is not defined is null.
+
+    A dataclass names the fields that are left out in ``not_in_json``.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        left_out = getattr(value, "not_in_json", ())
+        shown = [entry.name for entry in fields(value) if entry.name not in left_out]
+        return {name: as_json(getattr(value, name)) for name in shown}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if value is None or isinstance(value, bool | str):
+        return str(value) if isinstance(value, str) else value  # a StrEnum becomes plain text
+    if isinstance(value, Integral):  # numpy's numbers would not be JSON
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

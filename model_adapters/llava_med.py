@@ -39,6 +39,7 @@ _MISTRAL = (
     *("num_key_value_heads", "rope_theta", "sliding_window"),
 )
 _PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
+UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
 
 
 def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
@@ -76,9 +77,6 @@ def load_network(
     blocks = model.vision_tower.encoder.layers
     model.vision_tower.encoder.layers = blocks[: range(len(blocks) + 1)[config.vision_feature_layer]]
     return network
-
-
-UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
 
 
 @dataclass(frozen=True)

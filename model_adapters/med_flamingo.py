@@ -41,6 +41,38 @@ from .base.checkpoints import (
 )
 from .base.vision import TOWER_KEYS, CrossAttention, PerceiverResampler, clip_batch, feed_forward, tower_config
 
+MARKERS = 3
+"""Tokens added after LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
+END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
+STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
+"""The end marker's output row was never trained, so that the model continues with another example. The second string is
+its misspelling in MediConfusion's prompts."""
+_UNKNOWN_ID, _END_ID = 0, 2
+WEIGHTS_FILE = "model.pt"
+_BLOCKS = "lang_encoder.gated_cross_attn_layers"
+# Every block is stored in the list of blocks and again under the layer that follows it.
+_BLOCK_KEY = re.compile(
+    r"lang_encoder\.(?:gated_cross_attn_layers\.(\d+)|model\.layers\.(\d+)\.gated_cross_attn_layer)\.(.+)"
+)
+_LLAMA_LAYER = (
+    r"(?:self_attn\.(?:[qkvo]_proj\.weight|rotary_emb\.inv_freq)|mlp\.(?:gate|up|down)_proj\.weight"
+    r"|(?:input|post_attention)_layernorm\.weight)"
+)
+# Parts that were frozen in training, which only full dumps hold; they come from LLaMA and CLIP.
+_FROZEN = (
+    r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
+    rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
+)
+# LLaMA's word embedding is replaced by the trained one.
+_LLAMA_KEYS = (
+    r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
+    rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
+)
+_LLAMA_SHAPE = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
+    *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
+)
+
 
 def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: str) -> torch.Tensor:
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
@@ -85,10 +117,6 @@ class GatedCrossAttention(nn.Module):
             hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
         changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
         return changed
-
-
-MARKERS = 3
-"""Tokens added after LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
 
 
 class _Head(nn.Linear):
@@ -203,36 +231,6 @@ class MedFlamingoNetwork(nn.Module):
 
 
 # ---- checkpoints ----
-
-END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
-STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
-"""The end marker's output row was never trained, so that the model continues with another example. The second string is
-its misspelling in MediConfusion's prompts."""
-_UNKNOWN_ID, _END_ID = 0, 2
-WEIGHTS_FILE = "model.pt"
-_BLOCKS = "lang_encoder.gated_cross_attn_layers"
-# Every block is stored in the list of blocks and again under the layer that follows it.
-_BLOCK_KEY = re.compile(
-    r"lang_encoder\.(?:gated_cross_attn_layers\.(\d+)|model\.layers\.(\d+)\.gated_cross_attn_layer)\.(.+)"
-)
-_LLAMA_LAYER = (
-    r"(?:self_attn\.(?:[qkvo]_proj\.weight|rotary_emb\.inv_freq)|mlp\.(?:gate|up|down)_proj\.weight"
-    r"|(?:input|post_attention)_layernorm\.weight)"
-)
-# Parts that were frozen in training, which only full dumps hold; they come from LLaMA and CLIP.
-_FROZEN = (
-    r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
-    rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
-)
-# LLaMA's word embedding is replaced by the trained one.
-_LLAMA_KEYS = (
-    r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
-    rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
-)
-_LLAMA_SHAPE = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
-    *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
-)
 
 
 def canonical_key(key: str) -> str:

@@ -33,6 +33,15 @@ PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 CHARACTERS = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
 WORD = re.compile(r"[^\W\d]+|\S")  # a word, a digit or a sign
 WEIGHTS = Path(__file__).with_name("tiny_weights")
+_HEADS = 4
+_OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
+_MADE_UP = (  # the last one gives no answer
+    "{}",
+    "**{}**",
+    "The answer is ({}).",
+    "I would say {}, because of the image.",
+    "I am sorry, but I cannot interpret medical images.",
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,6 @@ class Shape:
 RANDOM_SHAPE = Shape(SPECIAL_TOKENS + len(CHARACTERS), 32, 8, 32, 64, 2, 2)
 IMAGE_TOKENS = (RANDOM_SHAPE.image_size // RANDOM_SHAPE.patch_size) ** 2
 TRAINED_SHAPE = Shape(0, 64, 16, 64, 96, 2, 3)  # the vocabulary is in a file next to the weights
-_HEADS = 4
 # Per name of a matrix, its gain; 1 for the others. With the customary initialisation the last character alone decides;
 # larger weights make attention sharp, so that the image and the whole text matter.
 GAINS = {"language_model.model.embed_tokens": 0.3} | {
@@ -106,16 +114,6 @@ class TinyNetwork(nn.Module):
         # Without the class token, as in LLaVA.
         features: torch.Tensor = self.projector(self.vision_tower(pixels).last_hidden_state[:, 1:])
         return features
-
-
-_OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
-_MADE_UP = (  # the last one gives no answer
-    "{}",
-    "**{}**",
-    "The answer is ({}).",
-    "I would say {}, because of the image.",
-    "I am sorry, but I cannot interpret medical images.",
-)
 
 
 @dataclass(frozen=True)

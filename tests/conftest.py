@@ -13,9 +13,11 @@ from typing import Any
 
 # Console scripts are those of this environment, activated or not.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the process that started it
-    os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medtasks-tests-")
-    atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folders of the process that started it
+    _session = Path(tempfile.mkdtemp(prefix="medtasks-tests-"))
+    atexit.register(shutil.rmtree, _session, ignore_errors=True)
+    os.environ["HF_HOME"] = str(_session / "hub")
+    os.environ["MEDTASKS_TEST_UNPACKED"] = str(_session / "recordings")
     # Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
     _path = [str(Path(__file__).with_name("start_up")), os.environ.get("PYTHONPATH")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
@@ -34,6 +36,7 @@ from medtasks.metrics.metric import forget_computed
 from medtasks.tasks.task_files import include
 
 from . import tiny_multimedeval
+from .recordings import recordings
 from .start_up import sitecustomize  # noqa: F401 - reads YAML quickly
 
 # The harness imports them for each metric of each run, in vain without their own dependencies.
@@ -81,24 +84,33 @@ LOG_OUTPUT = sys.stdout  # of pytest itself; that of a test is closed after it
 SHARED = Path(__file__).parents[2] / "shared"
 
 
-def reference_folder(variable: str, name: str) -> Path:
-    """Return the folder named by an environment variable, by default one beside the repository, or skip the test."""
-    folder = Path(os.environ.get(variable) or SHARED / name)
-    if not folder.is_dir():
-        pytest.skip(f"no recorded reference material in {folder}; set {variable} to the folder that holds it")
-    return folder
-
-
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """The folder of recorded reference behaviour."""
-    return reference_folder("MEDTASKS_GOLDEN", "golden")
+    return _existing(recordings("MEDTASKS_GOLDEN", "golden"), "MEDTASKS_GOLDEN")
+
+
+@pytest.fixture(scope="session")
+def recorded_data() -> Path:
+    """The folder of benchmark files that may be passed on."""
+    return _existing(recordings("MEDTASKS_TEST_DATA", "data"), "MEDTASKS_TEST_DATA")
 
 
 @pytest.fixture(scope="session")
 def test_data() -> Path:
-    """The folder of published benchmark files."""
+    """The folder of all benchmark files, which is not part of the repository."""
     return reference_folder("MEDTASKS_TEST_DATA", "data")
+
+
+def reference_folder(variable: str, name: str) -> Path:
+    """Return the folder named by an environment variable, by default one next to the repository, or skip the test."""
+    return _existing(Path(os.environ.get(variable) or SHARED / name), variable)
+
+
+def _existing(folder: Path, variable: str) -> Path:
+    if not folder.is_dir():
+        pytest.skip(f"no recorded reference material in {folder}; set {variable} to the folder that holds it")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from PIL import Image
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
-from medtasks.data.images.decoding import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.schema import CHOICE, arrow_schema
 
 

@@ -15,14 +15,13 @@ from medtasks.extract import labeler
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
 from medtasks.families import submission, text_metrics
-from medtasks.families.family import Reply, Row, TaskFamily
-from medtasks.families.family_registry import HOOKS, family_of
-from medtasks.hooks import published
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
-from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, ScoreList, evaluate, mean
 from medtasks.metrics.report_metrics import ReportScores, metric_info
+from medtasks.tasks.hook_names import HOOKS, families
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 
@@ -44,17 +43,17 @@ UNREADABLE = "mumble mumble"
 def score_of(
     family: TaskFamily, doc: Mapping[str, Any], reply: Any = None, rule: str | None = None, **how: Any
 ) -> Score:
-    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Row`."""
+    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Rule`."""
     given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
-    return family.score(Sample(doc), given, Row(rule, **how))
+    return family.score(Sample(doc), given, Rule(rule, **how))
 
 
-def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
+def values_of(family: TaskFamily, scores: ScoreList) -> dict[str, float]:
     """Return all metrics and standard errors by the names that the harness shows."""
     return flat(family.metrics, scores)
 
 
-def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
+def flat(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
     values: dict[str, float] = {}
     for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
         values[metric.name] = estimate.value
@@ -63,9 +62,8 @@ def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     return values
 
 
-def task_of(hook: str, rows: Mapping[str, Row], metrics: str = "METRIC_LIST", **changes: Any) -> TaskFile:
-    """Return a task that a hook scores, of any open dataset."""
-    module = hook.partition(".")[0]
+def task_of(module: str, rows: Mapping[str, Rule], **changes: Any) -> TaskFile:
+    """Return a task that the hooks of a module score, of any open dataset."""
     columns: dict[str, Any] = {"dataset": "mediconfusion", "output_type": "generate_until", **changes}
     return TaskFile(
         name="made_up",
@@ -73,42 +71,38 @@ def task_of(hook: str, rows: Mapping[str, Row], metrics: str = "METRIC_LIST", **
         path=Path("made_up.yaml"),
         description="",
         rows=rows,
-        process_results=DottedName(f"{HOOKS}{hook}"),
-        metric_list=DottedName(f"{HOOKS}{module}.{metrics}"),
+        process_results=DottedName(f"{HOOKS}{module}.process_results"),
+        metric_list=DottedName(f"{HOOKS}{module}.METRIC_LIST"),
         **columns,
     )
 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A family, its published hook, names of rules for it, twelve documents, and what a model said to each."""
+    """A family, the module of its hooks, names of rules for it, twelve documents, and what a model said to each."""
 
-    hook: str
+    module: str
     rules: Sequence[str | None]
     documents: Sequence[Mapping[str, Any]]
     replies: Sequence[str]
-    metrics_name: str = "METRIC_LIST"
 
     @property
     def family(self) -> TaskFamily:
-        family = family_of(f"{HOOKS}{self.hook}")
-        assert family is not None
-        return family
+        return families()[self.module]
 
     @property
     def process(self) -> Callable[..., Mapping[str, Any]]:
-        process: Callable[..., Mapping[str, Any]] = published(f"{HOOKS}{self.hook}")
+        process: Callable[..., Mapping[str, Any]] = DottedName(f"{HOOKS}{self.module}.process_results").resolve()
         return process
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
-        module = self.hook.partition(".")[0]
-        metrics: Sequence[Mapping[str, Any]] = published(f"{HOOKS}{module}.{self.metrics_name}")
+        metrics: Sequence[Mapping[str, Any]] = DottedName(f"{HOOKS}{self.module}.METRIC_LIST").resolve()
         return metrics
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
         changes = {"output_type": output_type, "breakdown": ("department",)}
-        return task_of(self.hook, {"rule": Row(rule)}, self.metrics_name, **changes)
+        return task_of(self.module, {"rule": Rule(rule)}, **changes)
 
 
 def document(n: int, **columns: Any) -> dict[str, Any]:
@@ -131,17 +125,14 @@ def document(n: int, **columns: Any) -> dict[str, Any]:
 def made_up(
     module: str, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]
 ) -> MadeUp:
-    """Return the family of a hook; ``columns`` say what its documents have besides those of a single choice."""
+    """Return the family of a module; ``columns`` say what its documents have besides those of a single choice."""
     documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
-    hook, _, metrics_name = module.partition(" ")
-    return MadeUp(
-        hook if "." in hook else f"{hook}.process_results", rules, documents, replies, metrics_name or "METRIC_LIST"
-    )
+    return MadeUp(module, rules, documents, replies)
 
 
-def rotations_of(hook: str, rule: str, **columns: Any) -> MadeUp:
+def rotations_of(module: str, rule: str, **columns: Any) -> MadeUp:
     """Return the family of four questions in three rotations each."""
-    return MadeUp(f"rotations.{hook}", [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
+    return MadeUp(module, [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
 
 
 LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
@@ -208,10 +199,8 @@ FAMILIES = {
     "closed_questions": made_up("closed_questions", list(extractors(AnswerKind.CLOSED)), SAID, **CLOSED),
     "multi_answer": made_up("multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
     "open_questions": made_up("open_questions", list(extractors(AnswerKind.OPEN)), SAID, **OPEN),
-    "reports": made_up("reports REPORT_METRICS", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
-    "multimedeval_reports": made_up(
-        "reports.multimedeval_process_results MULTIMEDEVAL_METRICS", list(extractors(AnswerKind.REPORT)), SAID, **REPORT
-    ),
+    "reports": made_up("reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
+    "multimedeval_reports": made_up("multimedeval_reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
     "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **OPEN),
     "visual_hallucination": made_up(
         "visual_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
@@ -225,8 +214,8 @@ FAMILIES = {
         [said or "nothing" for said in SAID],
         **JUDGED_SHORT,
     ),
-    "rotations": rotations_of("process_results", "robust_choice"),
-    "rotations_listed": rotations_of("process_listed", "listed_options", answers=["A", "C"]),
+    "rotations": rotations_of("rotated_choice", "robust_choice"),
+    "rotations_listed": rotations_of("rotated_multi_answer", "listed_options", answers=["A", "C"]),
     "submission": made_up("submission", ["robust_choice"], LETTERS),
 }
 CASES = {f"{name}-{rule}": (one, rule) for name, one in FAMILIES.items() for rule in one.rules}

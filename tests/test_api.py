@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 
 import medtasks
-from medtasks.audit.report.collecting import collect_run
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_warnings
 from medtasks.families.choice import SingleChoice
+from medtasks.report.collecting import collect_run
 from medtasks.runs.logged_samples import logged
-from medtasks.runs.run import read_run as run_on_disk
+from medtasks.runs.run import open_run
 from medtasks.tasks.task_files import including
 
-from .audit.report.harness_output import STAMP, publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
+from .report.harness_output import STAMP, publish_own, texts, write_run, write_task
 from .tables import each_row
 
 TASK = "mediconfusion"
@@ -44,8 +44,8 @@ def test_the_import_loads_no_library():
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("[] ")
     assert "'read_run'" in ran.stdout
-    with pytest.raises(AttributeError, match="no attribute 'scores'"):
-        medtasks.scores  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'scored'"):
+        medtasks.scored  # noqa: B018
 
 
 def test_replies_are_parsed_without_a_task():
@@ -119,7 +119,7 @@ dataset_path: json
 dataset_kwargs: {data_files: {test: questions.jsonl}}
 test_split: test
 lmms_eval_specific_kwargs: {default: {template: "{{ question }} {{ options }}"}}
-doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.lettered
 process_results: !function medtasks.hooks.choice.process_results
 metric_list: !function medtasks.hooks.choice.METRIC_LIST
 metadata: {version: 2}
@@ -246,7 +246,7 @@ def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path,
     assert (table["accuracy"], table["scored_samples"]) == (1.0, 3)
     assert medtasks.compare(*runs, include_path=numbered, metrics="accuracy")["second"].tolist() == [2 / 3]
     with including([numbered]):
-        (section,) = collect_run(run_on_disk(runs[0])).tasks
+        (section,) = collect_run(open_run(runs[0])).tasks
     assert section.missing[1].startswith("1 of 4 samples in ")
     assert {score.metric: score.value for score in section.rules[0].scores}["accuracy"] == 1.0
     for folder in runs:

@@ -12,7 +12,7 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.families.choice import MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.home import home
-from medtasks.hooks import published
+from medtasks.hooks import submission
 from medtasks.prompts.template import prompt, target
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
@@ -83,7 +83,8 @@ def test_submission_holds_every_reply_and_no_formula(val):
     replies = ["B", "=1+1", "\x01 control", "y" * 40_000, *["A"] * (len(val) - 4)]
     scores = [score_of(SUBMISSION, {**doc, "answer": None}, reply) for doc, reply in zip(val, replies, strict=True)]
     random.Random(1).shuffle(scores)
-    assert published("medtasks.hooks.submission.submission_rows")(scores) == len(val)
+    (count_rows,) = (one["aggregation"] for one in submission.METRIC_LIST if one["metric"] == "submission_rows")
+    assert count_rows(scores) == len(val)
     (path,) = (home() / "submissions" / "gmai_mmbench_val").glob("*.xlsx")
     header, *rows = load_workbook(path).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [doc["doc_id"] for doc in val]

@@ -23,9 +23,9 @@ def faults():
     del sys.modules[spec.name]
 
 
-def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, test_data, monkeypatch):
+def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, recorded_data, monkeypatch):
     """A part of the rows: all take half a minute."""
-    page, samples = faults.PAGE.read_text(encoding="utf-8"), faults.medxpertqa(test_data)
+    page, samples = faults.PAGE.read_text(encoding="utf-8"), faults.medxpertqa(recorded_data)
     monkeypatch.setattr(faults, "FAULTS", faults.FAULTS[2::3])
     tables = faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""), faults.faults_table()
     rows = [row for table in tables for row in table.splitlines()[2:]]
@@ -33,8 +33,8 @@ def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, tes
         assert part in page, "run: python benchmarks/medevalkit_faults.py DATA"
 
 
-def test_golden_medevalkit_checks_release_and_fixed_read_as_reference(faults, test_data):
-    samples = faults.medxpertqa(test_data)[::20]
+def test_golden_medevalkit_checks_release_and_fixed_read_as_reference(faults, recorded_data):
+    samples = faults.medxpertqa(recorded_data)[::20]
     for wording in (*faults.RIGHT, *faults.NO_ANSWER):
         rules = (f"medevalkit_tagged_choice{ending}" for ending in ("", "_release", "_fixed"))
         assert len({faults.share_right(samples, wording, rule) for rule in rules}) == 1, wording

@@ -23,7 +23,7 @@ from medtasks.metrics import medevalkit_texts
 from medtasks.metrics.meteor import load_wordnet, read_wordnet
 from medtasks.metrics.metric import mean
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
 

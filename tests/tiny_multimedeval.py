@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.prepare_dataset import recipe_of
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns

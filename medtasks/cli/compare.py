@@ -1,4 +1,4 @@
-"""``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
+"""``medtasks compare``: whether one model is better than another on the same samples, or as good."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,24 +10,24 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.comparing import ComparedTask, Comparison, compare_all
-from medtasks.audit.report import wording
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.wording import difference_interval, p_value
-from medtasks.audit.run_values import NEAR_TIE, Agreement, Overlap
-from medtasks.audit.tables import number_table
-from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.home import as_json
 from medtasks.metrics.metric import unit_of
+from medtasks.report import wording
+from medtasks.report.tables import number_table
+from medtasks.report.wording import difference_interval, p_value
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
+from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
+from medtasks.scores.run_values import NEAR_TIE, Agreement, Overlap
+from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
+from medtasks.version import __version__
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
 _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
@@ -91,8 +91,9 @@ def compare(
     """Compare runs on the samples that both answered: agreement, and paired tests under every rule.
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
-    --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.
-    --non-inferiority takes a margin, too, and gives the verdict of --require not-worse.
+    --equivalence gives a verdict on two runs (of two backends, precisions or versions): identical, equivalent or
+    different. So does --require, with a margin of 0.01. --non-inferiority takes a margin, too, and gives the verdict
+    of --require not-worse.
     """
     if equivalence is not None and non_inferiority is not None:
         raise MedTasksError("give one margin, with --equivalence or --non-inferiority; both verdicts take the same")
@@ -100,28 +101,8 @@ def compare(
     margin = equivalence if non_inferiority is None else non_inferiority
     margin = MARGIN if margin is None and require is not None else margin
     comparisons = _compared(names, metric or (), rule or (), model or (), margin, labels or ())
-    content = _as_dict(comparisons, is_parity=False)
-    _write_and_print(comparisons, content, json_file, require, is_one_sided=non_inferiority is not None)
-
-
-def parity(
-    context: typer.Context,
-    names: Annotated[list[str], Argument(metavar="[TASK] RUN_A RUN_B", help=_RUNS)],
-    margin: Annotated[float, Option(help=_MARGIN.capitalize())] = MARGIN,
-    metric: Annotated[list[str] | None, Option(help="Test only this metric; repeatable.")] = None,
-    require: _Require = None,
-    model: _Model = None,
-    json_file: JsonFile = None,
-    include_path: IncludePath = None,
-) -> None:
-    """Test whether two runs (two backends, precisions or versions) are identical, equivalent or different.
-
-    The same as 'medtasks compare --equivalence MARGIN', with a JSON file of its own: equal replies, likelihoods and
-    answers of every task of both, a paired test and an equivalence test of the scores, and a verdict.
-    """
-    look_into(context, include_path, [Path(name) for name in names])
-    comparisons = _compared(names, metric or (), (), model or (), margin)
-    _write_and_print(comparisons, _as_dict(comparisons, is_parity=True), json_file, require)
+    write_json(json_file, _as_dict(comparisons))
+    _print_comparisons(comparisons, require, is_one_sided=non_inferiority is not None)
 
 
 def _compared(
@@ -130,7 +111,7 @@ def _compared(
     rules: Sequence[str],
     models: Sequence[str],
     margin: float | None,
-    labels: Sequence[Path] = (),
+    labels: Sequence[Path],
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not _LEAST_MARGIN <= margin < 1:
@@ -178,19 +159,11 @@ def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
     return primaries[0]
 
 
-def _write_and_print(
-    comparisons: ComparedRuns,
-    content: Mapping[str, Any],
-    json_file: Path | None,
-    required: Required | None,
-    *,
-    is_one_sided: bool = False,
-) -> None:
-    """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
+def _print_comparisons(comparisons: ComparedRuns, required: Required | None, *, is_one_sided: bool) -> None:
+    """Print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
     Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
     """
-    write_json(json_file, content)
     for label, path in comparisons.runs.items():
         model = comparisons.models[label]
         say(f"{label}: {path}, model: {model}" if model else f"{label}: {path}")
@@ -429,8 +402,8 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
         yield "  look at", ", ".join(agreement.examples)
 
 
-def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
-    """Return the JSON of ``parity``, or of ``compare``: with a margin both, and a single named task at the top."""
+def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of a comparison, with a single named task at the top."""
     tasks: dict[str, dict[str, Any]] = {}
     for name, task in comparisons.tasks.items():
         facts = {
@@ -452,8 +425,6 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             agreed = as_json(verdict.agreement)
             tasks[name] = {
                 **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
-                **facts,
-                "documents": agreed["overlap"],
                 "failed": agreed["failed"],
                 "replies": agreed["texts"],
                 "likelihoods": agreed["likelihoods"],
@@ -464,22 +435,20 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             for test, numbers in tests:
                 tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
                 tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
-        if not is_parity:
-            tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
-            tasks[name]["documents"] = []
-            for (first, second), overlap in task.overlaps.items():
-                tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
-            runs_of = [{"first_run": test.first, "second_run": test.second, **numbers} for test, numbers in tests]
-            tasks[name]["comparisons"] = runs_of
+        tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
+        tasks[name]["documents"] = []
+        for (first, second), overlap in task.overlaps.items():
+            tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
+        runs_of = [{"first_run": test.first, "second_run": test.second, **numbers} for test, numbers in tests]
+        tasks[name]["comparisons"] = runs_of
     runs = {label: str(path) for label, path in comparisons.runs.items()}
     head: dict[str, Any] = {"schema_version": 1, "medtasks": __version__, "runs": runs}
     settings = {} if comparisons.margin is None else {"margin": comparisons.margin, "near_tie": NEAR_TIE}
     head["settings"] = {"alpha": ALPHA, **settings}
-    if not is_parity:
-        head["settings"] |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
-        head["models"] = dict(comparisons.models)
-        if comparisons.task is not None:
-            return {"task": comparisons.task, **head, **tasks[comparisons.task]}
+    head["settings"] |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
+    head["models"] = dict(comparisons.models)
+    if comparisons.task is not None:
+        return {"task": comparisons.task, **head, **tasks[comparisons.task]}
     if comparisons.margin is not None:
         head["verdict"] = str(comparisons.verdict)
     return {**head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}

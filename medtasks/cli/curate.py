@@ -6,23 +6,18 @@ import math
 import re
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
-from medtasks.curate.hallucination_questions import (
-    draft_hallucination,
-    made_study,
-    planned_study,
-    prompt_for,
-)
+from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
     FAILURE_MODES,
     categorize,
@@ -31,13 +26,15 @@ from medtasks.curate.pairs.pair_drafts import (
     pairs_with_questions,
     write_failure_modes,
 )
+from medtasks.curate.report_studies import made_study, planned_study
 from medtasks.curate.review.reviews import (
     DISAGREED,
     HIGHEST,
     LOWEST,
     PASSING,
+    ReviewerAgreement,
     agreements,
-    balanced,
+    balance_answers,
     current,
     is_yes_no,
     read_reviews,
@@ -46,6 +43,7 @@ from medtasks.curate.study import StudyKind, checked_name, read_images, read_pai
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.samples import option_index
 from medtasks.errors import MedTasksError
+from medtasks.report.tables import number_table
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
@@ -163,7 +161,7 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     if study.kind is not StudyKind.PAIRS:
         if any(draft.options for draft in drafts.values()):
             say_columns(rows)
-        for reason, count in balanced(drafts)[1].items():
+        for reason, count in balance_answers(drafts)[1].items():
             say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
@@ -217,31 +215,46 @@ def review(
     folder: StudyFolder,
     reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
     port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
-    agreement: Annotated[bool, Option("--agreement", help="Only print the agreement of reviewers.")] = False,
+    status: Annotated[
+        bool,
+        Option("--status", help="Only print what was drafted and reviewed, and how reviewers agree."),
+    ] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
-    from medtasks.curate.review.review_server import ReviewServer, opened
-
     study = read_study(folder)
-    if not agreement:
-        try:
-            name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
-        except (KeyError, OSError):
-            raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
-        with opened(folder, name) as file:
-            for ending in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-            with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
-                say(f"{study.name}, reviewed by {name}: {server.url}")
-                say("Open it in a browser on this machine; Ctrl-C ends the review.")
-                server.serve_forever(poll_interval=0.2)
-            say(f"{file.summary()}; {file.path}")
+    if status:
+        _print_state(folder)
+    else:
+        _serve_review(folder, study.name, reviewer, port)
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
-    if not results and agreement:
+    if not results and status:
         say("There are fewer than two reviewers, so there is no agreement to compute.")
+    _print_agreements(results)
+
+
+def _serve_review(folder: Path, study: str, reviewer: str | None, port: int | None) -> None:
+    """Serve the page of a reviewer until Ctrl-C."""
+    from medtasks.curate.review.review_server import ReviewServer, open_reviewer_file
+
+    try:
+        name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
+    except (KeyError, OSError):
+        raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
+    with open_reviewer_file(folder, name) as file:
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
+        with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
+            say(f"{study}, reviewed by {name}: {server.url}")
+            say("Open it in a browser on this machine; Ctrl-C ends the review.")
+            server.serve_forever(poll_interval=0.2)
+        say(f"{file.summary()}; {file.path}")
+
+
+def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
+    """Print a table for each two reviewers."""
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
         rows, remarks = [], []
@@ -313,9 +326,8 @@ def patterns(
     say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
 
 
-@app.command()
-def show(folder: StudyFolder) -> None:
-    """Show the contents of a study, and the outcome of each request and draft."""
+def _print_state(folder: Path) -> None:
+    """Print the contents of a study, the outcome of each request and draft, and the progress of reviewers."""
     study = read_study(folder)
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""

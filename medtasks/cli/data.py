@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import number_table
 from medtasks.cli.options import IncludePath, look_into, named_values
 from medtasks.cli.output import out, say, say_columns
 from medtasks.cli.output import show as print_table
@@ -21,9 +21,10 @@ from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again,
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
-from medtasks.data.selecting import SELECTABLE, choose, described, selectable
+from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable
 from medtasks.errors import MedTasksError, SourceError, collected_warnings
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
+from medtasks.report.tables import number_table
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import members_of, task_files
@@ -36,17 +37,22 @@ app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
 MEDHEVAL = "medheval"
+SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
+"""Synthetic images and questions in MediConfusion's layout."""
 
 
 @app.command("list")
 def list_datasets(
     name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")] = None,
 ) -> None:
-    """List datasets, your own last, with their access level and whether they are prepared."""
+    """List datasets, your own last, with access level and state; or show source, licence and size of a single one."""
     own_infos = own_datasets()
     infos = [*CATALOGUE.values(), *own_infos.values()]
     if name is not None:
         infos = [own_infos[name]] if name in own_infos else _group(name)
+        if infos[0].name == name:
+            _show(infos[0])
+            return
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
@@ -74,17 +80,15 @@ def _total_size(infos: Sequence[DatasetInfo]) -> str:
     return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
 
 
-@app.command()
-def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]) -> None:
-    """Show the source, licence and size of one dataset."""
+def _show(info: DatasetInfo) -> None:
+    """Print the source, licence and size of one dataset."""
     from medtasks.data.prepare.prepare_dataset import recipe_of
 
-    info = own_datasets().get(name) or dataset_info(name)
     layout = images = ""
     with contextlib.suppress(LookupError):
         layout = recipe_of(info.part_of or info.name).layout
     with contextlib.suppress(OSError, MedTasksError):
-        images = described_images(Manifest.read(dataset_folder(name)).model_dump())
+        images = described_images(Manifest.read(dataset_folder(info.name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     moving = ""
     if info.revision == "main":
@@ -92,7 +96,7 @@ def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data li
     elif not (info.sha256 or info.md5 or len(info.revision) == 40):
         moving = ", without a digest of its files, so that numbers may move with them"
     facts = {
-        "prepared": _state(name),
+        "prepared": _state(info.name),
         "access": info.access,
         "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,
@@ -312,12 +316,6 @@ def _fail(problems: Sequence[str], name: str, fix: str) -> None:
 
 
 @app.command()
-def where() -> None:
-    """Print the data folder."""
-    print(home())  # noqa: T201
-
-
-@app.command()
 def sample(folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
     """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
@@ -328,7 +326,6 @@ def write_sample_home(folder: Path) -> None:
     """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
-    from medtasks.data.sources.bundled_sample import write_sample_source
 
     before = os.environ.get(HOME_VARIABLE)
     os.environ[HOME_VARIABLE] = str(folder.absolute())
@@ -336,8 +333,7 @@ def write_sample_home(folder: Path) -> None:
         if _state("mediconfusion") not in ("no", "sample"):
             raise MedTasksError(f"{folder} holds the real MediConfusion; choose another folder for the sample")
         source = folder / "source" / "mediconfusion"
-        source.mkdir(parents=True, exist_ok=True)
-        write_sample_source(source)
+        shutil.copytree(SAMPLE, source, dirs_exist_ok=True)
         report_prepared(run("mediconfusion", Options(source, sample=True)))
     except OSError as error:
         raise MedTasksError(f"cannot write the sample to {folder}: {error.strerror or error}") from error
@@ -375,7 +371,7 @@ def select(
         criteria[column] = (*criteria.get(column, ()), value)
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
-    condition = f" with {described(criteria)}" if criteria else ""
+    condition = f" with {criteria_line(criteria)}" if criteria else ""
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
     if show or not criteria:
@@ -389,25 +385,6 @@ def select(
     manifest, tasks = select_as(dataset, criteria, new)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
-
-
-@app.command()
-def tree(
-    name: Prepared, page: Annotated[Path | None, Option("--out", help="The page. Default: NAME_tree.html here.")] = None
-) -> None:
-    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the resulting command.
-
-    The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
-    """
-    from medtasks.audit.report.dataset_pages import write_tree_page
-    from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
-
-    dataset = whole_dataset(name)
-    documents = load_documents(dataset)
-    path = page or Path(f"{name}_tree.html")
-    sample = Manifest.read(dataset_folder(dataset)).sample
-    write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
-    say(f"Page: {path} ({len(documents)} questions)")
 
 
 def options() -> dict[str, str]:

@@ -9,11 +9,11 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks import __version__
-from medtasks.cli import compare, curate, data, metrics, pages, score, start
+from medtasks.cli import compare, curate, data, metrics, own_tasks, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
+from medtasks.version import __version__
 
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -23,18 +23,18 @@ _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("duplicates")(pages.duplicates)
 app.command("demo", rich_help_panel=_START)(start.demo)
 app.command("doctor", rich_help_panel=_START)(start.doctor)
-app.command("tasks", rich_help_panel=_START)(start.list_tasks)
+app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
+app.command("new", rich_help_panel=_START)(own_tasks.new)
 app.command("plan", rich_help_panel=_START)(start.plan)
 app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge)
-app.add_typer(start.models_app, name="models", rich_help_panel=_RUN)
+app.command("models", rich_help_panel=_RUN)(start.models)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
 app.command("path", rich_help_panel=_RUN)(start.show_path)
 app.command("report", rich_help_panel=_LOOK)(pages.report)
 app.command("export", rich_help_panel=_LOOK)(pages.export)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
-app.command("parity", rich_help_panel=_LOOK)(compare.parity)
 app.add_typer(score.judge_app, name="judge", rich_help_panel=_LOOK)
 app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
 app.command("parse", rich_help_panel=_LOOK)(score.parse)

@@ -4,31 +4,29 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.doctor.metric_models import weights_trouble
-from medtasks.audit.recording import installed_version
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.wording import names_by, number
-from medtasks.audit.tables import number_table
 from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
+from medtasks.home import as_json
 from medtasks.judges.judge_client import is_configured
-from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
-from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
-from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_path
+from medtasks.metrics.missing_weights import weights_trouble
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_home
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
+from medtasks.report.tables import number_table
+from medtasks.report.wording import names_by, number
+from medtasks.running.recording import installed_version
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
+from medtasks.version import __version__
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
@@ -47,33 +45,10 @@ def metrics(
     batch_size: Annotated[int | None, Option(min=1, help="Texts per batch of a model.")] = None,
     cache: Annotated[bool, Option(help="Keep models' outputs for each text for the next run.")] = True,
     json_file: Annotated[Path | None, Option("--json", help="Also write every value as JSON.")] = None,
-    cross_check: Annotated[
-        bool,
-        Option(
-            "--cross-check",
-            help="Compare with the published packages, by default all metrics that have one; the exit code is 1 if a "
-            "score differs by more than 0.0001, else 3 if one could not be compared.",
-        ),
-    ] = False,
 ) -> None:
     """Score reports against references; without --metric, list the metrics and whether their weights are there."""
-    if cross_check:
-        metric = metric or list(ORACLES)
     if not metric:
-        rows = [("metric", "better", "ready", "description")]
-        lacking: dict[str, str] = {}
-        for info in REPORT_METRICS.values():
-            missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
-            lacking |= missing
-            keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-            is_missing = missing or (info.asks_judge and not is_configured())
-            better, is_ready = _BETTER[info.higher_is_better], "no" if is_missing else "yes"
-            rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
-        say_columns(rows)
-        if no_tokenizer := lacking.pop(TOKENIZER, ""):
-            say(f"{no_tokenizer}.")
-        if lacking:
-            say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
+        _list_metrics()
         return
     paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
     named = {name: Path(path).expanduser() for name, path in paths}
@@ -92,7 +67,25 @@ def metrics(
     # Even without a permanent cache there is a temporary one, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
-        _score(pairs, chosen, settings, json_file, cross_check)
+        _score(pairs, chosen, settings, json_file)
+
+
+def _list_metrics() -> None:
+    """Print all metrics, whether their weights or judge are there, and how to fetch what is missing."""
+    rows = [("metric", "better", "ready", "description")]
+    lacking: dict[str, str] = {}
+    for info in REPORT_METRICS.values():
+        missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
+        lacking |= missing
+        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+        is_missing = missing or (info.asks_judge and not is_configured())
+        ready = "no" if is_missing else "yes"
+        rows.append((info.name, _BETTER[info.higher_is_better], ready, f"{info.description}{keys}"))
+    say_columns(rows)
+    if no_tokenizer := lacking.pop(TOKENIZER, ""):
+        say(f"{no_tokenizer}.")
+    if lacking:
+        say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
 
 
 def _score(
@@ -100,19 +93,14 @@ def _score(
     chosen: Mapping[str, Collection[str]],
     settings: ModelSettings,
     json_file: Path | None,
-    cross_check: bool,
 ) -> None:
     scores, failures = dict[str, ReportScores](), dict[str, str]()
     for name in chosen:
-        if name in ORACLES or not cross_check:
-            try:
-                compute = report_metric(name, settings)
-                scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-            except (MedTasksError, OSError) as error:
-                failures[name] = str(error)
-    if cross_check:
-        _cross_check(pairs, scores, failures, chosen, settings, json_file)
-        return
+        try:
+            compute = report_metric(name, settings)
+            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
     if scores:
         replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
         count = len(pairs.references)
@@ -139,51 +127,6 @@ def _score(
         raise MedTasksError("\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items()))
 
 
-def _cross_check(
-    pairs: ReportPairs,
-    scores: Mapping[str, ReportScores],
-    failures: dict[str, str],
-    chosen: Mapping[str, Collection[str]],
-    settings: ModelSettings,
-    json_file: Path | None,
-) -> None:
-    compared: dict[str, PackageComparison] = {}
-    for name, ours in scores.items():
-        try:
-            comparisons = compare_with_package(name, ours, pairs.references, pairs.hypotheses, settings)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
-        else:
-            compared |= {key: comparisons[key] for key in chosen[name]}
-    say(f"pairs: {len(pairs.references)}")
-    rows = [("score", "ours", "package's", "largest difference of a pair", "package")]
-    for key, each in compared.items():
-        package = f"{each.package} {each.version}"
-        rows.append((key, f"{each.ours:.6f}", f"{each.theirs:.6f}", f"{each.difference:.1e}", package))
-    if compared:
-        say_columns(rows)
-    alone = [name for name in chosen if name not in ORACLES]
-    if alone:
-        say(f"Not compared, because no package computes them in the same way: {', '.join(alone)}.")
-    of_keys = {
-        key: {
-            **asdict(each),
-            "id": pairs.ids[each.pair] if pairs.ids and each.pair is not None else None,
-            "differs": each.differs,
-        }
-        for key, each in compared.items()
-    }
-    write_json(json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(of_keys)})
-    sentences = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
-    differing = [key for key, each in compared.items() if each.differs]
-    if differing:
-        differ = f"{', '.join(differing)}: our value and the package's differ by more than {TOLERANCE:g}"
-        raise MedTasksError("\n".join([*sentences, differ]))
-    if failures:
-        typer.echo("\n".join(f"medtasks: {sentence}" for sentence in sentences), err=True)
-        raise typer.Exit(3)  # a score could not be compared
-
-
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:
     return {
         "medtasks": __version__,
@@ -203,24 +146,27 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: M
     }
 
 
-@weights_app.command("list")
-def list_weights() -> None:
-    """List all weights, whether they are on this machine, and under which licence."""
+def _list_weights() -> None:
+    """Print all weights, whether they are on this machine, and under which licence."""
     rows = [(info.name, f"{info.size:,.0f}", info.description, info.licence) for info in WEIGHTS.values()]
     rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
     rows.append((TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later"))
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
+    say(f"Weights folder: {weights_home()}")
     moving = [info.name for info in WEIGHTS.values() if info.hub]
     say(f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}.")
 
 
 @weights_app.command("fetch")
 def fetch_weights(
-    names: Annotated[list[str], Argument(help="Names, see 'medtasks weights list'; 'all' for all of them.")],
+    names: Annotated[list[str] | None, Argument(help="Names; 'all' for all of them; none to list them.")] = None,
     source: Annotated[Path | None, Option(help="For wordnet: a folder or archive instead of the download.")] = None,
 ) -> None:
-    """Download weights; those that are on this machine are not downloaded again."""
+    """List weights and their licences, or download some; those that are on this machine are not downloaded again."""
+    if not names:
+        _list_weights()
+        return
     existing = (*WEIGHTS, WORDNET)
     if unknown := [name for name in names if name not in (*existing, _ALL)]:
         raise unknown_name("weights", unknown[0], (*existing, _ALL))
@@ -237,9 +183,3 @@ def fetch_weights(
             say(f"{name}: {path}")
     if failures:
         raise WeightsMissing("\n".join(failures))
-
-
-@weights_app.command()
-def where(name: Annotated[str, Argument(help="Name, see 'medtasks weights list'.")]) -> None:
-    """Print the file or folder that metrics open."""
-    print(weights_path(name))  # noqa: T201

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from medtasks.audit.report.contents import RuleScores
 from medtasks.cli.output import say
 from medtasks.metrics.clinical import at_prevalence
 from medtasks.runs.result_files import recorded_folders
+from medtasks.scores.score_model import RuleScores
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
 ModelName = Annotated[str | None, Option("--model", help="Model to take from a folder with runs of several models.")]

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from medtasks.audit.tables import Table, terminal
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.errors import MedTasksError, plain
 from medtasks.home import written_whole
+from medtasks.report.tables import Table, terminal
 
 _CONSEQUENCES = {
     SAMPLE: "synthetic images; these scores say nothing about a model.",

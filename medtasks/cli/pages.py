@@ -10,10 +10,6 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit import tables
-from medtasks.audit.report.contents import RunReport, report_as_dict
-from medtasks.audit.report.wording import counted, names_by, number
 from medtasks.cli.options import (
     GroupColumns,
     IncludePath,
@@ -28,8 +24,12 @@ from medtasks.cli.options import (
 from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, plain
+from medtasks.report import tables
+from medtasks.report.report_model import RunReport, report_as_dict
+from medtasks.report.wording import counted, names_by, number
 from medtasks.runs.result_files import repeat_folders
 from medtasks.tasks.task_files import included_option, task_files
+from medtasks.version import __version__
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
@@ -58,11 +58,11 @@ def report(
 
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
-    from medtasks.audit.repeats import collected
-    from medtasks.audit.report.collecting import collect_replies
-    from medtasks.audit.report.differences import compare_with
-    from medtasks.audit.report.figures import figures as drawn
-    from medtasks.audit.report.page import write_page
+    from medtasks.report.collecting import collect_replies
+    from medtasks.report.differences import compare_with
+    from medtasks.report.figures import figures as drawn
+    from medtasks.report.page import write_page
+    from medtasks.report.repeats import collect_repeats
     from medtasks.runs.run import SeveralModels, Source
 
     if not run.exists():
@@ -73,7 +73,7 @@ def report(
     with out.status("Collecting ..."):
         columns = columns_of(by)
         try:
-            content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+            content = collect_repeats(run, model, columns) if task is None else collect_replies(task, [run], columns)
         except SeveralModels as error:
             command = ["medtasks", "report", str(run), "--against", str(run), "--model"]
             commands = [shlex.join([*command, name]) + included_option() for name in error.models]
@@ -99,9 +99,9 @@ def report(
 
 def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
     """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
-    from medtasks.audit.report.checklist import write_checklist
-    from medtasks.audit.report.report_tables import report_tables
-    from medtasks.audit.report.sentences import quotable_sentences
+    from medtasks.report.checklist import write_checklist
+    from medtasks.report.report_tables import report_tables
+    from medtasks.report.sentences import quotable_sentences
 
     markdown, latex, json_file = files
     aids = []
@@ -134,14 +134,14 @@ def export(
 
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
-    from medtasks.audit.exporting import exports, hub_yaml, write_eee
-    from medtasks.runs.run import read_run
+    from medtasks.report.exporting import exports, hub_yaml, write_eee
+    from medtasks.runs.run import open_run
 
     if hub is None and eee is None:
         raise MedTasksError("nothing to write; name a file with --hub, or a folder with --eee")
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
-        chosen = exports(read_run(results, model), task or ())
+        chosen = exports(open_run(results, model), task or ())
     if hub:
         names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
         write_text(hub, hub_yaml(chosen, names))
@@ -168,9 +168,10 @@ def duplicates(
     Copies are found even if re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
-    from medtasks.audit.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.dataset_lookup import provenance
-    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
+    from medtasks.data.duplicates.duplicate_search import find_duplicates
+    from medtasks.data.duplicates.image_copies import dataset_images, other_images, own_images
+    from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
     from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 
     if against == name:
@@ -186,7 +187,7 @@ def duplicates(
         images = dataset_images(name)
     other = other_images(against, without=images.own) if against else None
     copies = find_duplicates(images, other, distance)
-    names = Names(copies)
+    names = DuplicateNames(copies)
     contents = duplicates_as_dict(name, data, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])
@@ -200,7 +201,7 @@ def duplicates(
 
 
 def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
-    from medtasks.audit.report.dataset_pages import duplicate_tables, not_compared
+    from medtasks.report.dataset_pages import duplicate_tables, not_compared
 
     name, against, settings = contents["dataset"], contents["against"], contents["settings"]
     say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}")

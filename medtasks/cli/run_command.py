@@ -4,7 +4,7 @@
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.audit.run_values import chosen_metrics
 from medtasks.cli.options import IncludePath, MaxFailed, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.data.safe_parsing import parse_json
@@ -25,14 +23,14 @@ from medtasks.net.journal import RUN_VARIABLE
 from medtasks.running.harness_run import (
     repeat_notices,
     repeat_seed,
-    repeat_variables,
     run_tasks,
-    seeded,
+    seed_arguments,
     stopping_by_signal,
     wanted_tasks,
 )
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
+from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
@@ -49,6 +47,7 @@ from medtasks.runs.run_manifest import (
     warn,
 )
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.scores.run_values import chosen_metrics
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including, task_file
 
@@ -67,15 +66,7 @@ OnlyFailed = Annotated[
         help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
     ),
 ]
-Journal = Annotated[
-    bool,
-    Option(
-        "--journal",
-        help="Keep each answer of a server, so that a killed run can be continued with the same command (for models "
-        "such as openai and async_openai; ours do so anyway).",
-    ),
-]
-RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models list'.")]
+RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")]
 BackendName = Annotated[str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")]
 Repeats = Annotated[
     int,
@@ -100,7 +91,6 @@ def run(
     max_failed: MaxFailed = DEFAULT_LIMIT,
     shard: Part = "",
     only_failed: OnlyFailed = False,
-    journal: Journal = False,
     recipe: RecipeName = "",
     backend: BackendName = "",
     repeats: Repeats = 1,
@@ -146,13 +136,13 @@ def run(
         say(cause)
     ready = selection.ready or names
     stated = _primary_outcome(primary, margin, names)
-    notices, variables = _checked_run(ready, options, arguments, part, output, repeats, journal)
+    notices = _checked_run(ready, options, arguments, part, output, repeats)
     call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated)
     with stopping_by_signal():
         if repeats > 1:
-            _repeat(call, output, arguments, variables, repeats)
+            _repeat(call, output, arguments, repeats)
         else:
-            call.run(output, arguments, variables)
+            call.run(output, arguments)
 
 
 def _primary_outcome(text: str, margin: float | None, names: Sequence[str]) -> PrimaryOutcome | None:
@@ -205,7 +195,7 @@ class _Call:
     only_failed: bool
     primary: PrimaryOutcome | None
 
-    def run(self, output: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+    def run(self, output: Path, arguments: Sequence[str]) -> None:
         """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
@@ -225,7 +215,7 @@ class _Call:
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**variables, **kept_replies, **sharded, RUN_VARIABLE: manifest.run}
+                    environment = {**kept_replies, **sharded, RUN_VARIABLE: manifest.run}
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
             tasks = recording.manifest.tasks
@@ -259,10 +249,10 @@ class _Call:
             )
 
 
-def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
+def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:
     """Run several times, write and show the joint scores, and raise the errors at the end."""
-    from medtasks.audit.repeats import write_repeats
-    from medtasks.audit.report.task_tables import repeats_table
+    from medtasks.report.repeats import write_repeats
+    from medtasks.report.task_tables import repeats_table
 
     errors = []
     for number in range(1, repeats + 1):
@@ -270,7 +260,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapp
         folder = repeat_folder(output, number)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            call.run(folder, seeded(arguments, number), repeat_variables(variables, arguments, number))
+            call.run(folder, seed_arguments(arguments, number))
         except MedTasksError as error:
             errors.append(f"repeat {number}: {error}")
     with out.status("Joining ..."):
@@ -294,19 +284,9 @@ def _checked_run(
     part: Shard | None,
     output: Path,
     repeats: int,
-    journal: bool,
-) -> tuple[list[Notice], dict[str, str]]:
-    """Print all warnings about a run, and raise MedTasksError for what is refused.
-
-    Returns the warnings, and environment variables for the harness.
-    """
-    notices, variables = check(ready, arguments, part), dict[str, str]()
-    if journal:
-        # Imported here because it imports the harness, which other commands do not need.
-        from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
-
-        variables[JOURNAL_VARIABLE] = "true"
-        notices += journal_notices(options)
+) -> list[Notice]:
+    """Print and return all warnings about a run. Raises MedTasksError for what is refused."""
+    notices = check(ready, arguments, part)
     for path in manifest_files(output):
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
@@ -319,7 +299,7 @@ def _checked_run(
     for notice in notices:
         out.print("[yellow]warning[/] ", end="")
         say(notice.sentence)
-    return notices, variables
+    return notices
 
 
 def merge(
@@ -331,11 +311,11 @@ def merge(
 ) -> None:
     """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
 
-    The newest complete run of each shard counts. If shards are missing, or differ in settings, data, code or model,
-    they are named and nothing is written. The exit code is 1 if more samples of a task than --max-failed lack a reply
-    or a verdict.
+    Standard errors of groups are left to the report. The newest complete run of each shard counts. If shards are
+    missing, or differ in settings, data, code or model, they are named and nothing is written. The exit code is 1 if
+    more samples of a task than --max-failed lack a reply or a verdict.
     """
-    from medtasks.audit.merging import merge as merged
+    from medtasks.scores.merging import merge as merged
 
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)

@@ -11,19 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.doctor.metric_models import fetch_command
-from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
-from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
-from medtasks.audit.reply_parsing import EXAMPLE, parse_reply
-from medtasks.audit.report.contents import RuleScores, Score, TaskReport, as_json
-from medtasks.audit.report.group_tables import class_tables, group_tables
-from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
-from medtasks.audit.subgroups import grouped_by
-from medtasks.audit.tables import Table, number_table
-from medtasks.audit.task_calibration import class_areas
 from medtasks.cli.options import (
     GroupColumns,
     IncludePath,
@@ -39,14 +26,29 @@ from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
+from medtasks.home import as_json
 from medtasks.judges.judge_check import check_judge
 from medtasks.judges.judge_client import judge_for
+from medtasks.metrics.missing_weights import fetch_command
+from medtasks.report.group_tables import class_tables, group_tables
+from medtasks.report.report_model import TaskReport
+from medtasks.report.tables import Table, number_table
+from medtasks.report.task_tables import class_table
+from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
+from medtasks.scores.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
+from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
+from medtasks.scores.reply_parsing import EXAMPLE, parse_reply
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
+from medtasks.scores.subgroups import grouped_by
+from medtasks.scores.task_calibration import class_areas
 from medtasks.tasks.documents import image_settings, private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
+from medtasks.version import __version__
 
 judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
 
@@ -230,7 +232,7 @@ def _tables(
         yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
-def _error_cell(score: Score) -> str:
+def _error_cell(score: MetricScore) -> str:
     return with_error(score.value, score.error, score.share, score.low, score.high)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -17,31 +18,24 @@ from rich.console import Console
 from rich.text import Text
 from typer import Argument, Option
 
-from medtasks import __version__
-from medtasks.audit.doctor.check_results import State
-from medtasks.audit.planning import assumptions
-from medtasks.audit.planning import plan as planned
-from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.published import published_of
-from medtasks.audit.report.wording import number
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
+from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
-from medtasks.home import HOME_VARIABLE
-from medtasks.running.recipes import Backend, recipe, recipes
+from medtasks.home import HOME_VARIABLE, as_json
+from medtasks.report.published import published_of
+from medtasks.report.wording import number
+from medtasks.running.recipes import Backend, Recipe, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
+from medtasks.scores.planning import assumptions
+from medtasks.scores.planning import plan as planned
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
-from medtasks.tasks.task_files import (
-    INCLUDE,
-    scored_task,
-    tags_of,
-    task_files,
-    variants_of,
-)
+from medtasks.tasks.task_files import INCLUDE, scored_task
 from medtasks.tasks.task_index import tasks_folder
+from medtasks.version import __version__
 
 _DEMO_SCORES = ("set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust")
 
@@ -114,11 +108,11 @@ def doctor(
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.
 
-    Checks the harness, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
-    prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
-    over the network. The exit code is 1 if there is a problem; warnings do not count.
+    Checks the harness, credentials, names of tasks, your own task files, prepared data, weights of metrics and the
+    judge. Only the judge, and the served model in --model-args, are asked over the network. The exit code is 1 if
+    there is a problem; warnings do not count.
     """
-    from medtasks.audit.doctor.examining import examine
+    from medtasks.doctor.examining import examine
 
     look_into(context, include_path)
     with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
@@ -143,31 +137,6 @@ def doctor(
     say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
-
-
-def list_tasks(
-    context: typer.Context,
-    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
-    sanity: Annotated[bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")] = False,
-    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
-    include_path: IncludePath = None,
-) -> None:
-    """List our tasks and groups with a short description, or their variants."""
-    look_into(context, include_path)
-    tasks = task_files()
-    width = max(len(name) for name in tasks)
-    for task in tasks.values():
-        variants = variants_of(task, sanity=sanity, thinking=thinking)
-        if variants:
-            endings = [f"_{variant.variant}" for variant in variants]
-            endings += [tag.removeprefix(task.name) for tag in tags_of(task) if sanity]
-            line = f"{task.name:<{width}}  {' '.join(endings)}"
-        elif sanity or thinking:
-            continue
-        else:
-            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
-        if all(word.lower() in line.lower() for word in words or ()):
-            print(line)  # noqa: T201
 
 
 def plan(
@@ -222,8 +191,7 @@ def plan(
     print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
-models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-Folders = Annotated[
+RunFolders = Annotated[
     list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
 ]
 _WIDTH = 116
@@ -237,23 +205,28 @@ def show_path(
     print(Path(__file__).parents[1] / "lm_eval_tasks" if lm_eval else tasks_folder())  # noqa: T201
 
 
-@models_app.command("list")
-def list_models(include_path: Folders = None) -> None:
-    """List all recipes: parameters, licence, gate on the Hub, backends, and how to make the model think."""
+def models(
+    name: Annotated[str | None, Argument(help="Recipe to show; without it all are listed.")] = None,
+    include_path: RunFolders = None,
+) -> None:
+    """List the recipes of published models, or show one: every fact with its source, traps, scores and commands."""
+    if name is None:
+        _list_models(include_path or ())
+    else:
+        _show_model(recipe(name, include_path or ()))
+
+
+def _list_models(folders: Sequence[Path]) -> None:
+    """Print parameters, licence, gate on the Hub, backends, and how to make the model think."""
     rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
-    for each in recipes(include_path or ()).values():
+    for each in recipes(folders).values():
         licence = each.fact("licence").partition(" (")[0]  # without its source
         facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
         rows.append((each.recipe, *facts, each.fact("thinking")))
     say_columns(rows)
 
 
-@models_app.command("show")
-def show_model(
-    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: Folders = None
-) -> None:
-    """Show one recipe: every fact with its source, traps, unknowns, published scores, and its commands."""
-    chosen = recipe(name, include_path or ())
+def _show_model(chosen: Recipe) -> None:
     say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
     out.print("\n[bold]Facts[/]")
     for fact_name, fact in chosen.facts.items():

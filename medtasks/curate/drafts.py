@@ -24,7 +24,16 @@ import filelock
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.curate.study import DRAFTS, Record, Study, StudyKind, read_images, read_lines, read_pairs, write_lines
+from medtasks.curate.study import (
+    DRAFTS,
+    Study,
+    StudyKind,
+    StudyRecord,
+    read_images,
+    read_lines,
+    read_pairs,
+    write_lines,
+)
 from medtasks.errors import MedTasksError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import append_whole, packaged_facts
@@ -45,6 +54,18 @@ T = TypeVar("T")
 
 LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""
+_REFUSAL = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
+    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
+    re.IGNORECASE,
+)
+_DRAFTING = JudgeRole(
+    "LLM",
+    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
+    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
+    "on.",
+    f"--max-requests ({MAX_REQUESTS})",
+)
 
 
 class DraftOutcome(enum.StrEnum):
@@ -59,7 +80,7 @@ class DraftOutcome(enum.StrEnum):
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
-class Draft(Record):
+class Draft(StudyRecord):
     """One question as the LLM drafted it."""
 
     item_id: str
@@ -79,7 +100,7 @@ class Draft(Record):
         return digest_of(self.images, self.question, self.options, self.answers)[:16]
 
 
-class Drafted(Record):
+class Drafted(StudyRecord):
     """Result of one request: a line of the journal."""
 
     request: str  # id of the image or pair; ``categories/ID`` for the categories of an image
@@ -189,20 +210,6 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     return +counts
 
 
-_REFUSAL = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
-    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
-    re.IGNORECASE,
-)
-_DRAFTING = JudgeRole(
-    "LLM",
-    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
-    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
-    "on.",
-    f"--max-requests ({MAX_REQUESTS})",
-)
-
-
 @dataclass(frozen=True)
 class DraftingPrompt:
     """One prompt with its marks."""
@@ -220,7 +227,7 @@ class DraftingPrompt:
         return f"{self.name} v{self.version}"
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill_marks(text: str, values: Mapping[str, str]) -> str:
     """Fill the marks that a part of a prompt has."""
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
@@ -289,10 +296,10 @@ def job_of(
     ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
     """
     label = llm.settings.label
-    user = filled(prompt.user, {**values, **({first[1]: ""} if first else {})})
+    user = fill_marks(prompt.user, {**values, **({first[1]: ""} if first else {})})
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        first_user = filled(first[0].user, values)
+        first_user = fill_marks(first[0].user, values)
         of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
     about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
@@ -304,7 +311,7 @@ def job_of(
             if reply is None:
                 return Drafted(outcome=outcome, reason=reason, **about)
             marks[first[1]] = reply
-        fields, outcome, reason = ask(llm, prompt, filled(prompt.user, marks), read)
+        fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
     return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job

@@ -9,24 +9,14 @@ import contextlib
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import as_json
-from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, read_drafts, tally
-from medtasks.curate.review.reviews import (
-    UNSCORED,
-    Review,
-    accepted,
-    agreements,
-    balanced,
-    clusters_of,
-    current,
-    is_yes_no,
-    read_reviews,
-)
+from medtasks.curate.datasheet import Publication, as_markdown, datasheet
+from medtasks.curate.drafts import Draft, read_drafts
+from medtasks.curate.review.reviews import UNSCORED, accept_drafts, balance_answers, is_yes_no, read_reviews
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -40,9 +30,10 @@ from medtasks.curate.study import (
     read_study,
     write_private,
 )
-from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_dataset_info
+from medtasks.data.dataset_lookup import DATASHEET, own_dataset_info
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import LINEAR, ImageStore, StoredImage
+from medtasks.data.images.decoding import LINEAR
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.samples import letter, option_index
@@ -52,7 +43,7 @@ from medtasks.data.schema import (
     CURATED_PAIR,
     OPEN_QUESTION,
     Columns,
-    Document,
+    NewDocument,
     new_document,
 )
 from medtasks.data.sources.medheval_gold import YES_NO
@@ -64,23 +55,6 @@ from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import SETTINGS
 
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
-_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
-_CAVEATS = (
-    "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
-    "only the reviewers named here what they say.",
-    "Answers follow what the texts say; no one has confirmed them on the images beyond the review.",
-    "Scores on this set are not comparable with published scores of the benchmark whose protocol it follows.",
-    "The images were chosen, not sampled from a clinic: a score is no measure of safety or of use for patients.",
-)
-_OF_PAIRS = (
-    "The pairs were selected to be alike to one encoder; models that share it, or data with it, are put at a "
-    "disadvantage, and the set is no sample of images that doctors confuse."
-)
-_SHARED = (
-    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors "
-    "allow for pairs that share an image, not for several pairs of one patient; '--per-image 1' keeps pairs from "
-    "sharing images."
-)
 
 
 @dataclass(frozen=True)
@@ -112,23 +86,6 @@ FORMS: Mapping[StudyKind, Form] = {
     ),
     StudyKind.CONTEXTUAL: Form("Questions on notes against images", CLOSED_QUESTION, "medheval_context"),
 }
-
-
-@dataclass(frozen=True)
-class Publication:
-    """Part of a study that becomes one dataset, and the settings of its publication."""
-
-    folder: Path
-    study: Study
-    images: Mapping[str, StudyImage]
-    name: str  # of the dataset
-    min_score: int
-    wording: str | None  # the reviewer whose words count if reviewers differ
-    balance: bool  # whether labels have to be even (hallucination studies)
-    drafts: Mapping[str, Draft]  # all that were to be reviewed
-    reviews: Sequence[Review]
-    published: Mapping[str, Draft]  # in the words of reviewers
-    left_out: Mapping[str, int]  # drafts by reason
 
 
 def publish_study(
@@ -192,12 +149,12 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
             f"not list; bring these files back, or make the study again in another folder"
         )
-    published, left_out = accepted(drafts, reviews, min_score, wording)
+    published, left_out = accept_drafts(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
     if published and balance and not of_pairs:
-        even, surplus = balanced(published)
+        even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
     if not published:
@@ -271,7 +228,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             yield PublishedRow(IMAGES, content, [image])
 
 
-def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
+def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 
     ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.
@@ -314,105 +271,3 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
         content = {"report": answer, **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS}}
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)
-
-
-def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
-    """Return the datasheet as JSON types."""
-    study, images = about.study, about.images
-    sent = [line for line in read_drafted(about.folder).values() if line.outcome is not DraftOutcome.SKIPPED]
-    used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
-    clusters = len(set(clusters_of(about.published, images).values()))
-    of_pairs = study.kind is StudyKind.PAIRS
-    labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
-    for draft in about.published.values():
-        in_words = {option.casefold() for option in draft.options} == {"yes", "no"}
-        for answer in draft.answers if draft.options else ():
-            labels[draft.options[ord(answer) - ord("A")] if in_words else answer] += 1
-    shares = of_pairs and clusters < len(about.published)
-    shared = [_SHARED.format(len(about.published), clusters)] if shares else []
-    words = [] if about.wording is None else ["--wording", about.wording]
-    even = [] if about.balance else ["--no-balance"]
-    return {
-        "schema_version": 1,
-        "name": about.name,
-        "kind": str(study.kind),
-        "access": str(study.access),
-        "study": study.digest,
-        "fingerprint": manifest.fingerprint,
-        "questions": manifest.rows,
-        "images": manifest.images,
-        "clusters": clusters,
-        "complete": manifest.complete,
-        "licences": dict(sorted(Counter(image.licence or "not stated" for image in used).items())),
-        "made_with": as_json(study.made_with),
-        "llm": sorted({line.llm for line in sent} - {""}),
-        "prompts": sorted({line.prompt for line in sent} - {""}),
-        "requests": [
-            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
-            for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items())
-        ],
-        "min_score": about.min_score,
-        "wording": about.wording,
-        "balance": None if of_pairs else about.balance,
-        OPTIONS: ["--min-score", str(about.min_score), *words, *even, _OPTION, about.name],  # of the command
-        "drafts": len(about.drafts),
-        "published": len(about.published),
-        "left_out": dict(sorted(about.left_out.items())),
-        "labels": dict(sorted(labels.items())),
-        "reviewers": [_reviewer(review, about) for review in about.reviews],
-        "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *shared],
-    }
-
-
-def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer; the mean is over questions, the shares are over drafts."""
-    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
-    values = [score for scores in by_item.values() for score in scores]
-    passing = sum(min(scores) >= about.min_score for scores in by_item.values())
-    return {
-        "reviewer": review.reviewer,
-        "drafts_scored": len(by_item),
-        "mean_score": sum(values) / len(values) if values else None,
-        "share_reaching_the_score": passing / len(by_item) if by_item else None,
-        "share_published": sum(item in about.published for item in by_item) / len(by_item) if by_item else None,
-    }
-
-
-def as_markdown(sheet: Mapping[str, Any]) -> str:
-    """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
-    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
-    plain = [(name.replace("_", " "), value) for name, value in sheet.items() if name not in sections]
-    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
-    for name, value in sections.items():
-        parts.append(f"## {name.replace('_', ' ').capitalize()}")
-        if not value:
-            parts.append("None.")
-        elif isinstance(value, Mapping):
-            rows: list[tuple[str, object]] = []
-            for key, content in value.items():
-                if isinstance(content, Mapping):
-                    rows += [(f"{key}: {part}", text) for part, text in content.items()]
-                else:
-                    rows.append((key, content))
-            parts.append(_table(("", "value"), rows))
-        elif name == "caveats":
-            parts.append("\n".join(f"- {sentence}" for sentence in value))
-        else:
-            parts.append(
-                _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
-            )
-    return "\n\n".join(parts) + "\n"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_text, value)) or "-"
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = [[_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medtasks.data.catalogue import Access
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_tables import SourceRow, json_lines
 from medtasks.data.privacy import access_of
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_holding, written_whole
@@ -52,13 +53,13 @@ class StudyKind(enum.StrEnum):
     CONTEXTUAL = "contextual"
 
 
-class Record(BaseModel):
+class StudyRecord(BaseModel):
     """Base of all records of a study: no unknown fields, no changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StudyImage(Record):
+class StudyImage(StudyRecord):
     """One image with its text."""
 
     image_id: str
@@ -80,7 +81,7 @@ class StudyImage(Record):
         return data
 
 
-class ImagePair(Record):
+class ImagePair(StudyRecord):
     """Two images that one encoder finds alike and another does not."""
 
     pair_id: str
@@ -89,7 +90,7 @@ class ImagePair(Record):
     sim_gen: float  # and in the vision-only encoder's
 
 
-class Study(Record):
+class Study(StudyRecord):
     """Description of a study and of its making."""
 
     schema_version: int = 1

@@ -3,7 +3,7 @@
 ``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
 ``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
 when tasks are listed: it imports the module before the last dot and takes the rest from it, which may be a dataset of
-the user's own. So :mod:`medtasks.data` holds a module for each function here.
+the user's own. So each of the three has a module whose attributes are its results.
 """
 
 import contextlib
@@ -84,8 +84,17 @@ def data_warning(facts: Mapping[str, Any]) -> str:
     return COUNT_UNKNOWN if info and info.count_unknown else ""
 
 
+def _refuse_unknown(name: str) -> None:
+    if not known(name):
+        raise AttributeError(f"there is no dataset '{name}'; known: {', '.join(sorted(CATALOGUE))}")
+
+
 def path_of(name: str) -> str:
-    """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing."""
+    """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing.
+
+    AttributeError for an unknown one.
+    """
+    _refuse_unknown(name)
     return str(dataset_folder(name))
 
 
@@ -94,7 +103,7 @@ def label_of(task: str) -> str:
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
-        raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
+        raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):
         manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)])) if beginnings else None
         if manifest is not None and (warning := data_warning(manifest.model_dump())):
@@ -103,7 +112,11 @@ def label_of(task: str) -> str:
 
 
 def provenance_of(name: str) -> dict[str, Any]:
-    """Return the provenance, or its error: loading the documents of the task raises the same for the user."""
+    """Return the provenance, or its error: loading the documents of the task raises the same for the user.
+
+    AttributeError for an unknown dataset.
+    """
+    _refuse_unknown(name)
     try:
         return provenance(name)
     except MedTasksError as error:

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageFacts, ImageRule
+from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule
+from medtasks.data.images.image_store import ImageFacts
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 
@@ -65,7 +66,7 @@ class Manifest(BaseModel):
             ) from error
 
 
-def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+def measure_documents(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
     """Return the facts of a manifest about documents, and about their images by image id."""
     return {
         "rows": len(documents),

@@ -17,14 +17,22 @@ import filelock
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import ending_of
+from medtasks.data.images.image_store import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, make_folder, owner_only, written_whole
 
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
-Documents = Collection[Mapping[str, Any]]
+DocumentCollection = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
+_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+LONGEST_NUMBER = 64  # characters of base64 that are no image
+_LONGEST_NAME = 255  # characters of a file's name
+_MARK = "embedded:"
+_EMBEDDED = "embedded_images"
+_DIGITS = 16
+_ROWS = 16  # rows whose images are in memory at a time
 
 
 @contextlib.contextmanager
@@ -61,7 +69,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
         ) from error
 
 
-def publish(work: Path, manifest: Manifest, documents: Documents, schema: Any, demonstrations: Documents = ()) -> Path:
+def publish(
+    work: Path, manifest: Manifest, documents: DocumentCollection, schema: Any, demonstrations: DocumentCollection = ()
+) -> Path:
     """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that.
 
     ``schema`` is that of an Arrow table.
@@ -151,16 +161,6 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
             f"{preparing_again(name)}"
         ) from error
-
-
-_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-LONGEST_NUMBER = 64  # characters of base64 that are no image
-_LONGEST_NAME = 255  # characters of a file's name
-_MARK = "embedded:"
-_EMBEDDED = "embedded_images"
-_DIGITS = 16
-_ROWS = 16  # rows whose images are in memory at a time
 
 
 # Images inside a user's own table, as the Hub's tables hold them, are written once, below the data folder. A document

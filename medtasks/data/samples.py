@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_LETTERS = 26  # options of a question that is answered by a letter
+REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
+Documents = Sequence[Document]
 
 
 def letter(index: int) -> str:
@@ -52,6 +54,12 @@ class Sample:
     def question(self) -> str:
         """The question as published, without options."""
         return str(self.document.get("question") or "")
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages in which replies are expected, besides English; empty for any."""
+        language = self.document.get(REPLY_LANGUAGE)
+        return () if language is None else (str(language),)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Document, letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
@@ -73,6 +73,8 @@ _TYPES: Mapping[str, str | list[str]] = {
     "list[str]": ["string"],
     "list[int]": ["int32"],
 }
+NewDocument = dict[str, Any]
+_ADDED = ("dataset", "image_files", "image_sha256")
 
 
 def _columns(declared: str) -> Columns:
@@ -132,11 +134,7 @@ def arrow_schema(columns: Columns) -> Any:
     )
 
 
-Document = dict[str, Any]
-_ADDED = ("dataset", "image_files", "image_sha256")
-
-
-def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
+def image_digests(document: Document) -> dict[str, str]:
     """Return the SHA-256 of each image file of a document, by path below the dataset's folder."""
     if "image_file" in document:
         return {document["image_file"]: document["image_sha256"]}
@@ -148,12 +146,12 @@ def image_key(file: str) -> str:
     return PurePosixPath(file).stem
 
 
-def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> Document:
+def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> NewDocument:
     """Return a document of a schema without its dataset and image files; other columns are null by default."""
     assert columns_of_row.keys() <= columns.keys()
     return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **columns_of_row}
 
 
-def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None) -> Document:
+def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None) -> NewDocument:
     """Return a document of the ``CHOICE`` schema; ``answer`` is the index of the right option."""
     return new_document(CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **more)

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.home import packaged_facts
 
@@ -23,7 +23,7 @@ SELECTABLE = (
 Criteria = Mapping[str, Sequence[str]]
 
 
-def selectable(documents: Sequence[Document]) -> dict[str, Counter[str]]:
+def selectable(documents: Documents) -> dict[str, Counter[str]]:
     """Return the columns to choose by, each with the number of documents by value."""
     columns = ((name, Counter(value for row in documents for value in values(row, name))) for name in SELECTABLE)
     return {column: counts for column, counts in columns if counts}
@@ -37,23 +37,23 @@ def values(document: Document, column: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def choose(documents: Sequence[Document], criteria: Criteria) -> list[Document]:
+def choose(documents: Documents, criteria: Criteria) -> list[Document]:
     """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
 
     UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.
     """
     columns = selectable(documents)
-    accepted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
+    accepted = {column: matching_values(column, chosen, columns) for column, chosen in criteria.items() if chosen}
     fitting = [row for row in documents if all(accepted[column] & set(values(row, column)) for column in accepted)]
     if not fitting:
         raise MedTasksError(
-            f"no question has {described(criteria)}; leave out one of these, or see what there is with --list"
+            f"no question has {criteria_line(criteria)}; leave out one of these, or see what there is with --list"
         )
     pairs = {row["pair_id"] for row in fitting if "pair_id" in row}
     return [row for row in documents if row["pair_id"] in pairs] if pairs else fitting
 
 
-def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
+def matching_values(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
     """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
 
     ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
@@ -80,7 +80,7 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
     return selected
 
 
-def described(criteria: Criteria) -> str:
+def criteria_line(criteria: Criteria) -> str:
     """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
     return ", ".join(f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words)
 

@@ -52,7 +52,7 @@ _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
 _LETTER_COST = 6
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
-Cells = Sequence[str | None]
+TextCells = Sequence[str | None]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _separator(text: str) -> str:
     return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
 
 
-def _csv_cells(location: str, text: str, separator: str) -> Iterator[Cells]:
+def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
     number = 1
     before = csv.field_size_limit(sys.maxsize)
     try:
@@ -240,7 +240,7 @@ def _shown_text(cell: Any) -> str | None:
     return text if text.strip() else None
 
 
-def _rows(location: str, table: Iterator[Cells] | Sequence[Cells]) -> list[TableRow]:
+def _rows(location: str, table: Iterator[TextCells] | Sequence[TextCells]) -> list[TableRow]:
     """Return the rows under the names in the first one. Rows without any text are left out."""
     filled = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
     if len(filled) < 2:

@@ -42,11 +42,10 @@ from typing import Any, NamedTuple
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.option_texts import depends_on_order, is_listed_otherwise, listed_options
-from medtasks.data.samples import Document, Sample, letter
+from medtasks.data.samples import Document, Documents, Sample, letter
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.stats.standard_error import connected_components
 
-Documents = Sequence[Document]
 Changed = list[dict[str, Any]]
 
 BLIND, BLANK, SWAPPED, ROTATED = "blind", "blank", "swapped", "rotated"

@@ -3,6 +3,7 @@
 import enum
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -87,7 +88,7 @@ class RegisteredExtractor:
     """An extractor with the facts that make its numbers reproducible: see :func:`extractor`."""
 
     name: str
-    kind: AnswerKind
+    kind: str  # an :class:`AnswerKind`, or one of a question type's own
     version: int
     summary: str
     extract: Extract
@@ -98,7 +99,7 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 
 
 def extractor(
-    name: str, kind: AnswerKind, summary: str, reader: Reader | None = None, *, version: int = 1, **settings: Any
+    name: str, kind: str, summary: str, reader: Reader | None = None, *, version: int = 1, **settings: Any
 ) -> Callable[[Extract], Extract]:
     """Register a function under a unique name; raise the version when its answers change.
 
@@ -118,14 +119,8 @@ def extractor(
     return register
 
 
-# Imported at the first look-up; names are listed in this order.
-_MODULES = (
-    *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
-    *("published.multimedeval", "careful.open_text", "labeler", "careful.robust_labels", "careful.listed_options"),
-    *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_vqa"),
-)
 _AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
-_TITLES: Mapping[AnswerKind | None, str] = {
+_TITLES: Mapping[str | None, str] = {
     AnswerKind.LABELS: "label rule",
     AnswerKind.OPEN: "rule for open questions",
     AnswerKind.CLOSED: "rule for closed questions",
@@ -142,7 +137,7 @@ NO_OPTIONS = (
 )
 
 
-def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtractor:
+def extractor_of(name: str, kind: str | None = None) -> RegisteredExtractor:
     """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
     registered = extractors(kind)
     if name not in registered:
@@ -150,11 +145,23 @@ def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtract
     return registered[name]
 
 
+def extractors(kind: str | None = None) -> Mapping[str, RegisteredExtractor]:
+    """Return the extractors of a kind, or of all kinds, by name: those of this room, and of question types in use."""
+    _import_all()
+    return _of_kind(kind, len(REGISTERED))
+
+
 @functools.cache
-def extractors(kind: AnswerKind | None = None) -> Mapping[str, RegisteredExtractor]:
-    """Return the extractors of a kind, or of all kinds, by name."""
-    modules = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]
-    ordered = sorted(REGISTERED.values(), key=lambda registered: modules.index(registered.extract.__module__))
+def _import_all() -> None:
+    import medtasks.extract
+
+    for module in pkgutil.walk_packages(medtasks.extract.__path__, "medtasks.extract."):
+        importlib.import_module(module.name)
+
+
+@functools.cache
+def _of_kind(kind: str | None, _count: int) -> Mapping[str, RegisteredExtractor]:
+    ordered = sorted(REGISTERED.values(), key=lambda rule: rule.extract.__module__)
     return MappingProxyType({rule.name: rule for rule in ordered if kind in (None, rule.kind)})
 
 

@@ -1,4 +1,4 @@
-"""Marks in replies for failures, cuts, copies and reasoning: the harness passes on nothing but text.
+"""Marks in replies for failures, cuts and reasoning: the harness passes on nothing but text.
 
 lmms-eval has texts of its own for failures. The unmistakable ones are recognised here, also in files recorded without
 this package; others, such as an empty text for an exception, are marked by :mod:`medtasks.lmms.model_failures`.
@@ -13,7 +13,6 @@ import re
 ENVELOPE = '{"rule": '  # the beginning of a reply in its envelope, see medtasks.runs.reply_envelope
 _FAILED = "[[medtasks:adapter_failed]]"
 _CUT = "[[medtasks:cut]] "
-_COPIED = "[[medtasks:copied]]"
 _REASONING = re.compile(r"\[\[medtasks:reasoning (\"(?:[^\"\\]|\\.)*\")\]\] ")
 _HARNESS_FAILURES = re.compile(
     r"\[LMMS_EVAL_(?:REQUEST_FAILED after \S+ retries|BUDGET_EXCEEDED)\]"  # openai, async_openai, litellm, gemini
@@ -77,16 +76,6 @@ def cut_reply(text: str) -> str:
 def without_cut_mark(reply: str) -> tuple[str, bool]:
     """Return the model's text, and whether it was cut at a length limit."""
     return reply.removeprefix(_CUT), reply.startswith(_CUT)
-
-
-def copied_reply(text: str) -> str:
-    """Return the reply to hand to the harness for one that an earlier run asked for; this mark is outermost."""
-    return f"{_COPIED}{text}"
-
-
-def without_copy_mark(reply: str) -> tuple[str, bool]:
-    """Return the reply, and whether an earlier run asked for it."""
-    return reply.removeprefix(_COPIED), reply.startswith(_COPIED)
 
 
 def reasoned_reply(reasoning: str, text: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 from medtasks.data.samples import Sample, letter
 from medtasks.families.choice import is_right
-from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.paired_choice import mean_over_answers, paired_answers
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 from medtasks.metrics.pairs import answers_by_pair
 
 COVERAGE, ACCURACY = "coverage", "acc_of_answered"
@@ -24,9 +24,9 @@ _DESCRIPTIONS = {
 class Abstaining(TaskFamily):
     """Base that marks the option to abstain in scores; :func:`abstaining` puts it before another family."""
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the other family, with the value that an abstention has there."""
-        score, last = super()._score(sample, reply, row), len(sample.options) - 1
+        score, last = super()._score(sample, reply, rule), len(sample.options) - 1
         if "classes" not in score:
             return {**score, "abstention": letter(last)}
         value = None if score["value"] == last else score["value"]  # it is no class
@@ -49,7 +49,7 @@ def abstaining(family: TaskFamily) -> TaskFamily:
     )
     if family.paired:  # standard errors over pairs of images
 
-        def answers(scores: Scores, *, asked: Callable[[Score], bool]) -> Any:
+        def answers(scores: ScoreList, *, asked: Callable[[Score], bool]) -> Any:
             read = [score if is_answered(score) else {**score, "value": None} for score in scores if asked(score)]
             return answers_by_pair(paired_answers(read))
 

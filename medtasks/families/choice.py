@@ -12,28 +12,39 @@ from typing import ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
-from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent, option_strategies
+from medtasks.families.columns import Column
+from medtasks.families.constant_replies import (
+    ExpectedAnswer,
+    Strategy,
+    each_option,
+    most_frequent,
+    option_by_letter,
+    option_strategies,
+)
 from medtasks.families.family import (
     LIKELIHOOD_EXTRACTOR,
     NO_OPTION,
     AskedFor,
     Asks,
-    Column,
     ReadAnswer,
     Reply,
-    Row,
+    Rule,
     TaskFamily,
     letters_of,
 )
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection, mean
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
+ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
+_DRAWS = "draws"  # number of options to draw from; removed by the draw
+_NO_OPTIONS = "no_options"
+"""Why a question is in no score where options are compared by likelihood."""
 
 
 def is_right(score: Score) -> float:
@@ -48,7 +59,7 @@ class SingleChoice(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
-    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
+    rotated: ClassVar[str | None] = "rotated_choice"
     metrics: Sequence[AnyMetric] = (
         Metric("accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
         counts.INVALID_RATE,
@@ -80,7 +91,7 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
+def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
 
@@ -122,7 +133,7 @@ class JudgedChoice(GroupedChoice):
     asks = Asks.JUDGE
     rotated = None
     metrics = (
-        *_by_level(counts.judged),
+        *_by_level(counts.judged_scores),
         Metric(
             "judge_asked_rate",
             False,
@@ -138,10 +149,10 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        rule, text = row.extractor or str(self.extractor), reply.text or ""
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        rule_name, text = rule.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
-        answer, asked = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
+        answer, asked = match_reply(judge, rule_name, sample.question, sample.options, text, fenced=rule.fenced)
         failed = answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),
@@ -151,13 +162,11 @@ class JudgedChoice(GroupedChoice):
             "asked": asked,
             "judge": judge.label,
             "possible_injection": addresses_judge(text),
-            "rule": rule,
+            "rule": rule_name,
         }
 
 
 # ---- several right options (GMAI-MMBench's ``2D Mcls``), with errors over cases ----
-
-ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
 
 
 class MultiSelect(TaskFamily):
@@ -167,7 +176,7 @@ class MultiSelect(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = AnswerKind.LABELS
     extractor = "listed_options"
-    rotated = "medtasks.hooks.rotations.process_listed"
+    rotated = "rotated_multi_answer"
     metrics: Sequence[AnyMetric] = (
         *(
             Metric(f"mcls_{name}", selection=counts.answered, description=description, of=itemgetter(name))
@@ -211,7 +220,7 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 
     every, single = (
         tuple(
-            Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
+            ExpectedAnswer((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
             for sample, indices in zip(samples, listed, strict=True)
         )
         for listed in (
@@ -233,12 +242,8 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 # the draw for a question depends on the replies to all others: scores hold the number of options to draw from, and
 # the draws are made once the scores of a run are together, in an order that does not depend on theirs.
 
-_DRAWS = "draws"  # number of options to draw from; removed by the draw
-_NO_OPTIONS = "no_options"
-"""Why a question is in no score where options are compared by likelihood."""
 
-
-def settled(scores: Scores) -> Scores:
+def draw_guesses(scores: ScoreList) -> ScoreList:
     """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
     def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
@@ -258,15 +263,15 @@ def settled(scores: Scores) -> Scores:
     ]
 
 
-def _with_options(scores: Scores) -> Scores:
+def _with_options(scores: ScoreList) -> ScoreList:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
 
 
-def _drawn(scores: Scores) -> Scores:
-    return _with_options(settled(counts.answered(scores)))
+def _drawn(scores: ScoreList) -> ScoreList:
+    return _with_options(draw_guesses(counts.answered(scores)))
 
 
-def _warning(scores: Scores) -> str:
+def _warning(scores: ScoreList) -> str:
     if stop := counts.stop_warning(scores):
         return stop
     selected = _drawn(scores)
@@ -311,9 +316,9 @@ class KitChoice(SingleChoice):
         *counts.SAMPLE_COUNTS,
     )
 
-    def settled(self, scores: Scores) -> Scores:
+    def settled(self, scores: ScoreList) -> ScoreList:
         """Return scores with their draws."""
-        return settled(scores)
+        return draw_guesses(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = {name: answer.facts[name] for name in ("fallback", "stops", _DRAWS) if name in answer.facts}
@@ -327,8 +332,8 @@ class KitChoice(SingleChoice):
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
 
-        def option(sample: Sample, index: int) -> Meant:  # anything where there are no options
-            return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
+        def option(sample: Sample, index: int) -> ExpectedAnswer:  # anything where there are no options
+            return option_by_letter(sample, index) if index < len(sample.options) else ExpectedAnswer((letter(index),))
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
         describes = "Answers the letter that is most often right of the questions with as many options."
@@ -353,11 +358,11 @@ class KitLikelihoods(KitChoice):
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         if sample.options or reply.losses is None:
-            return super()._score(sample, reply, row)
-        rule = row.extractor or LIKELIHOOD_EXTRACTOR
-        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule}
+            return super()._score(sample, reply, rule)
+        rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
+        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule_name}
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the expected accuracy of a guess."""

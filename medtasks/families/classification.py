@@ -14,8 +14,9 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
+from medtasks.families.columns import Column
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent_option
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, Rule, TaskFamily, letters_of
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
@@ -27,8 +28,8 @@ from medtasks.metrics.metric import (
     PanelResult,
     Role,
     Score,
-    Scores,
-    Selection,
+    ScoreFilter,
+    ScoreList,
 )
 from medtasks.stats.bootstrap import Floats, posterior_ends, values_with_errors
 from medtasks.stats.exchange import SummedCounts
@@ -50,6 +51,7 @@ _MULTILABEL = (
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
 LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
+FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
 def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
@@ -108,10 +110,8 @@ _LABELS = Panel(
     counts=_label_counts,
 )
 
-FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
-
-def _class_remark(scores: Scores, *, warns: bool) -> str:
+def _class_remark(scores: ScoreList, *, warns: bool) -> str:
     """List the images per class, or warn of classes with few."""
     numbers: Counter[int] = Counter()
     scored = counts.answered(scores)
@@ -131,7 +131,7 @@ def _class_remark(scores: Scores, *, warns: bool) -> str:
 
 
 def _panel_metrics(
-    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: Selection
+    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: ScoreFilter
 ) -> tuple[CorpusMetric, ...]:
     metrics = [
         CorpusMetric(name, selection=selection, panel=panel, description=description)
@@ -148,7 +148,7 @@ class Classification(TaskFamily):
     name = "classification"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
-    rotated = "medtasks.hooks.rotations.process_classes"
+    rotated = "rotated_classes"
     metrics: Sequence[AnyMetric] = (
         *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
         counts.INVALID_RATE,
@@ -182,8 +182,8 @@ class Classification(TaskFamily):
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
 
-        def named(sample: Sample, index: int) -> Meant:
-            return Meant((sample.options[index],), index, index)
+        def named(sample: Sample, index: int) -> ExpectedAnswer:
+            return ExpectedAnswer((sample.options[index],), index, index)
 
         return most_frequent_option("most frequent class", describes, samples, named)
 
@@ -215,8 +215,8 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged),
-        replace(counts.INVALID_RATE, selection=counts.judged),
+        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores),
+        replace(counts.INVALID_RATE, selection=counts.judged_scores),
         counts.judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
@@ -226,7 +226,7 @@ class MultiLabel(TaskFamily):
     compared_in_groups = (
         Metric(
             "right_decisions",
-            selection=counts.judged,
+            selection=counts.judged_scores,
             role=Role.MAIN,
             description="Share of findings that are rightly called present or absent, mean over images.",
             of=_right_share,
@@ -237,11 +237,11 @@ class MultiLabel(TaskFamily):
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
-            return super().read(sample, reply, row)
-        return from_labels(reply.text, reply.labels, sample.options), row.extractor or ""
+            return super().read(sample, reply, rule)
+        return from_labels(reply.text, reply.labels, sample.options), rule.extractor or ""
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
@@ -260,8 +260,8 @@ class MultiLabel(TaskFamily):
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return no finding at all, and all of them."""
         options, count = samples[0].options, len(samples)
-        none = Meant(_NO_FINDING, (0,) * len(options), whole=True)
-        every = Meant((", ".join(options),), (1,) * len(options), whole=True)
+        none = ExpectedAnswer(_NO_FINDING, (0,) * len(options), whole=True)
+        every = ExpectedAnswer((", ".join(options),), (1,) * len(options), whole=True)
         return [
             Strategy("no finding", "Calls every image normal.", (none,) * count),
             Strategy("all findings", "Lists every finding for every image.", (every,) * count),

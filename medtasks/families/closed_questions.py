@@ -17,17 +17,18 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.columns import Column
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+from medtasks.families.family import AskedFor, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
 
 
-def _weights(scores: Scores) -> list[float]:
+def _weights(scores: ScoreList) -> list[float]:
     """Return each question's weight: 0 for one without a score, else 1 and its part of its cell's averaged ones."""
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
@@ -122,8 +123,8 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
             **{name: sample.document[name] for name in _CELL},
@@ -132,14 +133,14 @@ class ClosedQuestions(TaskFamily):
             "reason": answer.reason,
             "correct": float(answer.facts["correct"]),
             "counted": str(answer.facts["counted"]),
-            **_blind_scores(_STRICT if reply.losses is not None else rule, question),
-            "rule": rule,
+            **_blind_scores(_STRICT if reply.losses is not None else rule_name, question),
+            "rule": rule_name,
         }
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
-        answer, rule = super().read(sample, reply, row)
-        return (answer if reply.losses is None else judged(answer, sample)), rule
+        answer, rule_name = super().read(sample, reply, rule)
+        return (answer if reply.losses is None else judged(answer, sample)), rule_name
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read; right or wrong only where the question has a score of its own."""
@@ -161,10 +162,12 @@ class ClosedQuestions(TaskFamily):
             if sample.target is not None
         )
 
-        def verdict(sample: Sample, word: str) -> Meant:
+        def verdict(sample: Sample, word: str) -> ExpectedAnswer:
             letter_read = extractor_of(_STRICT).extract(word, sample).value
             value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
-            return Meant((word,), value, None if letter_read is None else option_index(letter_read), whole=True)
+            return ExpectedAnswer(
+                (word,), value, None if letter_read is None else option_index(letter_read), whole=True
+            )
 
         strategies = [
             Strategy(
@@ -179,13 +182,13 @@ class ClosedQuestions(TaskFamily):
         for form, sample in zip(forms, samples, strict=True):
             name, binary = frequent.get(form, YES), sample.document["kind"] == BINARY
             if not sample.options:
-                most.append(Meant((name,), whole=True))
+                most.append(ExpectedAnswer((name,), whole=True))
                 continue
             text = sample.options[option_index(name)]
             # Any reading will do where options cannot be listed or none is the target.
             is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
             said = (text,) if binary else (f"{name}. {text}", name, text)
-            most.append(Meant(said, name if is_listed else None, option_index(name)))
+            most.append(ExpectedAnswer(said, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 

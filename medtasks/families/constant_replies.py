@@ -1,7 +1,7 @@
 """Replies of models that do not look at the image: the same to every question, or the most frequent target.
 
 A strategy says which *answer* is meant to each sample; the words that a rule reads as this answer differ from rule to
-rule and are found by :mod:`medtasks.audit.baselines`. Frequencies are those of these samples' targets, so that the
+rule and are found by :mod:`medtasks.scores.baselines`. Frequencies are those of these samples' targets, so that the
 accuracy is the best that the same answer to every question can have.
 """
 
@@ -19,8 +19,8 @@ _MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest
 
 
 @dataclass(frozen=True)
-class Meant:
-    """The answer that is meant to one sample."""
+class ExpectedAnswer:
+    """Answer of a constant reply to one sample, and the replies that give it."""
 
     said: tuple[str, ...]  # replies that may be read as it, the likeliest first
     # Value of the score that the family must give the reply, or ``correct`` if that has no ``value``; None where any
@@ -36,16 +36,16 @@ class Strategy:
 
     name: str
     describes: str
-    meant: tuple[Meant, ...]
+    meant: tuple[ExpectedAnswer, ...]
 
 
-MeaningOf = Callable[[Sample, int], Meant]
+MeaningOf = Callable[[Sample, int], ExpectedAnswer]
 
 
-def lettered(sample: Sample, index: int) -> Meant:
-    """Mean the option of an index, which is called by its letter."""
+def option_by_letter(sample: Sample, index: int) -> ExpectedAnswer:
+    """Build the constant reply that names option ``index`` by its letter."""
     name, text = letter(index), sample.options[index]
-    return Meant((name, f"{name}. {text}", text), name, index)
+    return ExpectedAnswer((name, f"{name}. {text}", text), name, index)
 
 
 def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
@@ -53,8 +53,8 @@ def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
     describes = f"Answers the letter that is most often right {among}."
-    most = most_frequent_option("most frequent answer", describes, samples, lettered)
-    return [*each_option(samples, lettered), *most] if most else []
+    most = most_frequent_option("most frequent answer", describes, samples, option_by_letter)
+    return [*each_option(samples, option_by_letter), *most] if most else []
 
 
 def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
@@ -100,10 +100,10 @@ def answer_strategies(
     # as it first occurs
     spelled = {word: target for target, word in zip(reversed(targets), reversed(same), strict=True)}
 
-    def words(reply: str, clean: str, number: int) -> Meant:
+    def words(reply: str, clean: str, number: int) -> ExpectedAnswer:
         """Mean words; it is known whether they are right where they are the target, and for yes/no questions."""
         right = same[number] == clean
-        return Meant((reply, clean), right if closed[number] or right else None, whole=True)
+        return ExpectedAnswer((reply, clean), right if closed[number] or right else None, whole=True)
 
     constants = [
         Strategy(

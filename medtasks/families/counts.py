@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from medtasks.extract.extractor_registry import Reason
-from medtasks.metrics.metric import CorpusMetric, Metric, Role, Score, Scores, counting
+from medtasks.metrics.metric import CorpusMetric, Metric, Role, Score, ScoreList, counting
+
+JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def is_failed(score: Score) -> bool:
@@ -21,7 +23,7 @@ def is_unjudged(score: Score) -> bool:
     return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
 
 
-def answered(scores: Scores) -> Scores:
+def answered(scores: ScoreList) -> ScoreList:
     """Return the scores of samples that the model answered."""
     return [score for score in scores if not is_failed(score)]
 
@@ -31,7 +33,7 @@ def was_asked(score: Score) -> bool:
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
-def judged(scores: Scores) -> Scores:
+def judged_scores(scores: ScoreList) -> ScoreList:
     """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing."""
     selected = answered(scores)
     asked_about = [score for score in selected if was_asked(score)]
@@ -40,12 +42,12 @@ def judged(scores: Scores) -> Scores:
     return [score for score in selected if not is_unjudged(score)]
 
 
-def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
+def unstopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
     """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number."""
     return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
 
 
-def stop_warning(scores: Scores) -> str:
+def stop_warning(scores: ScoreList) -> str:
     """Return at which sample the published code stops and why; empty where it goes on."""
     first = next((score for score in scores if score.get("stops")), None)
     if first is None:
@@ -66,7 +68,6 @@ INVALID_RATE: Metric[Any] = Metric(
     description="Share of replies without a valid answer.",
     of=lambda score: float(score["reason"] != Reason.OK),
 )
-JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(
@@ -74,7 +75,7 @@ def judge_failed_rate(
 ) -> Metric[dict[str, Any]]:
     """Return the share of unread replies; the warning has {failed}, {answered}, {share}; ``say_if_all``: of all."""
 
-    def warning(scores: Scores) -> str:
+    def warning(scores: ScoreList) -> str:
         selected = answered(scores)
         failed = sum(bool(of(score)) for score in selected)
         if not failed or (failed == len(selected) and not say_if_all):
@@ -92,7 +93,7 @@ def judge_failed_rate(
     )
 
 
-def judges_of(scores: Scores) -> str:
+def judges_of(scores: ScoreList) -> str:
     """Name the judges of scores, with the results of their checks."""
     names = dict.fromkeys(score["judge"] for score in scores if score.get("judge"))
     return f"Judge: {'; '.join(names)}." if names else ""
@@ -102,7 +103,7 @@ def _number(
     name: str,
     holds: Callable[[Score], bool],
     description: str,
-    remark: Callable[[Scores], str] | None = None,
+    remark: Callable[[ScoreList], str] | None = None,
 ) -> CorpusMetric:
     higher_is_better = None if name == "scored_samples" else False
     return counting(

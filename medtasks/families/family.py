@@ -25,32 +25,16 @@ from medtasks.extract.failure import (
 from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
 from medtasks.extract.labeler import Labels, label_replies
 from medtasks.extract.reading.reply_text import split_reasoning
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
+from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, ScoreList
 from medtasks.stats.standard_error import joined_clusters
 
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
 LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
 NO_OPTION = "none"  # a list of options without any
-
-
-class Column(Enum):
-    """Content of a column, the same in every row."""
-
-    TEXT = "a text"
-    TEXTS = "a list of texts"
-    OPTIONS = "a list of at least two texts (in one cell as JSON, or a column for each)"
-    LETTER = "the letter of one of the options"
-    LETTERS = "a list of letters of the options"
-    LABEL = "the number of one of the options, counted from 0"
-    LABELS = "a list with 0 or 1 for each of the options"
-    LETTER_OR_NOTHING = "the letter of one of the options, or nothing"
-    POSITION = "1 or 2"
-    YES_NO = "yes or no"
-    ID = "a text or a number"
-    ANYTHING = "anything"
 
 
 class AskedFor(Enum):
@@ -104,9 +88,13 @@ class Reply:
         return cls(text=plain, cut=cut, reasoning=reasoning)
 
 
+Replies = Mapping[str, Reply]
+"""Replies by sample id."""
+
+
 @dataclass(frozen=True)
-class Row:
-    """One row of a task's results: the way in which replies are read there."""
+class Rule:
+    """Way in which the replies of a task are read, under one name in its results."""
 
     extractor: str | None = None  # name of the rule; None where only a judge reads them, or for the family's default
     option_form: str | None = None  # template of one option as the rule gets it (families/templates.py); None: bare
@@ -135,14 +123,14 @@ def without_its_reasoning(reply: Reply) -> Reply:
     return replace(reply, text=answer or "", reasoning="", cut=reply.cut or answer is None)
 
 
-def needs_labeler(row: Row) -> bool:
-    """Return whether the replies in a row are read by a labeler of chest findings."""
-    return row.extractor == CHEXBERT_LABELS
+def needs_labeler(rule: Rule) -> bool:
+    """Return whether a rule has replies read by a labeler of chest findings."""
+    return rule.extractor == CHEXBERT_LABELS
 
 
-def labelled(replies: Sequence[Reply], row: Row) -> list[Reply]:
-    """Return replies with their labels, all read at once, if the row's rule needs a labeler."""
-    if not needs_labeler(row):
+def with_labels(replies: Sequence[Reply], rule: Rule) -> list[Reply]:
+    """Return replies with their labels, all read at once, if the rule needs a labeler."""
+    if not needs_labeler(rule):
         return list(replies)
     results = label_replies([reply.text for reply in replies])
     return [replace(reply, labelled=True, labels=labels) for reply, labels in zip(replies, results, strict=True)]
@@ -154,7 +142,7 @@ class TaskFamily(ABC):
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, Column]]  # needed in its documents, besides those of its prompt
     short: ClassVar[Mapping[str, Column] | None] = None  # those that are enough in their place, if any
-    kind: ClassVar[AnswerKind | None] = AnswerKind.CHOICE  # of the extractors that read its replies
+    kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
@@ -166,29 +154,29 @@ class TaskFamily(ABC):
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
-    # Hook, as task files name it, that scores its samples asked in every rotation of their options; None where no
-    # target is among the options, or a judge reads the replies.
+    # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
+    # among the options, or a judge reads the replies.
     rotated: ClassVar[str | None] = None
     # Rows for replies that are letters, in tasks that compare likelihoods.
-    letter_rows: ClassVar[Mapping[str, Row]] = {}
+    letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
-    def score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of one sample; never raises, whatever the reply.
 
         It is a flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and the values for the family's metrics:
         ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`. Where only the
         answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
         """
-        if row.reasoned and reply.text is not None and not reply.failed:
+        if rule.reasoned and reply.text is not None and not reply.failed:
             parts = split_reasoning(reply.text, cut=reply.cut, reasoning=reply.reasoning)
-            plain = replace(row, reasoned=False)
+            plain = replace(rule, reasoned=False)
             score = {**self.score(sample, without_its_reasoning(reply), plain), "reasoning_words": parts.words}
             if parts.answer is None:  # rules that reproduce published code read even nothing as some option
                 score |= {"reason": str(Reason.TRUNCATED)} | ({"value": None} if "value" in score else {})
             return score
         image = {} if sample.patient_image is None else {PATIENT_IMAGE: sample.patient_image}
-        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **image, **self._score(sample, reply, row)}
-        score["rule"] = f"{score['rule']}{FENCED}" if row.fenced else score["rule"]
+        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **image, **self._score(sample, reply, rule)}
+        score["rule"] = f"{score['rule']}{FENCED}" if rule.fenced else score["rule"]
         score["reason"] = str(score["reason"])
         if reply.cut:
             score["cut"] = True  # one without an answer had no room for it
@@ -196,20 +184,20 @@ class TaskFamily(ABC):
             score["reason"] = str(Reason.TRUNCATED) if is_void else score["reason"]
         return score
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the family's part of a score: ``rule``, ``reason`` and its own fields."""
-        answer, rule = self.read(sample, reply, row)
-        return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule}
+        answer, rule_name = self.read(sample, reply, rule)
+        return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule_name}
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         """Return the values for the family's metrics where they follow from the answer."""
         raise NotImplementedError
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the fields of a score that are texts, which no file holds, without asking a judge."""
         return {}
 
-    def settled(self, scores: Scores) -> Scores:
+    def settled(self, scores: ScoreList) -> ScoreList:
         """Return the scores of a whole run with values that depend on all; settled ones stay the same object."""
         return scores
 
@@ -218,7 +206,7 @@ class TaskFamily(ABC):
         return joined_clusters([sample.cluster_id for sample in samples], [sample.patient_image for sample in samples])
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single samples under a metric, for tests that pair the samples of two runs.
 
@@ -238,23 +226,23 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name."""
         if reply.losses is not None:
-            rule = row.extractor or LIKELIHOOD_EXTRACTOR
-            return extractor_of(rule, AnswerKind.LIKELIHOODS).extract(reply.losses, sample), rule
-        rule = row.extractor or self.extractor or ""
-        written = Sample(sample.document, written_options(row.option_form, sample.options))
-        return extractor_of(rule, self.kind).extract(reply.text, written), rule
+            rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
+            return extractor_of(rule_name, AnswerKind.LIKELIHOODS).extract(reply.losses, sample), rule_name
+        rule_name = rule.extractor or self.extractor or ""
+        written = Sample(sample.document, written_options(rule.option_form, sample.options))
+        return extractor_of(rule_name, self.kind).extract(reply.text, written), rule_name
 
     def metric(self, name: str) -> AnyMetric | None:
         """Return a metric by its name, None if the family has none of that name."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
-    def versioned(self, row: Row) -> str:
-        """Return name and version of the rule that reads the replies in a row."""
-        rule = extractor_of(row.extractor or self.extractor or "")
-        return f"{rule.name}{FENCED * row.fenced} v{rule.version}"
+    def versioned(self, rule: Rule) -> str:
+        """Return name and version of a rule."""
+        rule_name = extractor_of(rule.extractor or self.extractor or "")
+        return f"{rule_name.name}{FENCED * rule.fenced} v{rule_name.version}"
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the answer read from a reply, for a person; the value is that of a metric of texts."""

@@ -23,9 +23,10 @@ from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.columns import Column
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
-from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
@@ -41,7 +42,7 @@ from medtasks.metrics.metric import (
     Role,
     Scale,
     Score,
-    Scores,
+    ScoreList,
     counting,
 )
 from medtasks.metrics.report_metrics import metric_info
@@ -56,6 +57,26 @@ _REPORT_KEYS = (
     *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
     *("radgraph_simple", "radgraph_partial", "radgraph_complete", "radgraph_combined", "radcliq_v0", "radcliq_v1"),
 )
+_TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
+_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
+_RATES: tuple[AnyMetric, ...] = (
+    judge_failed_rate(
+        "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
+        lambda score: score["judge_failed"],
+    ),
+    # replies without content: empty, or cut off while reasoning
+    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
+    *JUDGED_SAMPLE_COUNTS,
+)
+_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
+_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
+# Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
+_SUMS = {
+    "mentions_label": ("mentions",),
+    "positives_label": ("positives",),
+    "negatives_decided": ("true_negatives", "false_positives"),
+    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
+}
 
 
 def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
@@ -73,9 +94,9 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
-        return self._fields(sample, self.read(sample, reply, row)[0])
+        return self._fields(sample, self.read(sample, reply, rule)[0])
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         texts = {"reference": sample.document["report"], "reply": answer.value or ""}
@@ -92,7 +113,7 @@ class Reports(TaskFamily):
         text = most_frequent((None, report) for report in reports)[None]
         if reports.count(text) < 2:
             return []
-        answers = (Meant((text,), whole=True),) * len(samples)
+        answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
         return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
 
 
@@ -104,14 +125,11 @@ class MultiMedEvalReports(Reports):
 
 # ---- MedHEval's open tasks: verdicts of judges and a labeler, and metrics of words ----
 
-_TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
-_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
 
-
-def _with_verdict(name: str) -> Callable[[Scores], Scores]:
+def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
     """Return the selection of scores with a verdict; empty if the judge read none of those that it was asked about."""
 
-    def selected(scores: Scores) -> Scores:
+    def selected(scores: ScoreList) -> ScoreList:
         candidates = answered(scores)
         verdicts = [score[name] for score in candidates if score["asked"]]
         if verdicts and all(verdict is None for verdict in verdicts):
@@ -119,18 +137,6 @@ def _with_verdict(name: str) -> Callable[[Scores], Scores]:
         return [score for score in candidates if score[name] is not None]
 
     return selected
-
-
-_RATES: tuple[AnyMetric, ...] = (
-    judge_failed_rate(
-        "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
-        lambda score: score["judge_failed"],
-    ),
-    # replies without content: empty, or cut off while reasoning
-    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
-    *JUDGED_SAMPLE_COUNTS,
-)
-_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
 
 
 class JudgedText(TaskFamily):
@@ -148,14 +154,14 @@ class JudgedText(TaskFamily):
     def __init__(self, wording: str) -> None:
         self._wording = medheval_judges.WORDINGS[wording]
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         text, judge = answer.facts["judged"], None
         try:
             judge = judge_if_there(sample.dataset)
         except MedTasksError as error:  # once there are replies, it is a warning
             warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
-        prompts, verdicts = self._verdicts(judge, sample, text, fenced=row.fenced)
+        prompts, verdicts = self._verdicts(judge, sample, text, fenced=rule.fenced)
         failed = bool(text) and None in verdicts.values()
         return {
             **verdicts,
@@ -166,12 +172,12 @@ class JudgedText(TaskFamily):
             "judge_prompts": [prompt.label for prompt in prompts],
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
-            "rule": rule,
+            "rule": rule_name,
         }
 
-    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
-        return self._texts(sample, self.read(sample, reply, row)[0])
+        return self._texts(sample, self.read(sample, reply, rule)[0])
 
     @abstractmethod
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
@@ -266,16 +272,6 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
             description=f"Mentions of {aspect} that the judge counts.",
         ),
     )
-
-
-_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
-# Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
-_SUMS = {
-    "mentions_label": ("mentions",),
-    "positives_label": ("positives",),
-    "negatives_decided": ("true_negatives", "false_positives"),
-    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
-}
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:

@@ -4,7 +4,7 @@ A closed question is right or wrong by rule. An open one is right where its answ
 where the judge says so. Errors are clustered by patient or image; a metric over questions of which there are none is
 NaN, where MultiMedEval prints 0.
 
-Rules that reproduce published code put its numbers together as it does: see :class:`Protocol`. Where it raises, the
+Rules that reproduce published code put its numbers together as it does: see :class:`KitProtocol`. Where it raises, the
 score says so in ``stops``, and no metric under that rule has a value; without an answer to an open or to a closed
 question it divides by zero. The rule that fixes its arithmetic, and the careful one, count each question once.
 """
@@ -20,17 +20,25 @@ from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY, FALLBACK_RATE
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy, answer_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
-from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
+from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
+
+_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+_AS_MEANT = (
+    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
+    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
+    "published test set, and perfect replies 98.1 %."
+)
 
 
 @dataclass(frozen=True)
-class Protocol:
+class KitProtocol:
     """Arithmetic from a rule's answers and verdicts to numbers; by default the correct one."""
 
     divides_twice: bool = False  # open accuracy by the number of open questions
@@ -40,25 +48,22 @@ class Protocol:
     kinds: tuple[str, str] = ("open", "closed")  # names of its two kinds of questions
 
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    "medevalkit_vqa": Protocol(divides_twice=True, published=True),
-    "medevalkit_path_vqa": Protocol(divides_twice=True, published=True, voids_closed=True),
-    "medevalkit_slake": Protocol(divides_twice=True, published=True, adds_verdicts=True),
-    "medevalkit_vqa_release": Protocol(published=True),
-    "medevalkit_radrestruct": Protocol(published=True, kinds=("multiple-choice", "single-choice")),
+PROTOCOLS: Mapping[str, KitProtocol] = {
+    "medevalkit_vqa": KitProtocol(divides_twice=True, published=True),
+    "medevalkit_path_vqa": KitProtocol(divides_twice=True, published=True, voids_closed=True),
+    "medevalkit_slake": KitProtocol(divides_twice=True, published=True, adds_verdicts=True),
+    "medevalkit_vqa_release": KitProtocol(published=True),
+    "medevalkit_radrestruct": KitProtocol(published=True, kinds=("multiple-choice", "single-choice")),
 }
 """Arithmetic of published code, by the rule that reads replies as it does; all other rules have the correct one."""
 
 
-def protocol_of(rule: str) -> Protocol:
+def protocol_of(rule: str) -> KitProtocol:
     """Return the protocol of a rule as a score names it."""
-    return PROTOCOLS.get(rule.removesuffix(FENCED), Protocol())
+    return PROTOCOLS.get(rule.removesuffix(FENCED), KitProtocol())
 
 
-_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
-
-
-def _missing_kind(scores: Scores) -> str | None:
+def _missing_kind(scores: ScoreList) -> str | None:
     """Return why published code divides by zero at the end of a run; None where it does not."""
     selected = counts.answered(scores)
     closed = {score["closed"] for score in selected}
@@ -67,17 +72,17 @@ def _missing_kind(scores: Scores) -> str | None:
     return f"it divides by the number of {protocol.kinds[False in closed]} questions, and none has a reply"
 
 
-def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
+def _numbered(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
     """Return a selection of a run's scores, or of a part of settled ones, that is empty without a published number."""
 
-    def selected(scores: Scores) -> Scores:
+    def selected(scores: ScoreList) -> ScoreList:
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
     return counts.unstopped(selected)
 
 
-def _warning(scores: Scores) -> str:
+def _warning(scores: ScoreList) -> str:
     missing = _missing_kind(scores)
     at_sample = any(score["stops"] not in (None, missing) for score in scores)
     return counts.no_number(scores[0]["rule"], missing) if missing and not at_sample else counts.stop_warning(scores)
@@ -92,7 +97,7 @@ def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | N
 class _OpenAccuracy(Metric[Score]):
     """The share of right open answers, which published code divides by their number once more."""
 
-    def estimate(self, scores: Scores) -> Estimate:
+    def estimate(self, scores: ScoreList) -> Estimate:
         estimate, valued = super().estimate(scores), self.values(scores)
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return estimate
@@ -105,7 +110,7 @@ _RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
     Metric(
         "accuracy",
-        selection=_numbered(counts.judged),
+        selection=_numbered(counts.judged_scores),
         role=Role.MAIN,
         warning=_warning,
         description=ACCURACY,
@@ -113,13 +118,13 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if score["closed"]])),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_numbered(lambda scores: counts.judged([score for score in scores if not score["closed"]])),
+        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
@@ -127,18 +132,18 @@ _METRICS: tuple[AnyMetric, ...] = (
         Metric(name, selection=_numbered(counts.answered), description=f"Mean {name} of open answers.", of=_field(name))
         for name in ("exact_match", *MEASURES)
     ),
-    replace(counts.INVALID_RATE, selection=_numbered(counts.judged)),
+    replace(counts.INVALID_RATE, selection=_numbered(counts.judged_scores)),
 )
 
 
 class YesNoAmongOthers(TaskFamily):
     """Questions of which some have yes or no as target; scores say what each such reply says."""
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        score = super()._score(sample, reply, row)
-        return score | self._yes_no(sample, reply, row, score)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        score = super()._score(sample, reply, rule)
+        return score | self._yes_no(sample, reply, rule, score)
 
-    def _yes_no(self, sample: Sample, reply: Reply, row: Row, fields: Score) -> Score:
+    def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
         """Return whether target and answer are yes, of a closed question whose target is yes or no; else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
@@ -152,7 +157,7 @@ class YesNoAmongOthers(TaskFamily):
             return {"target_yes": is_yes, "answer_yes": is_yes}
         opposite = "no" if is_yes else "yes"
         opposite = opposite.capitalize() if published[0].isupper() else opposite
-        answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, row)
+        answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, rule)
         return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
@@ -182,7 +187,7 @@ class KitQuestions(YesNoAmongOthers):
             **({"fallback": facts["fallback"]} if "fallback" in facts else {}),
         }
 
-    def settled(self, scores: Scores) -> Scores:
+    def settled(self, scores: ScoreList) -> ScoreList:
         """Return scores with the reason why published code stops without open or without closed questions."""
         if not scores or _WHOLE in scores[0]:
             return scores
@@ -222,10 +227,10 @@ class JudgedKitQuestions(KitQuestions):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        fields |= self._yes_no(sample, reply, row, fields)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
+        fields, protocol = self._fields(sample, answer), protocol_of(rule_name)
+        fields |= self._yes_no(sample, reply, rule, fields)
         judge = judge_for(sample.dataset)
         # A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
         asks = (
@@ -237,7 +242,7 @@ class JudgedKitQuestions(KitQuestions):
         verdict = None
         if asks:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
-            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=row.fenced)
+            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=rule.fenced)
         failed = asks and verdict is None
         if failed:
             fields |= {"correct": None, "right": None}
@@ -254,15 +259,8 @@ class JudgedKitQuestions(KitQuestions):
             "judge": judge.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
-            "rule": rule,
+            "rule": rule_name,
         }
-
-
-_AS_MEANT = (
-    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
-    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
-    "published test set, and perfect replies 98.1 %."
-)
 
 
 class RadReStruct(KitQuestions):

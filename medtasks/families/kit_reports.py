@@ -13,10 +13,10 @@ from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.families import counts
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.families.free_texts import Reports
 from medtasks.families.text_metrics import text_metrics
-from medtasks.metrics.metric import AnyMetric, Score, Scores
+from medtasks.metrics.metric import AnyMetric, Score, ScoreList
 from medtasks.metrics.report_metrics import metric_info
 
 # Field that names the scores that count, and keys of metrics. Only lexical means count empty replies, as 0. GREEN is
@@ -32,7 +32,7 @@ _REMARKS = {
 }
 
 
-def _stop(scores: Scores) -> str:
+def _stop(scores: ScoreList) -> str:
     """Return why the published script gives no number; empty where it does, and under the rule that fixes it."""
     answered = counts.answered(scores)
     if answered and answered[0]["rule"] != _FIXED and not any(score["compared"] for score in answered):
@@ -40,7 +40,7 @@ def _stop(scores: Scores) -> str:
     return counts.stop_warning(answered)
 
 
-def _counted(field: str, scores: Scores) -> Scores:
+def _counted(field: str, scores: ScoreList) -> ScoreList:
     return [] if _stop(scores) else [score for score in counts.answered(scores) if score[field]]
 
 
@@ -64,12 +64,12 @@ class KitReports(Reports):
         *counts.SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         texts, is_report = self._fields(sample, answer), answer.reason is Reason.OK
-        averaged, compared = (is_report, is_report) if rule == _FIXED else (True, bool(texts["reply"].text))
+        averaged, compared = (is_report, is_report) if rule_name == _FIXED else (True, bool(texts["reply"].text))
         facts = {"averaged": averaged, "compared": compared, "stops": answer.facts.get("stops")}
-        return {**texts, **facts, "reason": answer.reason, "rule": rule}
+        return {**texts, **facts, "reason": answer.reason, "rule": rule_name}
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         reference, reply = sample.document["report"], answer.facts.get("text", answer.value) or ""

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
+from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, Reply, Rule, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply
@@ -22,8 +23,8 @@ from medtasks.metrics.metric import (
     Metric,
     Role,
     Score,
-    Scores,
-    Selection,
+    ScoreFilter,
+    ScoreList,
     clustered,
     counting,
     mean,
@@ -31,8 +32,10 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
 from medtasks.stats.standard_error import Dyad, connected_components
 
+PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
-def paired_answers(scores: Scores) -> list[PairedAnswer]:
+
+def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
     """Return scores as answers to images of pairs, one for each image, sorted."""
     return distinct_answers(
         PairedAnswer(
@@ -47,12 +50,12 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
     )
 
 
-def _incomplete(scores: Scores) -> int:
+def _incomplete(scores: ScoreList) -> int:
     answers = paired_answers(scores)
     return len({answer.pair_id for answer in answers}) - len(complete_pairs(answers))
 
 
-def _incomplete_warning(scores: Scores) -> str:
+def _incomplete_warning(scores: ScoreList) -> str:
     selected = counts.answered(scores)
     if not (cut := _incomplete(selected)):
         return ""
@@ -63,9 +66,6 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
-Answers = tuple[PairedAnswer, ...]  # one or two, to one pair
-
-
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
     """Return a mean over complete pairs, which are dyads of images."""
     images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
@@ -73,7 +73,7 @@ def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **decla
     return Metric(name, of=of, clusters=images, **{**units, **declared})
 
 
-def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[Answers]:
+def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[PairAnswers]:
     """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
     return Metric(
         name,
@@ -84,7 +84,7 @@ def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared:
     )
 
 
-def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
+def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     return (
         mean_over_pairs(
             "set_accuracy",
@@ -143,11 +143,11 @@ class PairedChoice(TaskFamily):
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor: ClassVar[str | None] = "robust_choice"
     paired = True
-    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
+    rotated: ClassVar[str | None] = "rotated_choice"
     # Replies of modes that compare likelihoods, recorded as letters, are read by the reference's parser of choices.
-    letter_rows: ClassVar[Mapping[str, Row]] = {
-        "reference": Row("mediconfusion_reference"),
-        "robust": Row("robust_choice"),
+    letter_rows: ClassVar[Mapping[str, Rule]] = {
+        "reference": Rule("mediconfusion_reference"),
+        "robust": Rule("robust_choice"),
     }
     metrics: Sequence[AnyMetric] = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
 
@@ -164,7 +164,7 @@ class PairedChoice(TaskFamily):
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of pairs under a mean over pairs, else those of single samples; clusters are dyads."""
         dyads = {
@@ -207,9 +207,9 @@ class FreeForm(PairedChoice):
     asked_for = None  # the judge is given whole replies
     asks = Asks.JUDGE
     rotated = None
-    letter_rows: ClassVar[Mapping[str, Row]] = {}
+    letter_rows: ClassVar[Mapping[str, Rule]] = {}
     metrics = (
-        *_metrics(counts.judged),
+        *_metrics(counts.judged_scores),
         CorpusMetric(
             "judge_failed_rate",
             False,
@@ -222,15 +222,15 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         judge, text = judge_for(sample.dataset), reply.text or ""
-        answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
+        answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how, "judge": judge.label}
 
-    def versioned(self, row: Row) -> str:
+    def versioned(self, rule: Rule) -> str:
         """Return the rule that turns the judge's scores into an option."""
-        return f"{RULE_NAME}{FENCED if row.fenced else '_reference'} v{RULE_VERSION}"
+        return f"{RULE_NAME}{FENCED if rule.fenced else '_reference'} v{RULE_VERSION}"
 
 
 PAIRED_CHOICE, FREE_FORM = PairedChoice(), FreeForm()

@@ -13,10 +13,11 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
-from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
+from medtasks.families.columns import Column
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy, each_option, option_by_letter
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting, mean
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, TaskFamily, letters_of
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 
@@ -29,7 +30,7 @@ class RotatedQuestion:
     values: Mapping[str, float]
 
 
-def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
+def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
     """Return the questions of rotated replies, each once, whatever the order of their scores.
 
     ``flip_rate`` is 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
@@ -107,7 +108,7 @@ class RotatedChoice(TaskFamily):
         return {**_rotation(sample), "target": target, "value": value, "right": float(value == target), **stops}
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single rotations, each as if its question was asked in no other."""
         return {
@@ -130,8 +131,8 @@ class RotatedChoice(TaskFamily):
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has; every letter is right equally often."""
 
-        def meant(sample: Sample, index: int) -> Meant:
-            return Meant(lettered(sample, index).said, _published(sample, [index])[0], index)
+        def meant(sample: Sample, index: int) -> ExpectedAnswer:
+            return ExpectedAnswer(option_by_letter(sample, index).said, _published(sample, [index])[0], index)
 
         return each_option(samples, meant)
 

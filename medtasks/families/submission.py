@@ -26,16 +26,17 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_choice import is_open
 from medtasks.extract.reading.reply_text import own_words
+from medtasks.families.columns import Column
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
-from medtasks.families.family import Column, Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
-from medtasks.metrics.metric import AnyMetric, Score, Scores, counting
+from medtasks.metrics.metric import AnyMetric, Score, ScoreList, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def submission_rows(scores: Scores, ending: str) -> float:
+def submission_rows(scores: ScoreList, ending: str) -> float:
     """Write a submission file below ``$MEDTASKS_HOME/submissions``, and return its number of rows; NaN if it fails.
 
     It is JSON with the answers by id, or a spreadsheet of questions and predictions. A variant has a folder of its own.
@@ -97,15 +98,15 @@ class Submission(TaskFamily):
     scores_suffice = False
     metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        answer, rule_name = self.read(sample, reply, rule)
         variant = sample.document.get(COLUMN)
         return {
             "dataset": sample.dataset,
             "reply": "" if answer.reason is Reason.ADAPTER_FAILED else reply.text,
             "value": answer.value,
             "reason": answer.reason,
-            "rule": rule,
+            "rule": rule_name,
             **({} if variant is None else {COLUMN: variant}),
         }
 
@@ -118,8 +119,8 @@ class AnswersToSubmit(Submission):
     extractor = "robust_mmmu"
     metrics: Sequence[AnyMetric] = _metrics("json")
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        score = super()._score(sample, reply, row)
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        score = super()._score(sample, reply, rule)
         text = own_words(reply.text)
         return {**score, "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"]}
 

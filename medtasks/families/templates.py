@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 IMAGE = "image"  # name of the placeholder of an image
 
 
-def filled(template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str) -> str:
+def fill_template(template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str) -> str:
     """Fill in a template, or raise MedTasksError: ``complaint``, the cause, the nearest name and the ``fields``."""
     from jinja2 import TemplateError
 
@@ -37,7 +37,7 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
 @lru_cache(maxsize=1024)
 @cache
 def names_in_template(template: str) -> frozenset[str]:
-    """Return the names in a template; none of a damaged one, which :func:`filled` reports."""
+    """Return the names in a template; none of a damaged one, which :func:`fill_template` reports."""
     from jinja2 import TemplateError, meta
 
     try:
@@ -54,7 +54,7 @@ def written_options(form: str | None, options: Sequence[str]) -> list[str]:
     names = [(letter(index), index + 1) for index in range(len(options))]
     fields = ("text", "letter", "lower", "number")
     return [
-        filled(form, dict(zip(fields, (text, name, name.lower(), number), strict=True)), fields, complaint)
+        fill_template(form, dict(zip(fields, (text, name, name.lower(), number), strict=True)), fields, complaint)
         for text, (name, number) in zip(options, names, strict=True)
     ]
 

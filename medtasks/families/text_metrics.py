@@ -11,6 +11,7 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
+from medtasks.judges import green_judge as green_judge  # registers GREEN
 from medtasks.metrics.metric import (
     STDERR,
     CorpusMetric,
@@ -20,7 +21,7 @@ from medtasks.metrics.metric import (
     Role,
     Scale,
     Score,
-    Scores,
+    ScoreList,
     mean,
 )
 from medtasks.metrics.model_settings import DEVICE_VARIABLE, ModelSettings
@@ -65,7 +66,7 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
     )
 
 
-def _remark(panel: Panel[TextRow], name: str, scores: Scores) -> str:
+def _remark(panel: Panel[TextRow], name: str, scores: ScoreList) -> str:
     """Name the judge of a metric, or the number of texts in which it finds no words."""
     settings = panel.of(answered(scores)).settings.get(name, {})
     if "judge" in settings:
@@ -114,7 +115,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     return PanelResult(estimates, failures, settings)
 
 
-def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
+def text_values(metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
     """Return each sample's value; raises NotComparable without any, or with ``only_of_means`` if it is no mean."""
     assert metric.text_field is not None
     selected = list(metric.selection(scores))

@@ -21,9 +21,12 @@ from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
-from medtasks.metrics.metric import mean
+from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores, keys_of
+from medtasks.metrics.report_metrics import MetricInfo, ReportScores, keys_of, register, score_keys
+
+# GREEN's categories (a) to (f), as its keys name them.
+GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
 
 _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
@@ -91,7 +94,7 @@ def green_prompt(reference: str, candidate: str) -> str:
     return re.sub(r"\{(?:reference|candidate)\}", lambda match: words[match[0]], _TEMPLATE)
 
 
-def cleaned(reply: str) -> str:
+def clean_reply(reply: str) -> str:
     """Return a reply without its explanation's heading and the tokenizer's marks, as published."""
     reply = reply.rpartition("<|assistant|>")[2].rpartition("[Explanation]:")[2]
     return reply.replace("</s>", "").replace("<unk>", "")
@@ -99,7 +102,7 @@ def cleaned(reply: str) -> str:
 
 def published_counts(reply: str) -> GreenCounts:
     """Read a reply as published; whatever cannot be read counts as 0."""
-    text, contents = cleaned(reply), dict[str, str]()
+    text, contents = clean_reply(reply), dict[str, str]()
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
         section = _SECTION.match(text.partition(heading)[2])
         contents[heading] = section[1] if section and not section[1].startswith("No") else ""
@@ -117,7 +120,7 @@ def published_counts(reply: str) -> GreenCounts:
 
 def strict_counts(reply: str) -> GreenCounts | None:
     """Read a reply that states every count once, or several times alike; None for any other."""
-    text = cleaned(reply)
+    text = clean_reply(reply)
     readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
         parts = (_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:])
@@ -203,3 +206,21 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
     )
     settings_of_judge = {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"}
     return ReportScores(samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"})
+
+
+register(
+    MetricInfo(
+        "green",
+        "errors and matched findings that a judge counts with GREEN's prompt, strict and as published",
+        score_keys("green", "strict", "reference"),
+        asks_judge=True,
+        compute=green,
+        further={
+            "green_matched": (Scale.RAW, True),
+            **dict.fromkeys(
+                [*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS)], (Scale.RAW, False)
+            ),
+            **dict.fromkeys(score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
+        },
+    )
+)

@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
-from medtasks import __version__
 from medtasks.errors import MedTasksError
-from medtasks.judges.green_judge import green_verdict, strict_counts
+from medtasks.judges.green_judge import GREEN_ERRORS, green_verdict, strict_counts
 from medtasks.judges.judge_client import BAD_FORMAT, Judge
 from medtasks.judges.published_judges import AGAIN_VERSION, medevalkit_prompt, strict_verdict
-from medtasks.metrics.report_metrics import GREEN_ERRORS
 from medtasks.stats.intervals import interval
+from medtasks.version import __version__
 
 ALL = "all"
 KINDS = ("report", "answer", "injection", "injection_fenced")

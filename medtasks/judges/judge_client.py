@@ -42,6 +42,28 @@ TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 
 _URL_RULE = "must look like http(s)://host[:port]/path, without user or query"
 _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
+_CANNOT_KEEP = (
+    "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "
+    "some space, set MEDTASKS_HOME to another folder, or remove that file if it is damaged."
+)
+BAD_FORMAT = "reply did not follow the format"
+CORRECTION = (
+    "Your reply did not follow the required format. "
+    "Answer again in exactly the format requested above, starting with its first line."
+)
+_IN_A_ROW = 3  # requests in a row that fail at the endpoint, after which none is sent
+_LONGEST_QUOTE = 2000
+_RAW_TOKENS = 1024  # of a reply to a raw prompt; servers' own default is 16
+_MISSING = (
+    f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
+    "to an endpoint on this machine, and judge the replies later with 'medtasks score'."
+)
+_REFUSALS = {
+    401: f"check {API_KEY}",
+    403: f"check {API_KEY} and that it may use this model",
+    404: f"check {BASE_URL} and {MODEL}",
+}
+_building = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -163,12 +185,6 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     )
 
 
-_CANNOT_KEEP = (
-    "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "
-    "some space, set MEDTASKS_HOME to another folder, or remove that file if it is damaged."
-)
-
-
 def default_cache_folder() -> Path:
     """Return ``judge`` below ``$MEDTASKS_HOME``."""
     return home() / "judge"
@@ -179,26 +195,6 @@ class VerdictCache(SqliteCache):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
-
-
-BAD_FORMAT = "reply did not follow the format"
-CORRECTION = (
-    "Your reply did not follow the required format. "
-    "Answer again in exactly the format requested above, starting with its first line."
-)
-_IN_A_ROW = 3  # requests in a row that fail at the endpoint, after which none is sent
-_LONGEST_QUOTE = 2000
-_RAW_TOKENS = 1024  # of a reply to a raw prompt; servers' own default is 16
-_MISSING = (
-    f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
-    "to an endpoint on this machine, and judge the replies later with 'medtasks score'."
-)
-_REFUSALS = {
-    401: f"check {API_KEY}",
-    403: f"check {API_KEY} and that it may use this model",
-    404: f"check {BASE_URL} and {MODEL}",
-}
-_building = threading.Lock()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,17 @@ _PROMPTS = packaged_facts(__package__, "prompts")
 
 # By the rule that reads the judge's reply: on disk, a reply that only one rule can read must not replace another.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
+RULE_NAME = "gap_of_3"
+RULE_VERSION = 1
+PROMPT_VERSION = 1
+GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
+SYSTEM, INSTRUCTION = (str(_PROMPTS["mediconfusion"][name]) for name in ("system", "instruction"))
+# On disk, the first version has any reply, and the second one replies in the right format if the first was not.
+FIRST_VERSION, AGAIN_VERSION = 1, 2
+_USER: str = _PROMPTS["medevalkit"]["user"]
+_FIELD = re.compile(r"\{(question|answer|response)\}")
+_VERDICT = re.compile(r"<judge>\s*([01])\s*</judge>")
+_RIGHT = "0"
 
 
 def gmai_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
@@ -87,13 +98,6 @@ def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
 # Source: ``configs/prompts/answering.json`` and ``utils/answering.py`` of https://github.com/AIF4S/MediConfusion at
 # a3045b0. The paper's appendix prints the label ``[Assistant]``; the code sends ``[AI Assistant]``, and so do we. The
 # reference samples its judge at temperature 0.7 without a seed.
-
-RULE_NAME = "gap_of_3"
-RULE_VERSION = 1
-PROMPT_VERSION = 1
-GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
-
-SYSTEM, INSTRUCTION = (str(_PROMPTS["mediconfusion"][name]) for name in ("system", "instruction"))
 
 
 def mediconfusion_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
@@ -152,14 +156,6 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str,
 # takes every reply but one 0 for wrong, even a malformed one. The strict rule takes one tag with 0 or 1; after other
 # replies the judge is asked again, and in the end there is no verdict. A failed request is no verdict in either. Both
 # share the judge's first reply, so that their order does not matter.
-
-# On disk, the first version has any reply, and the second one replies in the right format if the first was not.
-FIRST_VERSION, AGAIN_VERSION = 1, 2
-
-_USER: str = _PROMPTS["medevalkit"]["user"]
-_FIELD = re.compile(r"\{(question|answer|response)\}")
-_VERDICT = re.compile(r"<judge>\s*([01])\s*</judge>")
-_RIGHT = "0"
 
 
 def medevalkit_prompt(question: str, gold: str, answer: str, *, fenced: bool = False) -> str:

@@ -1,7 +1,7 @@
 """The harness's evaluation, guarded: checks before the first request, shards, and a sentence on failures after it.
 
 The harness has no hooks for these, so its ``evaluate`` is wrapped. A run without our tasks stays as it is, except for
-a journal, a shard, and tasks of likelihoods, which the harness cannot score itself.
+a shard, and tasks of likelihoods, which the harness cannot score itself.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from medtasks.runs.result_files import NOTICES, SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.question_files import datasets_of_files
-from medtasks.tasks.task_files import few_shot_problems, main_metrics_first
+from medtasks.tasks.task_files import few_shot_problems
 
 HarnessTasks = Mapping[str, Any]  # by name
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
@@ -46,7 +46,6 @@ def guard_evaluation(module: ModuleType) -> None:
 
 def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
-    from medtasks.lmms.server_journal import journaled
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     lm = call.arguments["lm"]
@@ -73,7 +72,6 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     try:
         with (
             private_calls(lm, datasets),
-            journaled(lm),
             _asking_only(shard, tasks) as rows,
             _watching(lm, ours, origins),
             scored_as_intended(others if is_lmms else {}),
@@ -249,51 +247,32 @@ def _annotate(
     remarks = []
     if shard is not None:
         remarks.append(f"[SHARD {shard}]")
-        for task, count in rows.items():
-            results["n-samples"][task]["effective"] = count
-        empty = [task for task, count in rows.items() if not count]
-        none = f", and there is none of {listed(empty)}" if empty else ""
-        say(
-            f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
-            f"with: medtasks merge OUT SHARD..."
-        )
+        _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
         remarks.append(f"[{remark}]")
     scores = results.get("results") or {}
     for rows_of_table in (scores, results.get("groups") or {}):
-        for task, row in rows_of_table.items():
+        for row in rows_of_table.values():
             if "alias" in row:
                 row["alias"] = " ".join([row["alias"], *remarks])
-            if ours:
-                rows_of_table[task] = _with_main_metrics_first(task, row)
     counts = {name: counts_of(scores[name]) for name in ours if name in scores}
     lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
     if lost:
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _with_main_metrics_first(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row whose keys sort by the order of the task's metrics: the harness sorts the table that it prints."""
-    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
-    sortable: dict[str, Any] = {}
-    for name, value in row.items():
-        key = _Key(name)
-        key.position = metrics.index(name.partition(",")[0])
-        sortable[key] = value
-    return sortable
-
-
-class _Key(str):
-    """A key that sorts by its metric's position; its text stays the same."""
-
-    __slots__ = ("position",)
-    position: int
-
-    def __lt__(self, other: str) -> bool:
-        other_position = getattr(other, "position", self.position)
-        return (self.position, str(self)) < (other_position, str(other))
+def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
+    """Record how many rows of each task a shard asked, and say how shards are joined."""
+    for task, count in rows.items():
+        results["n-samples"][task]["effective"] = count
+    empty = [task for task, count in rows.items() if not count]
+    none = f", and there is none of {listed(empty)}" if empty else ""
+    say(
+        f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
+        f"with: medtasks merge OUT SHARD..."
+    )
 
 
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----

@@ -8,24 +8,24 @@ rank, after the evaluated model is gone and before scoring, so that scores and s
 Use them by dotted name: the harness does not look up registered filters for YAML.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lmms_eval.api.filter import Filter
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.errors import unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.extract.labeler import label_replies
-from medtasks.families.family import Row, letters_of, needs_labeler, without_its_reasoning
+from medtasks.families.family import Rule, letters_of, needs_labeler, without_its_reasoning
 from medtasks.families.templates import written_options
-from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import make_envelope, open_envelope, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Row`."""
+    """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Rule`."""
 
-    documents: Sequence[Mapping[str, Any]] | None = None
+    documents: Documents | None = None
     """Documents of the replies, shape (samples,), where metrics or hooks of others take the answers; else None."""
 
     def __init__(
@@ -34,7 +34,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         names = [name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS]
         if rule is not None and rule not in names:
             raise unknown_name("rule", rule, names, "medtasks parse --help")
-        self._row = Row(rule, option, fenced, reasoned)
+        self._row = Rule(rule, option, fenced, reasoned)
         written_options(option, [""])  # a malformed form stops the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
@@ -43,18 +43,18 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         if self.documents is not None:
             return self._answers(first, self.documents)
         if not needs_labeler(self._row):
-            return [enveloped(reply, self._row) for reply in first]
-        labels = label_replies([opened(reply)[0].text for reply in first])
-        return [enveloped(reply, self._row, labels=of_reply) for reply, of_reply in zip(first, labels, strict=True)]
+            return [make_envelope(reply, self._row) for reply in first]
+        labels = label_replies([open_envelope(reply)[0].text for reply in first])
+        return [make_envelope(reply, self._row, labels=of_reply) for reply, of_reply in zip(first, labels, strict=True)]
 
     @property
     def rule(self) -> str:
         """Name of the rule; empty where replies are handed on unread."""
         return self._row.extractor or ""
 
-    def _answers(self, replies: Sequence[Any], documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _answers(self, replies: Sequence[Any], documents: Documents) -> list[str]:
         """Read the answers as texts, such as the letter of an option; empty where a reply has none."""
-        read = [opened(reply)[0] for reply in replies]
+        read = [open_envelope(reply)[0] for reply in replies]
         if self._row.reasoned:
             read = [without_its_reasoning(reply) for reply in read]
         if not self.rule:

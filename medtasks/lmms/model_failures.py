@@ -18,13 +18,11 @@ from lmms_eval.api.instance import GenerationResult, Instance
 from medtasks.errors import warn_once
 from medtasks.extract.failure import (
     NO_TEXT,
-    copied_reply,
     cut_reply,
     escaped_reply,
     failed_reply,
     failure_cause,
     reasoned_reply,
-    without_copy_mark,
     without_cut_mark,
     without_reasoning,
 )
@@ -33,7 +31,7 @@ from medtasks.lmms import AnyFunction, replaced
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
-from medtasks.runs.reply_origins import COPIED, SampleOrigins, combined_origin
+from medtasks.runs.reply_origins import SampleOrigins, combined_origin
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
@@ -47,10 +45,6 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
     module: re.compile(text, re.DOTALL) for module, text in _FACTS["error_texts"].items()
 }
 """Texts that a model gives after an exception and another could give as a reply, by module."""
-
-
-IS_COPY = "medtasks_is_copy"
-"""Attribute of a server's answer that an earlier run asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,19 +87,9 @@ class _Watch:
 
     def checked(self, reply: Any, request: Instance, method: str) -> Any:
         """Return a reply, marked as failed or cut where it is; for tasks of others without any mark of ours."""
-
-        def without_copies(text: Any) -> Any:
-            if not isinstance(text, str):
-                return text
-            unmarked, is_copy = without_copy_mark(text)
-            if is_copy:
-                self.note_origin(request, COPIED)
-            return unmarked
-
         self.note_origin(request, "")
         if not self.marks_replies:
             reply = _with_text(reply, functools.partial(_escaped, may_be_failure=True))
-        reply = _with_text(reply, without_copies)
         if request.task_name not in self.tasks:
             return _with_text(reply, _without_marks)
         if method == "loglikelihood":
@@ -221,8 +205,6 @@ def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
             reply = escaped_reply(content) if isinstance(content, str) else ""
             reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
             message.content = cut_reply(reply) if is_cut else reply
-        if getattr(completion, IS_COPY, False) and isinstance(message.content, str) and not uses_tools:
-            message.content = copied_reply(message.content)
         return completion
 
     async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:

@@ -31,6 +31,9 @@ CONDITIONS = (
     "No Finding",
 )
 FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")  # of many papers
+Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
+_FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
+LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
 
 
 class Finding(enum.IntEnum):
@@ -40,11 +43,6 @@ class Finding(enum.IntEnum):
     POSITIVE = 1
     NEGATIVE = 2
     UNCERTAIN = 3
-
-
-Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
-
-_FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
 
 
 def label_scores(
@@ -94,9 +92,6 @@ def _averaged_f1(prefix: str, cells: Integers) -> dict[str, Floats]:
         f"{prefix}_macro_f1": f1.mean(axis=-1),
         f"{prefix}_weighted_f1": ratio((f1 * positives).sum(axis=-1), positives.sum(axis=-1)),
     }
-
-
-LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
 
 
 def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ class TextComparison:
     stops: str | None  # why the published code raises, without a word of the texts
 
 
-def compared(reply: str, gold: str) -> TextComparison:
+def compare_answer(reply: str, gold: str) -> TextComparison:
     """Compare an answer with its gold, without case.
 
     - ``bleu_1`` to ``bleu_4``: words between single blanks, also empty ones, and before full stops; not smoothed, an

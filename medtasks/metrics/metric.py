@@ -18,10 +18,20 @@ from medtasks.stats.exchange import SummedCounts
 from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
-Scores = Sequence[Score]
-Selection = Callable[[Scores], Scores]
+ScoreList = Sequence[Score]
+ScoreFilter = Callable[[ScoreList], ScoreList]
 U = TypeVar("U")
 R = TypeVar("R", bound=Hashable)
+_UNITS = {
+    "patient": "patient",
+    "image": "image",
+    "doc": "sample",
+    "unit": "question",
+    "pair": "pair",
+}  # by prefix of a cluster's id
+STDERR = "_stderr"  # ending of the standard error's name in the harness's results
+# Field of scores with the patient as cluster: the image, which several patients may share.
+PATIENT_IMAGE = "patient_image"
 
 
 class Role(Enum):
@@ -39,16 +49,6 @@ class Scale(Enum):
     SHARE = auto()  # between 0 and 1, printed in percent
     COUNT = auto()  # whole numbers
     RAW = auto()  # anything else
-
-
-_UNITS = {
-    "patient": "patient",
-    "image": "image",
-    "doc": "sample",
-    "unit": "question",
-    "pair": "pair",
-}  # by prefix of a cluster's id
-STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Declaration:
 
     name: str  # in results; no part of another name in the same task
     higher_is_better: bool | None = True  # None for a count
-    selection: Selection = list  # the scores that count; by default all
+    selection: ScoreFilter = list  # the scores that count; by default all
     has_error: bool = True
     role: Role = Role.PART
     zero_if_blind: bool = False  # whether it is 0 by construction for a deterministic model that gets no image
     of_questions: bool = False  # whether it describes the questions, whatever the replies
-    warning: Callable[[Scores], str] | None = None  # one sentence for the user, or empty
-    remark: Callable[[Scores], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores
+    warning: Callable[[ScoreList], str] | None = None  # one sentence for the user, or empty
+    remark: Callable[[ScoreList], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores
     scale: Scale = field(default=Scale.SHARE, kw_only=True)
     description: str = field(default="", kw_only=True)  # one sentence
 
@@ -92,11 +92,7 @@ class Declaration:
         return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
 
 
-# Field of scores with the patient as cluster: the image, which several patients may share.
-PATIENT_IMAGE = "patient_image"
-
-
-def clustered(scores: Scores) -> Scores:
+def clustered(scores: ScoreList) -> ScoreList:
     """Return scores in which patients that share an image have one cluster."""
     if not any(PATIENT_IMAGE in score for score in scores):
         return scores
@@ -118,15 +114,15 @@ class Metric(Declaration, Generic[U]):
     """
 
     of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
-    units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
+    units: Callable[[ScoreList], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
     clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (itemgetter("cluster_id"),)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
 
-    def values(self, scores: Scores) -> list[tuple[U, float]]:
+    def values(self, scores: ScoreList) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
         return [(unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None]
 
-    def _valued(self, scores: Scores) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
+    def _valued(self, scores: ScoreList) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
         """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
         units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
@@ -139,7 +135,7 @@ class Metric(Declaration, Generic[U]):
         values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
         return values, by, list(zip(*clusters, strict=True))
 
-    def estimate(self, scores: Scores) -> Estimate:
+    def estimate(self, scores: ScoreList) -> Estimate:
         """Return value and standard error."""
         values, weights, clusters = self._valued(scores)
         total = math.fsum(weights)
@@ -160,7 +156,7 @@ class Metric(Declaration, Generic[U]):
         numbers = (error.error, error.clusters, error.degrees, error.effective)
         return Estimate(value, *numbers, unit=unit, components=components, most_shared=most_shared)
 
-    def deviations(self, scores: Scores) -> dict[frozenset[Hashable], float]:
+    def deviations(self, scores: ScoreList) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
         values, weights, clusters = self._valued(scores)
         center = self.estimate(scores).value
@@ -212,7 +208,7 @@ class Panel(Generic[R]):
     # Counts of rows, from whose sums the metric of a name follows; None for a metric that does not.
     counts: Callable[[str, Sequence[R]], SummedCounts | None] = lambda name, rows: None
 
-    def of(self, scores: Scores) -> PanelResult:
+    def of(self, scores: ScoreList) -> PanelResult:
         """Return the results for some scores."""
         return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
 
@@ -234,16 +230,16 @@ class CorpusMetric(Declaration):
     """Value of all scores together, which either a panel computes, or ``count``."""
 
     panel: Panel[Any] | None = field(default=None, kw_only=True)
-    count: Callable[[Scores], float] | None = field(default=None, kw_only=True)
+    count: Callable[[ScoreList], float] | None = field(default=None, kw_only=True)
     # The value of one score, if it has one; the metric need not be their mean.
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
     text_field: str | None = field(default=None, kw_only=True)  # name of the text that it compares with the target's
 
-    def counts(self, scores: Scores) -> SummedCounts | None:
+    def counts(self, scores: ScoreList) -> SummedCounts | None:
         """Return the counts of selected scores, from whose sums the value follows, if it does."""
         return None if self.panel is None else self.panel.counts(self.name, list(map(self.panel.row, scores)))
 
-    def values(self, scores: Scores) -> list[tuple[Score, float]]:
+    def values(self, scores: ScoreList) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
         return [
             (score, value)
@@ -251,7 +247,7 @@ class CorpusMetric(Declaration):
             if self.of is not None and (value := self.of(score)) is not None
         ]
 
-    def estimate(self, scores: Scores) -> Estimate:
+    def estimate(self, scores: ScoreList) -> Estimate:
         """Return value and standard error."""
         chosen = self.selection(scores)
         if self.count is not None:
@@ -273,13 +269,13 @@ class CorpusMetric(Declaration):
 AnyMetric = Metric[Any] | CorpusMetric
 
 
-def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate]:
+def evaluate(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, Estimate]:
     """Return the estimate of each metric by its name, in the order of the metrics."""
     return {metric.name: metric.estimate(scores) for metric in metrics}
 
 
 def counting(
-    name: str, count: Callable[[Scores], float], *, higher_is_better: bool | None = None, **declared: Any
+    name: str, count: Callable[[ScoreList], float], *, higher_is_better: bool | None = None, **declared: Any
 ) -> CorpusMetric:
     """Return a count, which has no error and is not compared."""
     return CorpusMetric(

@@ -36,6 +36,7 @@ _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(
     r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.json)(?<!\.gz)(?<!\.safetensors)"
 )  # owner/name, and no file
+DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,14 @@ def weights_info(name: str) -> WeightsInfo:
     return WEIGHTS[name]
 
 
+def weights_home() -> Path:
+    """Return the folder that ``medtasks weights fetch`` fills."""
+    return home() / "weights"
+
+
 def weights_folder(name: str) -> Path:
     """Return the folder that ``medtasks weights fetch`` fills for ``name``."""
-    return home() / "weights" / weights_info(name).name
+    return weights_home() / weights_info(name).name
 
 
 def _shared_folder(name: str) -> Path | None:
@@ -243,9 +249,6 @@ class TextCache(SqliteCache):
         finally:
             self.put(fresh)
         return values
-
-
-DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names.
 
-The module of a metric that asks a judge is in a later room; it is imported when the metric is built.
+A metric that asks a judge is registered by its own module in the room of judges.
 """
 
 import importlib
@@ -13,6 +13,18 @@ from medtasks.errors import unknown_name
 from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import TOKENIZER, WORDNET, ModelSettings
 from medtasks.stats.exchange import SummedCounts
+
+# Modules of metrics, and the weights that they need.
+_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
+_BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
+_CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
+_RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
+_RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
+_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
+_LABEL_SCORES = (
+    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
+    "5_accuracy",
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,10 @@ class ReportMetric(Protocol):
         ...
 
 
+# Of the settings, the references and the hypotheses.
+Compute = Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
+
+
 def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]) -> ReportScores:
     """Return scores with the means as totals."""
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
@@ -45,18 +61,14 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str  # in the room, with a function of this name: (ModelSettings, references, hypotheses)
+    module: str = ""  # in this room, with a function of the metric's name; empty for one with ``compute``
     weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS; WORDNET, TOKENIZER
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
-    room: str = "metrics"  # "judges" for a metric that asks the judge of the environment
+    asks_judge: bool = False  # whether it asks the judge of the environment
+    compute: Compute | None = None  # of a metric of a later room
     # Scale of further keys and whether higher is better, where they differ from the metric's own.
     further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
-
-    @property
-    def asks_judge(self) -> bool:
-        """Whether it asks the judge of the environment."""
-        return self.room == "judges"
 
     @property
     def sentence(self) -> str:
@@ -64,29 +76,13 @@ class MetricInfo:
         return f"{self.description[0].upper()}{self.description[1:]}."
 
 
-# Modules of metrics, and the weights that they need.
-_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
-_BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
-_CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
-_RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
-_RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
-_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
-_LABEL_SCORES = (
-    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
-    "5_accuracy",
-)
-
-
-# GREEN's categories (a) to (f), as its keys name them.
-GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
-
-
-def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
+def score_keys(prefix: str, *endings: str) -> tuple[str, ...]:
+    """Return the keys of a metric's scores, each the prefix with an ending."""
     return tuple(f"{prefix}_{ending}" for ending in endings)
 
 
 _ENTRIES = (
-    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), _NGRAMS),
+    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", score_keys("bleu", "1", "2", "4"), _NGRAMS),
     MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), _NGRAMS),
     MetricInfo(
         "radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), _NGRAMS, scale=Scale.RAW
@@ -97,14 +93,14 @@ _ENTRIES = (
     MetricInfo(
         "medevalkit_lexical",
         "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
-        _keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
+        score_keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
         _KIT,
     ),
     MetricInfo(
         "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, (WORDNET,)
     ),
-    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
-    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
+    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", score_keys("rouge", "1", "2", "l"), _NGRAMS),
+    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", score_keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", (WORDNET,)),
     MetricInfo(
         "meteor_without_synonyms",
@@ -129,31 +125,33 @@ _ENTRIES = (
     MetricInfo(
         "medheval_bertscore",
         "BERTScore of roberta-large, layer 17, raw and without idf, as MedHEval",
-        _keys("roberta_large", "precision", "recall", "f1"),
+        score_keys("roberta_large", "precision", "recall", "f1"),
         _BERTSCORE[0],
         ("roberta-large",),
         scale=Scale.RAW,
     ),
     MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
     *(
-        MetricInfo(f"f1_{labels}", f"F1 of CheXbert's labels, {uncertain}", _keys(labels, *_LABEL_SCORES), *_CHEXBERT)
+        MetricInfo(
+            f"f1_{labels}", f"F1 of CheXbert's labels, {uncertain}", score_keys(labels, *_LABEL_SCORES), *_CHEXBERT
+        )
         for labels, uncertain in (
             ("chexbert", "uncertain as positive"),
             ("chexbert_certain", "uncertain as negative"),
         )
     ),
-    MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
+    MetricInfo("radgraph", "RadGraph F1", score_keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
     MetricInfo(
         "radgraph_xl",
         "RadGraph F1 with RadGraph-XL",
-        _keys("radgraph_xl", "simple", "partial", "complete"),
+        score_keys("radgraph_xl", "simple", "partial", "complete"),
         _RADGRAPH[0],
         ("radgraph-xl", "cxr-bert"),
     ),
     MetricInfo(
         "radgraph_combined",
         "mean of entity and relation F1, as CXR-Report-Metric",
-        _keys("radgraph", "combined", "entity_f1", "relation_f1"),
+        score_keys("radgraph", "combined", "entity_f1", "relation_f1"),
         *_RADGRAPH,
     ),
     *(
@@ -165,42 +163,35 @@ _ENTRIES = (
         )
     ),
     MetricInfo(
-        "green",
-        "errors and matched findings that a judge counts with GREEN's prompt, strict and as published",
-        _keys("green", "strict", "reference"),
-        "green_judge",
-        room="judges",
-        further={
-            "green_matched": (Scale.RAW, True),
-            **dict.fromkeys(_keys("green", *GREEN_ERRORS), (Scale.RAW, False)),
-            **dict.fromkeys(_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
-            **dict.fromkeys(_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
-        },
-    ),
-    MetricInfo(
         "rate_score",
         "RaTEScore of each report with its own reference, with the long and short weights of 0.6.0 and those of 0.5.0, "
         "and the share of pairs that have a score",
-        ("rate_score", *_keys("rate_score", "short", "0_5_0", "scored")),
+        ("rate_score", *score_keys("rate_score", "short", "0_5_0", "scored")),
         *_RATE,
     ),
     MetricInfo(
         "rate_score_reference",
         "RaTEScore as its code returns it: later reports move up after an empty one, 0.5 without entities",
-        ("rate_score_reference", *_keys("rate_score", "short_reference", "0_5_0_reference")),
+        ("rate_score_reference", *score_keys("rate_score", "short_reference", "0_5_0_reference")),
         *_RATE,
     ),
 )
-REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
-_KNOWN = {
-    **{key: info for info in _ENTRIES for key in info.keys},
-    **{
-        key: replace(info, scale=scale, higher_is_better=higher)
-        for info in _ENTRIES
-        for key, (scale, higher) in info.further.items()
-    },
-    **REPORT_METRICS,
-}
+_REGISTERED: dict[str, MetricInfo] = {}
+REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(_REGISTERED)
+_KNOWN: dict[str, MetricInfo] = {}  # by name and by key
+
+
+def register(info: MetricInfo) -> None:
+    """Add a metric to :data:`REPORT_METRICS`; one of a later room is there once its module is imported."""
+    _REGISTERED[info.name] = info
+    for key in (*info.keys, info.name):
+        _KNOWN[key] = info
+    for key, (scale, higher) in info.further.items():
+        _KNOWN[key] = replace(info, scale=scale, higher_is_better=higher)
+
+
+for _entry in _ENTRIES:
+    register(_entry)
 
 
 def metric_info(name: str) -> MetricInfo:
@@ -222,8 +213,7 @@ def keys_of(name: str) -> tuple[str, ...]:
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
     """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
-    compute: Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
-    compute = getattr(importlib.import_module(f"medtasks.{info.room}.{info.module}"), info.name)
+    compute: Compute = info.compute or getattr(importlib.import_module(f"{__package__}.{info.module}"), info.name)
     settings = settings or ModelSettings.from_environment()
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:

@@ -22,6 +22,8 @@ CHAT = "chat/completions"
 _LONGEST_BACKOFF_S = 30.0
 _LONGEST_CONNECTING_S = 15.0
 _CONNECTIONS = 32  # per HTTP client, which searches all of them for each request
+_loops: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
 
 
 class NotSent(RemoteTrouble):
@@ -214,10 +216,6 @@ class ChatClient:
         base = self.server.base_url
         above = base.removesuffix("/v1") if urlsplit(base).path else base
         return f"{above}{path}" if path.startswith("/") else f"{base}/{path}"
-
-
-_loops: list[asyncio.AbstractEventLoop] = []
-_starting = threading.Lock()
 
 
 def background_loop() -> asyncio.AbstractEventLoop:

@@ -127,7 +127,7 @@ class Journal:
             warn_once(
                 f"answers cannot be kept in {self.path} ({error.strerror or type(error).__name__}); the run goes on "
                 f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
-                f"--model_args journal=FOLDER (for run --journal: with MEDTASKS_HOME)."
+                f"--model_args journal=FOLDER."
             )
 
 
@@ -147,10 +147,6 @@ class AsyncJournal:
 
     async def add(self, entries: Mapping[str, Entry]) -> None:
         """Append answers and wait until they are on the disk as in :meth:`Journal.add`; cancelling stops no write."""
-        await asyncio.wrap_future(self.submit(entries))
-
-    def submit(self, entries: Mapping[str, Entry]) -> "Future[None]":
-        """Append answers; the future is done once they are on the disk."""
         with self._lock:
             for key, entry in entries.items():
                 self._waiting.setdefault(key, entry)
@@ -158,7 +154,8 @@ class AsyncJournal:
                 self._next = Future()
                 self._next.set_running_or_notify_cancel()  # several requests wait for it, so none of them may cancel it
                 self._writer.submit(self._write, self._next)
-            return self._next
+            written = self._next
+        await asyncio.wrap_future(written)
 
     def _write(self, written: "Future[None]") -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Document
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.errors import DatasetNotPrepared
-from medtasks.families.templates import filled
+from medtasks.families.templates import fill_template
 from medtasks.prompts import images as document_images
 from medtasks.prompts import template as zero_shot
 from medtasks.prompts.images import Settings
@@ -30,7 +30,7 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     for example in without_mark(demonstrations(doc["dataset"]), HIDDEN_MARK.get()):
         answer = zero_shot.example_answer(example, settings)
         values = {"question": zero_shot.prompt(example, settings), "answer": answer}
-        texts.append(filled(template, values, values, f"example {template!r} cannot be filled in"))
+        texts.append(fill_template(template, values, values, f"example {template!r} cannot be filled in"))
     return "".join(texts) + zero_shot.prompt(doc, settings)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.dataset_manifest import manifest_of
 from medtasks.data.document_store import embedded_path
-from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
+from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decode_image
 from medtasks.data.images.degrading import degrade
 from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.images.volume_files import GREY
@@ -24,10 +24,12 @@ from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, listed
-from medtasks.families.templates import filled
+from medtasks.families.templates import fill_template
 
 Settings = Mapping[str, Any]
 Key = tuple[Path, Decoding]
+_LOGGED: set[str] = set()  # conversions
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 class OpenedImage(NamedTuple):
@@ -39,8 +41,6 @@ class OpenedImage(NamedTuple):
 
 OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
-_LOGGED: set[str] = set()  # conversions
-_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
@@ -65,7 +65,7 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     opened = []
     for path in (*shots, *paths):
         try:
-            seen = decoded(path, decoding)
+            seen = decode_image(path, decoding)
         except OSError as error:
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
             if private:  # without the cause, which names the file: the caller may log both
@@ -81,7 +81,10 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
                 _LOGGED.add(done)
                 text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
                 logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
-    return [*opened[: len(shots)], *shown(doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order])]
+    return [
+        *opened[: len(shots)],
+        *visible_images(doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order]),
+    ]
 
 
 def no_images(doc: Document) -> list[Image.Image]:
@@ -210,7 +213,7 @@ def named_images(doc: Document, settings: Settings) -> dict[int, str]:
         return {}
     text = "\n".join([str(doc.get("question") or ""), *(doc.get("option_lines") or doc.get("options") or ())])
     complaint = f"image_name {form!r} cannot be filled in"
-    names = [filled(form, {"number": at + 1}, ("number",), complaint) for at in range(len(Sample(doc).images))]
+    names = [fill_template(form, {"number": at + 1}, ("number",), complaint) for at in range(len(Sample(doc).images))]
     named = sorted((text.index(name), index) for index, name in enumerate(names) if name in text)
     return {index: names[index] for _, index in named}
 
@@ -218,7 +221,7 @@ def named_images(doc: Document, settings: Settings) -> dict[int, str]:
 # ---- sanity and stress variants ----
 
 
-def shown(doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
+def visible_images(doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
     """Return a document's images as its variant shows them.
 
     ``digests`` of the files, shape (images,), seed the noise of degraded images; a path in their place counts by its

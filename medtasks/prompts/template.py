@@ -31,7 +31,7 @@ from typing import Any
 from medtasks.data.samples import Document, letter
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.families.templates import IMAGE, filled, written_options
+from medtasks.families.templates import IMAGE, fill_template, written_options
 from medtasks.prompts.images import Settings, image_order, images, named_images, own_marks_removed
 
 Message = dict[str, Any]
@@ -153,7 +153,7 @@ def filled_parts(doc: Document, settings: Settings, fields: Collection[str], nam
         values["question"] = f"{NO_IMAGE}\n{question}"
     elif doc.get(COLUMN) == TOLD:
         template = f"{NO_IMAGE}\n{template}"
-    first, *others = filled(template, values, fields, complaint).split(_PLACE)
+    first, *others = fill_template(template, values, fields, complaint).split(_PLACE)
     return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
 
 
@@ -180,7 +180,7 @@ def example_answer(doc: Document, settings: Settings) -> str:
         "acronym": text.rpartition("(")[2].removesuffix(")"),
     }
     template = str(settings.get("example_answer", "{{ text }}"))
-    return filled(template, values, values, f"{template!r} cannot be filled in")
+    return fill_template(template, values, values, f"{template!r} cannot be filled in")
 
 
 # ---- targets and options ----
@@ -209,11 +209,6 @@ def _named_answer(doc: Document, settings: Settings | None = None) -> str:
         return str(doc["options"][doc["label"]])
     if "options" in doc:
         return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
-    return str(doc["answer"])
-
-
-def lettered_target(doc: Document) -> str:
-    """Return the right option's letter."""
     return str(doc["answer"])
 
 

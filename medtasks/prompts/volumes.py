@@ -12,7 +12,7 @@ from medtasks.data.samples import Document
 from medtasks.data.variants import BLANK, COLUMN, DEGRADED, images_of
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as image_prompts
-from medtasks.prompts.images import Settings, shown
+from medtasks.prompts.images import Settings, visible_images
 from medtasks.prompts.template import Message
 
 
@@ -36,7 +36,9 @@ def volumes(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) ->
         path = prepared_folder(doc["dataset"]) / volume.file
         try:
             if count:
-                parts += shown(doc, axial_slices(path, count), [f"{volume.sha256} {at}" for at in range(count)])
+                parts += visible_images(
+                    doc, axial_slices(path, count), [f"{volume.sha256} {at}" for at in range(count)]
+                )
             elif not path.is_file():
                 raise FileNotFoundError(path)
             else:

@@ -26,7 +26,6 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
-from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import NOTICES, read_results, results_files
@@ -39,7 +38,7 @@ _STEP = 0.05
 
 
 @dataclass
-class Outcome:
+class HarnessOutcome:
     """Outcome of the tasks so far."""
 
     done: list[str] = field(default_factory=list)  # tasks whose results are on disk
@@ -58,9 +57,9 @@ def run_tasks(
     arguments: Sequence[str],
     output: Path,
     launcher: Sequence[str] = (),
-    watch: Callable[[Outcome], None] = lambda outcome: None,
+    watch: Callable[[HarnessOutcome], None] = lambda outcome: None,
     variables: Mapping[str, str] = MappingProxyType({}),
-) -> Outcome:
+) -> HarnessOutcome:
     """Run tasks in one process of the harness, then each one without results in a process of its own.
 
     The harness writes results only after the last task and may exit with code 0 after an error, so its results files
@@ -75,7 +74,7 @@ def run_tasks(
         watch: Called with the outcome when a process of the harness begins and ends, also by Ctrl-C or a signal.
         variables: Additional environment variables of the harness.
     """
-    outcome = Outcome()
+    outcome = HarnessOutcome()
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else ["--timezone", "UTC"]
@@ -113,8 +112,8 @@ def _run(
     names: Sequence[str],
     command: Sequence[str],
     output: Path,
-    outcome: Outcome,
-    watch: Callable[[Outcome], None],
+    outcome: HarnessOutcome,
+    watch: Callable[[HarnessOutcome], None],
     variables: Mapping[str, str],
 ) -> None:
     before, began = _results_files(output), time.monotonic()
@@ -201,7 +200,7 @@ def _have_ended(process: "subprocess.Popen[bytes]", children: Sequence[RunProces
     return True
 
 
-def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) -> list[Path]:
+def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutcome) -> list[Path]:
     """Add the tasks of new results files; return the files that are cut off.
 
     The harness goes on after a file that it could not write, so samples are counted here.
@@ -255,7 +254,7 @@ def repeat_seed(arguments: Sequence[str], number: int) -> int:
     return (seeds(read_options(arguments))[2] or 0) + number - 1
 
 
-def seeded(arguments: Sequence[str], number: int) -> list[str]:
+def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     """Return the arguments of the harness for a repeat, counted from 1; the first has the original seeds.
 
     Seeds go up by one: those of Python, NumPy and PyTorch, ``seed`` in ``--model_args`` for our models, and ``seed`` in
@@ -308,13 +307,3 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
             f"--repeats out"
         )
-
-
-def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:
-    """Return the harness's environment variables for a repeat, with a journal of its own."""
-    if not variables:
-        return {}
-    from medtasks.lmms.server_journal import JOURNAL_VARIABLE  # with the harness, which other runs do not need
-
-    folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
-    return {**variables, JOURNAL_VARIABLE: str(folder)}

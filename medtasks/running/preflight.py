@@ -18,7 +18,7 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
-from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, planned_destinations
+from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, model_names, planned_destinations
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
@@ -173,9 +173,7 @@ def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
     name = run.options.text("model")
     models = [name]
     with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
-        from lmms_eval.models import MODEL_REGISTRY_V2  # in a tenth of a second
-
-        models = MODEL_REGISTRY_V2.list_model_names()
+        models = model_names()
     if not name:
         yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
     elif name not in models:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.runs.harness_options import HarnessOptions, written
+from medtasks.runs.harness_options import HarnessOptions, write_argument
 from medtasks.runs.redaction import redacted_options
 from medtasks.runs.run_manifest import RecipeFacts
 
@@ -114,7 +114,7 @@ class Recipe(_Data):
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
                 f"is started with: {self.serve_command()}"
             )
-        values = {name: written(value) for name, value in arguments.items()} | dict(given)
+        values = {name: write_argument(value) for name, value in arguments.items()} | dict(given)
         return model, ",".join(f"{name}={value}" for name, value in values.items())
 
     def serve_command(self) -> str:
@@ -186,7 +186,7 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
     """Return one recipe. Raises UnknownName with the nearest name."""
     by_name = recipes(folders)
     if name not in by_name:
-        raise unknown_name(_KEY, name, by_name, "medtasks models list")
+        raise unknown_name(_KEY, name, by_name, "medtasks models")
     return by_name[name]
 
 

@@ -8,7 +8,7 @@ be guessed from their digests.
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -16,14 +16,13 @@ from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.privacy import digest
+from medtasks.data.samples import Document, Documents
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.families.family_registry import families
 from medtasks.home import file_state
 from medtasks.prompts.images import image_path
+from medtasks.tasks.hook_names import families
 from medtasks.tasks.task_file import names_in_templates
-
-Document = Mapping[str, Any]
 
 ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer
@@ -43,7 +42,7 @@ class QuestionIndex:
     data from 0, if that holds for all names together.
     """
 
-    def __init__(self, documents: Sequence[Document], names: Mapping[str, str]) -> None:
+    def __init__(self, documents: Documents, names: Mapping[str, str]) -> None:
         """Decide whether names are ids or rows.
 
         Args:

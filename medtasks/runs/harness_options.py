@@ -29,6 +29,19 @@ FLAGS = (  # noqa: SIM905 - as above
     "--tui --power-analysis"
 ).split()
 _PARTING = frozenset(",'\"\\{}[]\n")
+# Model arguments that control how requests are sent and change no answer.
+TRANSPORT = frozenset(
+    (
+        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
+        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
+        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
+    )
+)
+SERVER = "vlm_server"  # name of our adapter for models on servers
+_SERVED = (  # lmms-eval's models whose identity is the name of the served model
+    *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
+    *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
+)
 
 
 @dataclass(frozen=True)
@@ -80,15 +93,15 @@ class HarnessOptions:
         """Return ``--model_args`` with values as on a command line."""
         from_file = isinstance(self.given.get("model_args"), Mapping)
         arguments = self.model_arguments().items()
-        return {str(name): written(value) if from_file else str(value) for name, value in arguments}
+        return {str(name): write_argument(value) if from_file else str(value) for name, value in arguments}
 
 
-def written(value: Any) -> str:
+def write_argument(value: Any) -> str:
     """Write a value for ``--model_args`` so that the harness and our adapters read it back unchanged.
 
     Example:
-        >>> print(written("Think, then answer."), written(True), written("bfloat16"))
-        "Think, then answer." true bfloat16
+        >>> print(write_argument("Think, then answer."), write_argument("bfloat16"))
+        "Think, then answer." bfloat16
     """
     if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
         return value
@@ -172,21 +185,6 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [*parts, text[start:]]
-
-
-# Model arguments that control how requests are sent and change no answer.
-TRANSPORT = frozenset(
-    (
-        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
-        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
-        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
-    )
-)
-SERVER = "vlm_server"  # name of our adapter for models on servers
-_SERVED = (  # lmms-eval's models whose identity is the name of the served model
-    *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
-    *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
-)
 
 
 def model_label(name: object, arguments: object, served: object = None) -> str:

@@ -28,7 +28,7 @@ from medtasks.errors import warn_once
 from medtasks.home import append_whole, home
 from medtasks.runs.asked_questions import ASKED, fingerprint
 from medtasks.runs.redaction import without_home
-from medtasks.runs.reply_envelope import FAILED, in_words, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import FAILED, in_words, open_envelope, parse_loglikelihood
 from medtasks.tasks.task_files import included_option
 
 SCORE = "score"  # key of a sample's score in a samples file
@@ -43,6 +43,7 @@ _NOTE = "[[medtasks:withheld]] "
 # Kind of each id of a score.
 _ID_KINDS = dict.fromkeys(("sample", "doc_id", "rotation_of"), "doc")
 _ID_KINDS |= {"pair_id": "pair", "image_id": "image", "patient_id": "patient"}
+_lock = threading.Lock()  # the harness scores several documents at once
 
 
 class LoggedSample(dict[str, Any]):
@@ -141,7 +142,6 @@ class _SavedRun:
 
 
 _runs: dict[tuple[Path, int], _SavedRun] = {}
-_lock = threading.Lock()  # the harness scores several documents at once
 
 
 def save_reply(doc: Document, result: Any) -> str | None:
@@ -153,7 +153,7 @@ def save_reply(doc: Document, result: Any) -> str | None:
     doc_id = doc.get("doc_id")
     if doc_id is None:
         return None
-    reply, row = opened(result)
+    reply, row = open_envelope(result)
     folder = replies_folder(SCORED_TASK.get() or str(doc.get("dataset") or "unknown"))
     with _lock:
         run = _runs.get((folder, os.getpid()))

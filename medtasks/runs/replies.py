@@ -11,22 +11,24 @@ from typing import Any
 
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
+from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, WithheldReply, listed, warn_once
 from medtasks.extract.failure import ENVELOPE
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
-from medtasks.families.family import Reply
+from medtasks.families.family import Replies, Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
-from medtasks.runs.reply_envelope import opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
+WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_replies(
-    paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]], settings: Mapping[str, Any] | None = None
+    paths: Path | Sequence[Path], documents: Documents, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
@@ -74,7 +76,7 @@ def read_replies(
     return replies
 
 
-def take_answer_field(replies: Mapping[str, Reply], name: str | None) -> dict[str, Reply]:
+def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
     """Reduce replies that are JSON objects to one field, if it has a name; RepliesError if no reply has the field."""
     if name is None:
         return dict(replies)
@@ -191,8 +193,8 @@ class SampleLine:
                 filtered = filtered[0]
             # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
             if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
-                is_ours = opened(filtered)[0].recorded != reply.recorded
-                reply = opened(recorded)[0] if is_ours else reply
+                is_ours = open_envelope(filtered)[0].recorded != reply.recorded
+                reply = open_envelope(recorded)[0] if is_ours else reply
             return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
@@ -223,7 +225,7 @@ class Samples:
         )
 
 
-def question_index(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> QuestionIndex:
+def question_index(paths: Sequence[Path], documents: Documents) -> QuestionIndex:
     """Return the index by which all replies in files are matched to documents; RepliesError if they do not fit."""
     names: dict[str, str] = {}
     for path in paths:
@@ -237,7 +239,7 @@ def question_index(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]
 
 def read_samples(
     path: Path,
-    documents: Sequence[Mapping[str, Any]],
+    documents: Documents,
     *,
     likelihoods: bool | None = None,
     keep_scores: bool = False,
@@ -289,9 +291,6 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
 def read_lines(

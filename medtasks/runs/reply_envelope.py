@@ -20,7 +20,7 @@ from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.extract.failure import ENVELOPE
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
 _WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
@@ -28,16 +28,16 @@ _PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|
 FAILED = (math.nan, False)
 
 
-def enveloped(reply: Any, row: Row, **noted: Any) -> str:
-    """Return a reply with the row that reads it and further notes, as text without ``<``."""
-    settings = {"option": row.option_form, "fenced": row.fenced or None, "reasoned": row.reasoned or None}
+def make_envelope(reply: Any, rule: Rule, **noted: Any) -> str:
+    """Return a reply with the rule that reads it and further notes, as text without ``<``."""
+    settings = {"option": rule.option_form, "fenced": rule.fenced or None, "reasoned": rule.reasoned or None}
     chosen = {name: value for name, value in settings.items() if value is not None}
-    content = {"rule": row.extractor, **chosen, **noted, "reply": reply}
+    content = {"rule": rule.extractor, **chosen, **noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def opened(result: Any) -> tuple[Reply, Row]:
-    """Return a reply and the row that reads it, from an envelope or from a bare reply."""
+def open_envelope(result: Any) -> tuple[Reply, Rule]:
+    """Return a reply and the rule that reads it, from an envelope or from a bare reply."""
     content: dict[str, Any] = {"rule": None, "reply": result}
     if isinstance(result, str) and result.startswith(ENVELOPE):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):
@@ -47,16 +47,16 @@ def opened(result: Any) -> tuple[Reply, Row]:
     if "labels" in content:
         reply = replace(reply, labelled=True, labels=content["labels"])
     flags = (bool(content.get(name)) for name in ("fenced", "reasoned"))
-    return reply, Row(content["rule"], content.get("option"), *flags)
+    return reply, Rule(content["rule"], content.get("option"), *flags)
 
 
-def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
+def opened_all(results: Sequence[Any]) -> tuple[Reply, Rule]:
     """Read the results that the harness hands to ``process_results``: one text, or one log-likelihood per option."""
     if in_words(results):
-        return opened(results[0])
+        return open_envelope(results[0])
     if all(isinstance(result, dict) for result in results):
-        return Reply(losses=tuple(result["loss"] for result in results)), Row(results[0]["rule"])
-    return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Row()
+        return Reply(losses=tuple(result["loss"] for result in results)), Rule(results[0]["rule"])
+    return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Rule()
 
 
 def in_words(results: Sequence[Any]) -> bool:

@@ -107,7 +107,7 @@ class TaskRun:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """The runs of one model in a folder."""
 
     folder: Path
@@ -131,7 +131,7 @@ class Run:
         return self.manifests[-1].started if self.manifests else ""
 
 
-def read_run(folder: Path, model: str | None = None) -> Run:
+def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     """Read the results files, samples files and manifests in a folder and below it.
 
     The newest results of a task count, but no later part of its samples (``--limit``) in place of all of them; a note
@@ -179,7 +179,7 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     for manifest, (label, files) in zip(manifests, written, strict=True):
         if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files)):
             calls.append(manifest)
-    return Run(
+    return RecordedRun(
         folder=folder,
         model=fitting[0],
         tasks=_in_order_asked(tasks, results, calls),
@@ -262,17 +262,17 @@ def _tasks(
 class RepeatedRun:
     """Repeats in one folder."""
 
-    runs: Mapping[Path, Run]  # readable repeats of the newest call
+    runs: Mapping[Path, RecordedRun]  # readable repeats of the newest call
     asked: Sequence[Path]  # folders of all repeats: readable, missing, and of other calls
 
 
 def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
     """Read the repeats of the newest call; an earlier one may have left others, or more of the same."""
     folders = result_files.repeat_folders(output)
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, RecordedRun] = {}
     for folder in folders:
         with contextlib.suppress(MedTasksError):
-            runs[folder] = read_run(folder, model)
+            runs[folder] = open_run(folder, model)
     newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
     counted, expected = folders, 0
     if newest:
@@ -300,10 +300,10 @@ class Source:
     labels: Path | None = None  # people's labels of its replies (``medtasks judge sample``)
 
     @cached_property
-    def run(self) -> Run:
+    def run(self) -> RecordedRun:
         """The run, read once; damage is logged. Raises MedTasksError if there is none."""
         if self.path.is_dir():
-            run = read_run(self.path, self.model)
+            run = open_run(self.path, self.model)
         elif not self.path.is_file():
             raise RepliesError(f"there is no {self.path}; give the folder that was named with --output_path")
         elif not (task := result_files.task_of(self.path)):
@@ -315,7 +315,7 @@ class Source:
             if results is not None:
                 record = TaskRun.of(results, task, results.rows().get(task, {}))
             model, files = (results.model, (results,)) if results else ("", ())
-            run = Run(self.path, model, {task: record}, files, notes=tuple(notes))
+            run = RecordedRun(self.path, model, {task: record}, files, notes=tuple(notes))
         for note in run.notes:
             warn_once(note)
         return run
@@ -335,7 +335,7 @@ class Source:
 def other_models(folder: Path, source: Source) -> list[Source]:
     """Return the runs in a folder to compare a run with: one per model, without its own model if it is in there."""
     try:
-        read_run(folder)
+        open_run(folder)
     except SeveralModels as error:
         own_model = model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
         return [Source(folder, model) for model in error.models if model != own_model]

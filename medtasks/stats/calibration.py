@@ -34,7 +34,7 @@ from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 _Ends = tuple[float, float]
-Sample = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
+Prediction = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
 
 BINS = 15
 _LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
@@ -48,8 +48,8 @@ _HALVINGS = 60
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Sorted samples, as in :data:`Sample`, with their units, numbered from 0. Shapes are (samples,)."""
+class PredictionTable:
+    """Sorted samples, as in :data:`Prediction`, with their units, numbered from 0. Shapes are (samples,)."""
 
     confidence: Floats
     right: Floats
@@ -57,9 +57,9 @@ class Answers:
     unit: Integers
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], units: Sequence[Hashable]) -> "Answers":
+    def of(cls, samples: Sequence[Prediction], units: Sequence[Hashable]) -> "PredictionTable":
         """Sort samples, at least one, by unit, and units by their samples."""
-        members: dict[Hashable, list[Sample]] = defaultdict(list)
+        members: dict[Hashable, list[Prediction]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)
         ordered = sorted(sorted(group) for group in members.values())
@@ -169,7 +169,7 @@ def calibration(
         bins = _bins(np.array([]), np.array([])) if are_probabilities else ()
         measures = (_UNDEFINED, math.nan, _UNDEFINED, math.nan, _UNDEFINED)
         return Calibration(0, left_out, *measures, bins, (), _UNDEFINED, _UNDEFINED, note)
-    answers = Answers.of(rows, units)
+    answers = PredictionTable.of(rows, units)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     error = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece = float(np.abs(answers.gaps().sum(axis=0)).sum() / len(rows))
@@ -192,7 +192,7 @@ def calibration(
     )
 
 
-def _answer(row: Sequence[float], target: int) -> Sample:
+def _answer(row: Sequence[float], target: int) -> Prediction:
     # NaN fails these comparisons, too.
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
@@ -214,7 +214,7 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
     return tuple(bins)
 
 
-def _curve(answers: Answers) -> tuple[CoveragePoint, ...]:
+def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
     """Return the points after each distinct confidence, thinned out to equal steps of coverage."""
     order, last = answers.by_confidence()
     entered, right = last + 1, np.cumsum(answers.right[order])[last]
@@ -232,7 +232,7 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values)
 
 
-def _resampled(answers: Answers, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
+def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
     """Draw units; return the debiased error, and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and ends if all draws are equal.
@@ -283,7 +283,7 @@ def _resampled(answers: Answers, ece: float) -> tuple[float, _Ends, _Ends, _Ends
     return debiased, (low, high), middle[2], middle[3]
 
 
-def _areas(answers: Answers, weights: Floats) -> Floats:
+def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     """Return the area under the risk-coverage curve for each row of weights, shape (rows,)."""
     order, last = answers.by_confidence()
     weights = weights[:, order]

@@ -49,7 +49,7 @@ class PairedResult:
     test: str  # DYADIC for dyads that share members, MCNEMAR for right and wrong, one sample per unit, else SIGN_FLIP
     p: float  # two-sided, of that test
     mcnemar: float | None
-    detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
+    detectable: float  # smallest true difference found with about 80 % power at the level of :func:`correct_by_holm`
     # Units, or under McNemar's test samples on which the models differ; None where Student's t needs no number.
     evidence: int | None = None
 
@@ -149,7 +149,7 @@ def _student_test(
     return low, high, 0.5**error.degrees if mean else 1.0
 
 
-def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
+def correct_by_holm(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
     """Return the results of one family of tests, each with its p-value corrected by Holm's procedure.
 
     The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that

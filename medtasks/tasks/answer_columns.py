@@ -16,7 +16,7 @@ from medtasks.data.safe_parsing import parse_json, parse_literal
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.extract.reading.languages import words_of
-from medtasks.families.family import Column
+from medtasks.families.columns import Column
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
@@ -53,10 +53,10 @@ def listed_options(options: Any) -> Any:
         if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
             return content
         content = {str(key): text for key, text in (pair.values() for pair in content)}
-    return _in_order_of_keys(content) or options if isinstance(content, Mapping) else options
+    return in_order_of_keys(content) or options if isinstance(content, Mapping) else options
 
 
-def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
+def in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
     """Return the texts of lettered or numbered options; an empty list where keys are missing or something else."""
     texts: dict[str, Any] = {}
     for key, text in content.items():
@@ -85,7 +85,7 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
         return _read_indices(name, kind, values, options)
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
-    read = _READERS.get(kind)
+    read = kind.read or _READERS.get(kind)
     return list(values if read is None else map(read, values)), ""
 
 
@@ -124,7 +124,7 @@ def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], 
         return best, ""
     if any(by_way[way] != by_way[best] for way in fitting):
         raise MedTasksError(
-            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.words}"
         )
     return best, f"'{name}' is read as {best}"
 

@@ -23,16 +23,15 @@ from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATE
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line, unknown_name
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
 from medtasks.families.family import Asks
-from medtasks.families.family_registry import HOOKS
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import image_path, images
+from medtasks.tasks.hook_names import HOOKS, public_hooks
 from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
-from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
-from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
+from medtasks.tasks.task_index import FAMILY_KEYS, LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
 from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
 
 KEYS = frozenset(
@@ -256,8 +255,9 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     """
     task = task if task.base is None else task_file(task.base)
     written = task_config(task.name)
-    misspelt = [(key, near_match(str(key), KEYS)) for key in written if key not in KEYS]
-    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint]
+    misspelt = [(key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS]
+    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint and key not in FAMILY_KEYS]
+    problems += [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
     config: dict[str, Any] = {}
     for key in written.keys() - {"dataset_path"}:
         try:
@@ -304,7 +304,7 @@ def _imported(name: DottedName) -> Any:
         )
         if not is_missing:
             raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
-        hint = near_match(name, [*names, *published_names()]) or f"; {module}.py next to the task's file can define it"
+        hint = near_match(name, [*names, *public_hooks()]) or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
@@ -329,6 +329,8 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
         return
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
+    if task.dataset is not None and "language" in mapping_in(config, "metadata"):
+        yield "language: only replies to questions of your own are read in one language; remove it from the metadata"
     family, listed, blocks = task.family, config.get("metric_list"), "copy it from a block of docs/own_tasks.md"
     rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
     for name, row in {} if has_failed else task.rows.items():

@@ -7,7 +7,7 @@ configuration hooks are functions, or their dotted names.
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,15 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import REPLY_LANGUAGE, Document
 from medtasks.errors import MedTasksError, one_line, several, warn_once
-from medtasks.families.family import Column
-from medtasks.families.family_registry import families, family_of
+from medtasks.extract.reading.languages import known_language
+from medtasks.families.columns import Column
 from medtasks.home import dataset_holding, owner_only
 from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
+from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
-from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
@@ -78,6 +78,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
+    language = mapping_in(config, "metadata").get("language")
+    if language is not None:
+        added[REPLY_LANGUAGE] = [known_language(language, f" of '{config.get('task')}':")] * len(table)
     left_out = {*added}
     if apart:
         left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
@@ -311,7 +314,7 @@ def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
 
 def needed_columns(config: Config, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     who = ""
     if family is not None:
         short = family.short if "kind" not in names else None
@@ -350,7 +353,7 @@ def check(config: Config, columns: Columns, names: Sequence[str], location: str,
     Raises:
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     if family is not None and family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
         raise MedTasksError(
             f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
@@ -379,10 +382,10 @@ def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places
     checked: set[tuple[str, Column]] = set()
     for who, required in needed_columns(config, names):
         for name, kind in [column for column in required.items() if column not in checked]:
-            need = f", and {who} needs {kind.value}"
+            need = f", and {who} needs {kind.words}"
             for row, value in enumerate(columns[name]):
                 options = columns["options"][row] if "options" in columns else ()
-                if not _holds(kind, value, options):
+                if not kind.holds(value, options):
                     is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
                     description = "something else" if is_hidden else _described(kind, value, options)
                     yield f"{places[row]}: '{name}' is {description}{need}"
@@ -413,7 +416,7 @@ def _described(kind: Column, value: Any, options: Any) -> str:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     description = f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST else "")
     for number, entry in enumerate(value, start=1):
-        if kind in _ENTRY_HOLDS and not _ENTRY_HOLDS[kind](entry, options):
+        if kind.is_entry is not None and not kind.is_entry(entry, options):
             noun = "option" if kind is Column.OPTIONS else "entry"
             return f"{description}, of which {noun} {number} is {_fault_of_entry(kind, entry)}"
     return description
@@ -425,49 +428,9 @@ def _fault_of_entry(kind: Column, entry: Any) -> str:
     return f"{entry!r} and no text (put it in quotes)" if kind in (Column.OPTIONS, Column.TEXTS) else repr(entry)
 
 
-def _is_letter(value: Any, options: Any) -> bool:
-    return value in [letter(index) for index in range(len(options or ()))]
-
-
-def _is_number(value: Any, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
-
-
-def _is_text(value: Any, _: Any) -> bool:
-    return isinstance(value, str)
-
-
-_ENTRY_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
-    Column.TEXTS: _is_text,
-    Column.OPTIONS: lambda entry, _: isinstance(entry, str) and not is_blank(entry),
-    Column.LETTERS: _is_letter,
-    Column.LABELS: lambda entry, _: _is_number(entry, 0, 1),
-}
-_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {  # of lists of such entries: whether there are enough
-    Column.ID: lambda value, _: value is not None,
-    Column.TEXT: _is_text,
-    Column.OPTIONS: lambda value, _: len(value) > 1,
-    Column.LETTER: _is_letter,
-    Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
-    Column.LETTERS: lambda value, _: len(value) > 0,
-    Column.LABEL: lambda value, options: _is_number(value, 0, len(options or ()) - 1),
-    Column.LABELS: lambda value, options: len(value) == len(options or ()),
-    Column.POSITION: lambda value, _: _is_number(value, 1, 2),
-    Column.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
-}
-
-
-def _holds(kind: Column, value: Any, options: Any) -> bool:
-    is_right = _ENTRY_HOLDS.get(kind)
-    if is_right is not None and not (isinstance(value, list) and all(is_right(entry, options) for entry in value)):
-        return False
-    is_enough = _HOLDS.get(kind)
-    return is_enough is None or is_enough(value, options)
-
-
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
-    family = family_of(hook_name(process_results))
+    family = family_of(process_results)
     paired = family is not None and family.paired
     added = _following_ids(columns, names, count, paired=paired)
     if paired and "categories" not in names:

@@ -7,9 +7,8 @@ from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import MOST_LETTERS
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, warn_once
-from medtasks.families.family import Column
-from medtasks.families.family_registry import family_of
-from medtasks.tasks.published_names import hook_name
+from medtasks.families.columns import Column
+from medtasks.tasks.hook_names import family_of, hook_name
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
@@ -32,7 +31,7 @@ def checked_options(
     Raises:
         MedTasksError: There are more options than letters, or classes that are not the same in every row.
     """
-    family = family_of(hook_name(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     kinds = set() if family is None else {*family.columns.values()}
     if kinds.isdisjoint(_BY_LETTER | _BY_PLACE) or mapping_in(config, "metadata").get("variant") in VARIANTS:
         return {}

@@ -18,11 +18,11 @@ from medtasks.data.dataset_lookup import own_dataset_info, own_datasets, own_tas
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
-from medtasks.data.selecting import Criteria, described
+from medtasks.data.selecting import Criteria, criteria_line
 from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestions
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, make_folder, written_whole
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, Config, DottedName, dumped, harness_folder, index_tasks
 
@@ -125,7 +125,7 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
                 raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
     manifest = publish_part(dataset, criteria, name)
     for task, new in names.items():
-        description = f"{shipped[task].description}; only {described(manifest.selection)}"
+        description = f"{shipped[task].description}; only {criteria_line(manifest.selection)}"
         write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
     return manifest, list(names.values())
 

@@ -6,38 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Column, Row, TaskFamily, needs_labeler
-from medtasks.families.family_registry import HOOKS, family_of
+from medtasks.families.columns import Column
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Rule, TaskFamily, needs_labeler
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
-from medtasks.metrics.metric import STDERR, AnyMetric
-from medtasks.tasks.task_index import SETTINGS, Config, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.metrics.metric import AnyMetric
+from medtasks.tasks.hook_names import HOOKS, family_of
+from medtasks.tasks.task_index import SETTINGS, Config, DottedName, mapping_in, names_in, tasks_folder
 from medtasks.tasks.task_variants import thinking_of, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
 _IMAGES = "medtasks.hooks.images.images"
 _UNNAMED, _TAKE_FIRST = "none", "take_first"  # the harness's one filter where a file names none
+_READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
 _LIKELIHOODS = "multiple_choice"
-
-
-class ListedMetrics(tuple[Mapping[str, Any], ...]):
-    """Metrics that a task's file lists one by one."""
-
-    def resolve(self) -> Any:
-        """Import their aggregations."""
-        return [resolved(dict(metric)) for metric in self]
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this package aggregates them all."""
-        aggregations = [metric.get("aggregation") for metric in self]
-        return all(isinstance(name, DottedName) and name.is_ours for name in aggregations)
 
 
 @dataclass(frozen=True)
@@ -51,9 +38,9 @@ class TaskFile:
     dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
     guarded_as: str | None = None  # name whose access level holds for its text: its dataset, or the one in its metadata
     output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
-    rows: Mapping[str, Row] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
+    rows: Mapping[str, Rule] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
     process_results: DottedName | None = None  # None where the harness scores by itself, as is its metric list
-    metric_list: DottedName | ListedMetrics | None = None
+    metric_list: DottedName | None = None  # None where they are listed one by one
     members: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # names under which the task is selected together with others
     breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
@@ -78,27 +65,22 @@ class TaskFile:
     @property
     def has_family(self) -> bool:
         """Whether its hook scores for one of our families."""
-        hook = self.process_results
-        return hook is not None and hook.is_ours and family_of(hook) is not None
+        return family_of(self.process_results) is not None
 
     @property
     def family(self) -> TaskFamily:
         """The family that its hook scores for; RepliesError where it has none."""
-        family = family_of(str(self.process_results))
+        family = family_of(self.process_results)
         if family is None:
             raise RepliesError(f"'{self.name}' {self.only_harness}")
         return family
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
-        """The metrics in its list, in order; one whose standard error is not listed has none."""
+        """The metrics in its list, in order."""
         entries = [] if self.metric_list is None else self.metric_list.resolve()
-        listed = {str(entry["metric"]): None for entry in entries}
-        metrics = [metric for name in listed if (metric := self.family.metric(name)) is not None]
-        return tuple(
-            metric if not metric.has_error or f"{metric.name}{STDERR}" in listed else replace(metric, has_error=False)
-            for metric in metrics
-        )
+        metrics = [self.family.metric(str(entry["metric"])) for entry in entries]
+        return tuple(metric for metric in metrics if metric is not None)
 
     @property
     def is_computed(self) -> bool:
@@ -119,7 +101,7 @@ class TaskFile:
             return "has metrics that are not those of medtasks"
         return "" if self.rows else "has no filter that names a rule of medtasks"
 
-    def versioned_rule(self, row: Row) -> str:
+    def versioned_rule(self, row: Rule) -> str:
         """Return name and version of the rule that reads replies in a row."""
         if self.compares_likelihoods and row.extractor:
             rule = extractor_of(row.extractor, AnswerKind.LIKELIHOODS)
@@ -142,7 +124,7 @@ class TaskFile:
 def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
     metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
-    family = family_of(str(config.get("process_results")))
+    family = family_of(config.get("process_results"))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
     metrics, rows = config.get("metric_list"), dict(_rows(config, family))
     # Of documents of the user's own, only our hooks know what a sanity variant shows.
@@ -157,7 +139,7 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
             manifest = json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))
             has_images = bool(manifest["images"] != 0)
     settings = mapping_in(config, SETTINGS)
-    shows_options = hook == "medtasks.hooks.prompts.prompt"  # its own prompt does
+    shows_options = hook == f"{HOOKS}prompts.lettered"  # its own prompt does
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
         shows_options = hook.startswith(HOOKS) and bool(names)
@@ -180,7 +162,7 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
         output_type=str(config.get("output_type", "generate_until")),
         rows=rows,
         process_results=scores if isinstance(scores := config.get("process_results"), DottedName) else None,
-        metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
+        metric_list=metrics if isinstance(metrics, DottedName) else None,
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(names_in(metadata.get("breakdown"))),
         same_as=other if isinstance(other := metadata.get("same_as"), str) else None,
@@ -195,7 +177,7 @@ def description_in(config: Config) -> str:
     return text if text and isinstance(text, str) else "your own"
 
 
-def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
+def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
     """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
     default = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
@@ -204,11 +186,11 @@ def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
         if named is not None:
-            yield name, Row(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
+            yield name, Rule(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
         elif by_judge:
-            yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
-        elif default and all(step.get("function") == _TAKE_FIRST for step in steps):
-            yield name, Row(default)
+            yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
+        elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
+            yield name, Rule(default)
 
 
 def templates_in(settings: Config, key: str = "template") -> list[str]:

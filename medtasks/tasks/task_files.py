@@ -3,8 +3,8 @@
 They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
 (``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants are found by name
 (:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` and ``<task>_stress`` are tags: the task and all its sanity or
-stress variants. For the harness a task without a file gets a temporary one that includes its task's and names the
-differences (:func:`index_entries`).
+stress variants. For the harness a task without a file gets a temporary one that is complete, as does one
+that names a family (:func:`index_entries`).
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName, listed, un
 from medtasks.home import own_tasks_folders
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
-    SETTINGS,
     Config,
     TaskIndex,
     dumped,
     index_tasks,
+    is_short,
     mapping_in,
     read_config,
     tasks_folder,
@@ -252,21 +252,6 @@ def tasks_of(name: str) -> list[str]:
     return [task.name for task in members_of(name)]
 
 
-def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
-    """Return names of metrics, without ``_stderr``, in the order of a task's list, which begins with its main one.
-
-    Unlisted ones follow in their own order; of a group the first member's list counts.
-    """
-    listed: list[str] = []
-    with contextlib.suppress(MedTasksError):  # a task that is not ours has no list
-        first = task_file(task)
-        while first.members:
-            first = task_file(first.members[0])
-        listed = [] if first.metric_list is None else [str(metric["metric"]) for metric in first.metric_list.resolve()]
-    ranks = {name: rank for rank, name in enumerate(listed)}
-    return sorted(dict.fromkeys(metrics), key=lambda name: ranks.get(name, len(ranks)))
-
-
 # ---- files for the harness ----
 
 
@@ -283,7 +268,7 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
             continue
         is_new = task.origin is not None and task.name not in index
-        if is_new:
+        if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
         names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking) if sanity}
         free = {variant: name for variant, name in names.items() if name not in index and name not in tasks}
@@ -314,11 +299,8 @@ class _Entry(dict[str, Any]):
         if key != "yaml_path":
             raise KeyError(key)
         made = self._task if self._variant is None else self._task.as_variant(self._variant, _config_of(self._task))
-        config = read_config(made.path)
-        placed = with_image_roots(config, made.path.parent)
-        moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
         path = Path(_folder().name, f"{made.name}.yaml")
-        path.write_text(dumped({"include": str(made.path), **moved, **made.differs}), encoding="utf-8")
+        path.write_text(dumped(_config_of(made)), encoding="utf-8")
         self[key] = str(path)
         return self[key]
 

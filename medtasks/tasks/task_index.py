@@ -21,13 +21,15 @@ import yaml
 
 from medtasks.data.named_files import MOST_TEXT, read_file
 from medtasks.data.safe_parsing import parse_yaml
-from medtasks.errors import MedTasksError, UnusableFile
+from medtasks.errors import MedTasksError, UnusableFile, unknown_name
 
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 ROWS = "rows"
 """In the metadata of a task: which rows of its file it asks, by the values of columns."""
+FAMILY_KEYS = ("family", "data", "image", "columns")
+"""Keys of a user's short task file, see :func:`with_family`."""
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
 LOCAL_LOADERS = frozenset(
@@ -154,9 +156,11 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             if names and not any(name in read_file(path, MOST_TEXT) for name in names):
                 continue
             config = read_config(path)
-        except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError, MedTasksError) as error:
             if not strict:
                 continue
+            if isinstance(error, MedTasksError) and not isinstance(error, UnusableFile):
+                raise MedTasksError(f"the task file {path}: {error}") from error
             mark = getattr(error, "problem_mark", None)
             damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
             if isinstance(error, FileNotFoundError):
@@ -186,9 +190,12 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
-    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is missing, no text or empty, or no YAML.
+    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is missing, no text or empty, or no YAML, and
+    MedTasksError for a ``family`` that cannot be filled in.
     """
     config = with_included(path, parsed(path))
+    if "family" in config:
+        config = with_family(config, path.parent)
     if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
         with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
             config[SETTINGS] = settings.resolve()
@@ -214,6 +221,63 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
     elif "data_files" in arguments:
         merged["dataset_kwargs"] = {**arguments, "data_files": _changed(arguments["data_files"], placed)}
     return merged
+
+
+def is_short(path: Path) -> bool:
+    """Return whether a task file leaves most keys to its ``family``."""
+    return "family" in with_included(path, parsed(path))
+
+
+def with_family(config: Config, folder: Path) -> dict[str, Any]:
+    """Return the whole configuration of a short task file: what its family supplies, below the file's own keys.
+
+    Args:
+        config: Keys of the file and of those that it includes.
+        folder: Folder of the file, in which ``data`` is looked for first.
+
+    Raises:
+        MedTasksError: The family is unknown, or the file does not say which column has the image.
+    """
+    written = dict(config)
+    family, data, image, columns = (written.pop(key, None) for key in FAMILY_KEYS)
+    base = _supplied(str(family))
+    default = {**base[SETTINGS]["default"]}
+    if data is not None:
+        base["dataset_path"] = data
+    if (folder / str(data)).is_file():
+        base["dataset_path"] = str(folder.absolute() / str(data))
+        default["image_root"] = os.path.dirname(base["dataset_path"])
+    if not isinstance(columns or {}, Mapping):
+        raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
+    metadata = {**base["metadata"], COLUMNS: columns or {}}
+    if not image:
+        raise MedTasksError("it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'")
+    if image == "none":
+        base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
+    else:
+        metadata[COLUMNS] = {"image_files" if isinstance(image, list) else "image_file": image, **metadata[COLUMNS]}
+    if "description" in written:
+        metadata["description"] = written.pop("description")
+    settings = written.get(SETTINGS, {})
+    if isinstance(settings, Mapping):
+        written[SETTINGS] = {**settings, "default": {**default, **mapping_in(settings, "default")}}
+    return {**dict.fromkeys(written), **base, **written, "metadata": {**metadata, **mapping_in(written, "metadata")}}
+
+
+def _supplied(family: str) -> dict[str, Any]:
+    """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name."""
+    own = tasks_folder() / "own"
+    file = own / f"_{family}_yaml"
+    if file.is_file():
+        return with_included(file, parsed(file))
+    module = f"medtasks.hooks.{family}"
+    if not family.isidentifier() or importlib.util.find_spec(module) is None:
+        raise unknown_name(
+            "family", family, {name.name[1:-5] for name in own.glob("_*")} - {"own"}, "docs/own_tasks.md"
+        )
+    metrics = DottedName(f"{module}.METRIC_LIST")
+    hooks = {"process_results": DottedName(f"{module}.process_results"), "metric_list": metrics}
+    return {**parsed(own / "_own_yaml"), **hooks}
 
 
 def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:

@@ -26,10 +26,10 @@ from typing import Any
 from medtasks.data.images import degrading
 from medtasks.data.samples import Document
 from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
-from medtasks.families.family import AskedFor, Row, TaskFamily
-from medtasks.families.family_registry import ABSTAINING, HOOKS
+from medtasks.families.family import AskedFor, Rule, TaskFamily
 from medtasks.prompts.template import NO_IMAGE
-from medtasks.tasks.published_names import METRIC_LIST, prompt_settings
+from medtasks.tasks.hook_names import HOOKS
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_index import (
     COLUMNS,
     ROWS,
@@ -123,7 +123,7 @@ def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
 
 
 def variant_changes(
-    name: str, variant: str, config: Config, rows: Mapping[str, Row], family: TaskFamily | None, description: str
+    name: str, variant: str, config: Config, rows: Mapping[str, Rule], family: TaskFamily | None, description: str
 ) -> dict[str, Any]:
     """Return the differences of a variant of the task ``name``, whose file says ``config``."""
     made = f"{name}_{variant}"
@@ -136,12 +136,12 @@ def variant_changes(
             metadata.pop(done, None)
         changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
         if variant == ROTATED and family is not None:
-            changes["process_results"] = DottedName(str(family.rotated))
-            changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+            changes["process_results"] = DottedName(f"{HOOKS}{family.rotated}.process_results")
+            changes["metric_list"] = DottedName(f"{HOOKS}{family.rotated}.METRIC_LIST")
         elif variant == ABSTAIN:
-            hook = str(config["process_results"]).removeprefix(HOOKS).replace(".", "__")
-            changes["process_results"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}")
-            changes["metric_list"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}_{METRIC_LIST}")
+            module = str(config["process_results"]).rpartition(".")[0]
+            changes["process_results"] = DottedName(f"{module}.process_abstaining")
+            changes["metric_list"] = DottedName(f"{module}.ABSTAINING_METRIC_LIST")
         elif variant == DEGRADED:
             metadata["degradations"] = degrading.VERSION
             metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
@@ -169,7 +169,7 @@ def variant_changes(
     return {**changes, "metadata": metadata}
 
 
-def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Row]) -> tuple[str, ...]:
+def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]) -> tuple[str, ...]:
     """Return the names of a task's thinking variants, by its configuration with unresolved dotted names.
 
     The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter, is_not
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import GenerationResult
@@ -45,16 +45,16 @@ from .requests import (
     IMAGES,
     BatchRunner,
     FailureLog,
+    Item,
     Request,
     RequestReader,
+    Result,
     Work,
     plan_streams,
     read_requests,
 )
 from .shared_scoring import PrefixCache, Questions, score_by_question
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 _SAMPLED = 64  # values of a tensor for the fingerprint of weights
 _READ_WHOLE = 2**24  # bytes up to which a file's content is in it
 

@@ -20,6 +20,10 @@ Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
 KV_CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 """Name of the cached keys and values in arguments and outputs of models: transformers 5.24 renamed it."""
+# Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
+_keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
+Decode = Callable[[Sequence[int]], str]
+KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
 
 
 @dataclass(frozen=True)
@@ -203,10 +207,6 @@ class BoundedCache(Generic[Value]):
         self.used = 0
 
 
-# Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
-_keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
-
-
 def content_key(pixels: torch.Tensor) -> str:
     """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once."""
     once = pixels.detach()
@@ -249,9 +249,6 @@ class FeatureCache(BoundedCache[torch.Tensor]):
 
 
 # ---- generation ----
-
-Decode = Callable[[Sequence[int]], str]
-KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
 
 
 @dataclass(frozen=True)

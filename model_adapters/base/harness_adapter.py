@@ -21,7 +21,7 @@ from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import KNOWN_SETTINGS, CountedReply, Likelihood
-from .requests import Documents, Request, read_requests
+from .requests import Request, TaskDocuments, read_requests
 
 # Arguments that change no answer. Of the device, only its type counts.
 NEUTRAL = {
@@ -39,7 +39,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     model_id: ClassVar[str]
     arguments_type: ClassVar[type[HarnessArguments]]
     arguments: HarnessArguments
-    task_dict: Documents
+    task_dict: TaskDocuments
     quotes_errors = False
     marks_replies = True  # text of the model is escaped, and marks are ours, see medtasks.extract.failure
 

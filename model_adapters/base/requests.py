@@ -27,7 +27,7 @@ from medtasks.runs.redaction import redacted
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Documents = Mapping[str, Mapping[str, Any]]
+TaskDocuments = Mapping[str, Mapping[str, Any]]
 """``documents[task][split][doc_id]`` is a document; the evaluator sets it as ``task_dict``."""
 IMAGES: tuple[type, ...] = (Image.Image,)
 """Visuals that a model takes by default; see ``visual_types`` of its adapter."""
@@ -95,7 +95,7 @@ def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],
     unit: Callable[[Request], Hashable],
-    documents: Documents | None = None,
+    documents: TaskDocuments | None = None,
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
@@ -161,7 +161,7 @@ class LoadedRequest:
 class RequestReader:
     """Reads the requests of one call of the harness; holds the images of the last document only."""
 
-    def __init__(self, documents: Documents, scored: bool, visual_types: tuple[type, ...] = IMAGES) -> None:
+    def __init__(self, documents: TaskDocuments, scored: bool, visual_types: tuple[type, ...] = IMAGES) -> None:
         self._documents = documents
         self._scored = scored
         self._visual_types = visual_types

@@ -26,6 +26,8 @@ TOWER_KEYS = (
 )
 """For ``by_patterns``: keys of a whole CLIP model, or of its vision tower as transformers 5 stores it alone; the group
 is the name in ``CLIPVisionModel``."""
+HEAD_WIDTH = 64
+INNER = 8 * HEAD_WIDTH
 
 
 def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
@@ -63,10 +65,6 @@ def clip_batch(
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
         pixels.append(((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous())
     return torch.stack(pixels) if pixels else None
-
-
-HEAD_WIDTH = 64
-INNER = 8 * HEAD_WIDTH
 
 
 def attend(

@@ -55,6 +55,7 @@ _UNUSED = re.compile(
 """Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
 _DEPTHS = range(4, 65, 4)
+_UNKNOWN_ID = 0
 
 
 def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
@@ -144,9 +145,6 @@ class _Sizes:
             eos_token_id=2,
             attn_implementation=attention,
         )
-
-
-_UNKNOWN_ID = 0
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from ..base.vision import INNER, PerceiverResampler, attend
 CHANNELS = 3
 FRAMES_PER_PATCH = 4
 CONTEXT = 2048
+Volume = str | Path | NDArray[Any] | Sequence[Image.Image]
+"""A file (``.nii``, ``.nii.gz``, ``.npy``, ``.npz``), voxels (height, width, depth) or (channels, ...), or slices."""
 
 
 class PositionTables(nn.Module):
@@ -173,9 +175,6 @@ class RadFMNetwork(nn.Module):
 
 
 # ---- images and volumes ----
-
-Volume = str | Path | NDArray[Any] | Sequence[Image.Image]
-"""A file (``.nii``, ``.nii.gz``, ``.npy``, ``.npz``), voxels (height, width, depth) or (channels, ...), or slices."""
 
 
 class VolumeFileError(MedTasksError):

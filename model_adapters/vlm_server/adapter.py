@@ -32,7 +32,7 @@ from .messages import (
     POSSIBLY_SPECIAL,
     SURELY_SPECIAL,
     BadAnswer,
-    Record,
+    JsonObject,
     Refused,
     ServedPrompt,
     ServerAnswer,
@@ -137,7 +137,7 @@ class VlmServer(HarnessAdapter):
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
 
-    async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
+    async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> JsonObject:
         """Return the :func:`reply_record` of the answer to a prompt; errors as of ``ServerPool.ask``."""
         sampled = settings.temperature > 0
         fields = {
@@ -153,7 +153,7 @@ class VlmServer(HarnessAdapter):
         if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # other servers may refuse unknown fields
             fields = {"return_prompt_text": True, **fields}
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             prompt.check_places(answer)
             return reply_record(answer, self.model)
 

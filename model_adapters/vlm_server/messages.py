@@ -25,7 +25,7 @@ _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3
 _OTHER_ENDS = ("content_filter", "tool_calls", "function_call", "abort", "error")
 
-Record = dict[str, Any]
+JsonObject = dict[str, Any]
 """The part of an answer that the journal keeps."""
 ServerAnswer = Mapping[str, Any]
 """A JSON object in an answer."""
@@ -110,7 +110,7 @@ def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
     return choices[0]
 
 
-def reply_record(answer: ServerAnswer, model: str) -> Record:
+def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
     """Return text, whether it was cut at its length limit, reasoning, and numbers of tokens of a reply."""
     choice = choice_of(answer, model)
     message = choice.get("message")
@@ -154,7 +154,7 @@ def prompt_ids(answer: ServerAnswer) -> list[int]:
     return ids
 
 
-def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -> Record:
+def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -> JsonObject:
     """Return the log-probabilities of tokens at the first generated position, and the likeliest token."""
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
@@ -179,7 +179,7 @@ def _token_id(entry: ServerAnswer) -> int:
     return int(number[1])
 
 
-def prompt_scores(answer: ServerAnswer, model: str, start: int) -> Record:
+def prompt_scores(answer: ServerAnswer, model: str, start: int) -> JsonObject:
     """Return the log-probability of each prompt token from ``start`` on, and whether all are the likeliest."""
     choice_of(answer, model)
     ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")

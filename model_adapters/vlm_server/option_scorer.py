@@ -18,8 +18,8 @@ from medtasks.errors import MedTasksError
 from ..base.batching import Likelihood, common_length
 from .messages import (
     BadAnswer,
+    JsonObject,
     MissingField,
-    Record,
     Refused,
     ServedPrompt,
     ServerAnswer,
@@ -40,7 +40,7 @@ _LETTER_LENGTH = 8  # characters up to which it is worth asking whether an optio
 _TOLERANCE = 0.1
 
 Ids = tuple[int, ...]
-Outcome = Likelihood | BadAnswer
+LikelihoodOutcome = Likelihood | BadAnswer
 Scored = tuple[Likelihood, Ids | None]
 """A likelihood, and the ids of its option unless they merge with the question's."""
 
@@ -101,7 +101,7 @@ class Tokenizer:
     async def ids(self, text: str) -> Ids:
         """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             tokens = answer.get("tokens")
             if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
                 raise MissingField("the server's answer lacks tokens")
@@ -113,7 +113,7 @@ class Tokenizer:
     async def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids; errors as :meth:`ids`."""
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             if not isinstance(answer.get("prompt"), str):
                 raise MissingField("the server's answer lacks the text of tokens")
             return {"prompt": answer["prompt"]}
@@ -152,7 +152,7 @@ class OptionScorer:
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
 
-    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the options of one question; one that cannot be scored is an error in its place."""
         if not self._proven:
             async with self._proving:
@@ -193,7 +193,7 @@ class OptionScorer:
     async def _conversation(self, prompt: ServedPrompt) -> Conversation:
         """Return a question as the server renders it, with its generation prompt."""
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             choice_of(answer, self._model)
             return self._rendered(prompt, answer)
 
@@ -207,7 +207,7 @@ class OptionScorer:
         ids.
         """
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             ids, rendered = prompt_ids(answer), answer.get("prompt_text")
             if context.text is not None and rendered != context.text + option:
                 raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
@@ -243,7 +243,7 @@ class OptionScorer:
         if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 
-        def body(urls: Sequence[str]) -> Record:
+        def body(urls: Sequence[str]) -> JsonObject:
             images = [{"type": "image_url", "url": url} for url in urls]
             return {
                 "model": self._model,
@@ -253,7 +253,7 @@ class OptionScorer:
                 "return_token_ids": True,
             }
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
                 raise BadAnswer("the server made other tokens of the ids it was given")
             return prompt_scores(answer, self._model, common)
@@ -262,14 +262,14 @@ class OptionScorer:
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
 
-    def _rendered(self, prompt: ServedPrompt, answer: ServerAnswer) -> Record:
+    def _rendered(self, prompt: ServedPrompt, answer: ServerAnswer) -> JsonObject:
         prompt.check_places(answer)
         text = answer.get("prompt_text")
         return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
 
     # ---- the first question ----
 
-    async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+    async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
         fault = None  # of the template
@@ -314,15 +314,19 @@ class OptionScorer:
     # ---- one request per option ----
 
     async def _scored_whole(
-        self, prompt: ServedPrompt, context: Conversation, options: Sequence[str], scored: Mapping[str, Outcome]
-    ) -> list[Outcome]:
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        options: Sequence[str],
+        scored: Mapping[str, LikelihoodOutcome],
+    ) -> list[LikelihoodOutcome]:
         """Score the options that have no score yet, and return the outcomes of all options."""
         unscored = [option for option in dict.fromkeys(options) if option not in scored]
         outcomes = await asyncio.gather(*(self._outcome(prompt, context, option) for option in unscored))
         by_option = {**scored, **dict(zip(unscored, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
-    async def _outcome(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
+    async def _outcome(self, prompt: ServedPrompt, context: Conversation, option: str) -> LikelihoodOutcome:
         try:
             return self._recorded(context, option, await self._whole(prompt, context, option))
         except BoundaryBroken as error:
@@ -341,14 +345,14 @@ class OptionScorer:
 
     async def _letters(
         self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
-    ) -> tuple[Conversation | None, dict[str, Outcome]]:
+    ) -> tuple[Conversation | None, dict[str, LikelihoodOutcome]]:
         """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
         letters = sorted(set(tokens.values()))
         named = {"return_tokens_as_token_ids": True, "logprob_token_ids": letters}
         # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
         fields = {**self._fields, "repetition_penalty": 1.0, "logprobs": True, **named}
 
-        def read(answer: ServerAnswer) -> Record:
+        def read(answer: ServerAnswer) -> JsonObject:
             return {
                 **self._rendered(prompt, answer),
                 **next_token_record(answer, self._model, letters),

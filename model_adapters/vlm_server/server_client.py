@@ -19,7 +19,7 @@ from medtasks.runs.redaction import redacted
 
 from ..base.arguments import HarnessArguments, argument
 from ..base.batching import BoundedCache
-from .messages import BadAnswer, Record, Refused, ServedPrompt, ServerAnswer, data_url
+from .messages import BadAnswer, JsonObject, Refused, ServedPrompt, ServerAnswer, data_url
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which is stored nowhere else."""
@@ -43,7 +43,7 @@ _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify 
 REPLAYED: ContextVar[list[Entry]] = ContextVar("REPLAYED")
 """Answers about samples that this task of the event loop got from the journal."""
 
-Read = Callable[[ServerAnswer], Record]
+Read = Callable[[ServerAnswer], JsonObject]
 """Turns an answer into the record for the journal; raises a BadAnswer if it is no valid answer to the request."""
 
 
@@ -121,13 +121,13 @@ class ServerPool:
 
     async def chat(
         self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
-    ) -> Record:
+    ) -> JsonObject:
         """Ask for a chat completion of a conversation, see :meth:`ask`."""
         return await self.ask(CHAT, prompt, lambda urls: {**fields, "messages": prompt.messages(urls, continued)}, read)
 
     async def ask(
-        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
-    ) -> Record:
+        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], JsonObject], read: Read
+    ) -> JsonObject:
         """Return the result of ``read`` on the answer, from the journal if an earlier run has it.
 
         ``body`` builds the request from one text per image. Raises BadAnswer if this request cannot be answered, and
@@ -140,8 +140,8 @@ class ServerPool:
         return await self._asked(path, prompt, body, read)
 
     async def _asked(
-        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
-    ) -> Record:
+        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], JsonObject], read: Read
+    ) -> JsonObject:
         digests = () if prompt is None else prompt.digests
         request = path, body(digests)
         if (earlier := self._replayed(request)) is not None:
@@ -151,7 +151,7 @@ class ServerPool:
         failed: set[ChatClient] = set()
         cause = self.servers[0].gone or ""
 
-        async def take(answer: dict[str, Any]) -> Record:
+        async def take(answer: dict[str, Any]) -> JsonObject:
             # The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
             if path == CHAT:
                 self._check_build(server, answer.get("system_fingerprint"))
@@ -194,7 +194,7 @@ class ServerPool:
             self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
         return await asyncio.shield(task)
 
-    def _replayed(self, request: tuple[str, Record]) -> Record | None:
+    def _replayed(self, request: tuple[str, JsonObject]) -> JsonObject | None:
         """Return the answer of an earlier run to a request: path, and body with digests of images."""
         entry = None if self.journal is None else self.journal.replay(digest_of(*request))
         if entry is None:

@@ -246,9 +246,10 @@ def test_failure_modes_of_the_published_pairs_and_what_a_study_holds(medtasks, f
     folder = tmp_path / "study"
     captioned_study(folder, 2)
     assert medtasks("curate", "draft", folder, "--no-categories").code == 0
-    assert "our_pairs: pairs, public, 4 images, 2 pairs, 2 drafts\n" in medtasks("curate", "show", folder).out
+    shown = medtasks("curate", "review", folder, "--status").out
+    assert "our_pairs: pairs, public, 4 images, 2 pairs, 2 drafts\n" in shown
     (folder / "pairs.jsonl").write_text("{}\n")
-    fails(["curate", "show", folder], "pairs.jsonl line 1 is damaged (")
+    fails(["curate", "review", folder, "--status"], "pairs.jsonl line 1 is damaged (")
     (folder / "study.json").write_text("{")
-    fails(["curate", "show", folder], "study.json is damaged (")
-    fails(["curate", "show", tmp_path / "none"], "holds no study")
+    fails(["curate", "review", folder, "--status"], "study.json is damaged (")
+    fails(["curate", "review", tmp_path / "none", "--status"], "holds no study")

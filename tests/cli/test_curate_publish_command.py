@@ -133,9 +133,9 @@ def test_words_after_review_go_out_and_more_reviews_replace_what_was_published(p
 
 
 def test_datasheet_says_what_made_it_how_reviewers_agree_and_nothing_of_a_question(publish, study, medtasks):
-    assert medtasks("curate", "review", study, "--agreement").out.startswith("There are fewer than two reviewers")
+    assert "There are fewer than two reviewers" in medtasks("curate", "review", study, "--status").out
     review(study, "bob", low("p2"))
-    both = medtasks("curate", "review", study, "--agreement").out
+    both = medtasks("curate", "review", study, "--status").out
     shown = rows_of(both)
     assert shown["score"] == ["6", "0%", "0.00", "undefined"]
     assert shown["score >= 5"] == ["6", "67%", "0.00", "undefined"]

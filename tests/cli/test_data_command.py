@@ -48,9 +48,8 @@ def test_list_and_show(medtasks, fails, home):
     assert lines[0].split()[:4] == ["mediconfusion", "no", "public", "352"]
     assert [line.split()[0] for line in lines[:-1]] == list(CATALOGUE)
     assert lines[-1] == f"Data folder: {home}"
-    assert medtasks("data", "where").out == f"{home}\n"
     assert not home.exists()
-    ran = medtasks("data", "show", "mediconfusion")
+    ran = medtasks("data", "list", "mediconfusion")
     assert ran.out.splitlines() == [
         "mediconfusion: MediConfusion, 176 confusing pairs of radiology images, one two-option question per pair",
         "  prepared: no",
@@ -61,10 +60,10 @@ def test_list_and_show(medtasks, fails, home):
         "  --source: dataset.json and images/<number>.jpg",
     ]
     layout = "  --source: the Hub's MM/test.jsonl, and images.zip or"
-    assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
+    assert layout in medtasks("data", "list", "medevalkit_medxpertqa_mm").out
     moving = "at 2013-08-01, without a digest of its files, so that numbers may move with them\n"
-    assert moving in medtasks("data", "show", "iu_xray_report").out
-    fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
+    assert moving in medtasks("data", "list", "iu_xray_report").out
+    fails(["data", "list", "mediconfuson"], "did you mean 'mediconfusion'?")
 
 
 def test_list_of_a_group(medtasks, fails, home):
@@ -191,7 +190,7 @@ def test_from_folder(medtasks, folder):
     assert "credentialed: no judge on another machine may see it" in access
     assert listed(medtasks("data", "list")) == [[NAME, "yes", "credentialed", "3", "from", *str(folder).split()]]
     assert NAME in medtasks("tasks").out
-    shown = medtasks("data", "show", NAME).out
+    shown = medtasks("data", "list", NAME).out
     assert f"source:   {folder} at local" in shown
     assert "licence:  of its owner" in shown
     assert medtasks("data", "verify", NAME).out.startswith(f"{NAME} is as prepared: 3 questions, complete")
@@ -260,7 +259,7 @@ def test_credentialed_files_are_their_owners_alone_and_what_is_done_with_images_
     said = "linear: 16 bits scaled from 0..65535 (1)"
     ran = medtasks("data", "prepare", "--from-folder", folder)
     assert (ran.code, ran.out.splitlines()[1]) == (0, f"Models see its images by the rule {said}")
-    assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()
+    assert f"  images:   {said}" in medtasks("data", "list", NAME).out.splitlines()
     assert medtasks("data", "select", NAME, "--as", "rounds_part").code == 0
     for path in (dataset_folder(NAME), dataset_folder("rounds_part"), own_tasks_folder()):
         assert modes(path) == {0}, path

@@ -17,7 +17,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
 from medtasks.runs.result_files import ResultsFile
 
-from ..audit.report.harness_output import publish_own, texts, write_run, write_task
+from ..report.harness_output import publish_own, texts, write_run, write_task
 from ..runs.test_run import manifest
 
 CANARY = "zyzzyva"

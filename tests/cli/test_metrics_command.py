@@ -1,26 +1,18 @@
 """``medtasks metrics`` and ``weights``: tables, JSON, failures, downloads, and no report text anywhere."""
 
 import json
-import math
-import sys
-from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
-from rouge_score import rouge_scorer
-from rouge_score.tokenizers import DefaultTokenizer
 
-from medtasks.audit.doctor.metric_models import weights_trouble
 from medtasks.cli import metrics
 from medtasks.data.prepare import downloads
-from medtasks.metrics import cross_check, model_settings
-from medtasks.metrics.cross_check import ORACLES
-from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, weights_folder
-from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
+from medtasks.metrics import model_settings
+from medtasks.metrics.missing_weights import weights_trouble
+from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, weights_folder
+from medtasks.metrics.report_metrics import REPORT_METRICS
 
-from ..tables import each_row
 from .conftest import rows_of
 
 REFERENCES = ["No pleural effusion.", "Heart is large.\n\nLungs are clear.", "", "Unchanged tube."]
@@ -116,83 +108,6 @@ def test_golden_bertscore_cache_is_kept_or_not(medtasks, files, weights, tmp_pat
     assert ran.out.splitlines()[-1] == "Computed in bfloat16, which moves scores a little: bertscore."
 
 
-def compared(out):
-    """Return what each score's row says: our value, the package's, the largest difference, package and version."""
-    return {line.split()[0]: line.split()[1:] for line in out.splitlines()[2:] if "." in line.split()[1]}
-
-
-def test_golden_radgraph_and_the_others_against_their_packages(medtasks, weights, golden, tmp_path):
-    pairs = json.loads((golden / "metrics/radgraph/expected.json").read_text())["pairs"]
-    pairs = [*sorted(pairs, key=lambda pair: -pair["partial"])[:3], {"reference": "Clear.", "hypothesis": ""}]
-    files, out = ["metrics"], tmp_path / "out.json"
-    for option, side in (("--refs", "reference"), ("--hyps", "hypothesis")):
-        (tmp_path / f"{side}.json").write_text(json.dumps([pair[side] for pair in pairs]))
-        files += [option, tmp_path / f"{side}.json"]
-    names = [name for name in ORACLES if name not in ("medheval_bertscore", "radgraph_xl")]
-    ran = medtasks(*files, *weights, "--metric", ",".join(names), "--cross-check", "--device", "cpu", "--json", out)
-    assert (ran.code, ran.err) == (0, "")
-    rows, written = compared(ran.out), json.loads(out.read_text())
-    assert list(rows) == list(written["cross_check"]) == [key for name in names for key in REPORT_METRICS[name].keys]
-    for key, (ours, theirs, difference, package, version) in rows.items():
-        one = written["cross_check"][key]
-        assert (ours, theirs) == (f"{one['ours']:.6f}", f"{one['theirs']:.6f}")
-        assert float(difference) == pytest.approx(one["difference"], rel=0.05)
-        assert one["difference"] < 1e-4
-        assert not one["differs"]
-        assert (package, version) == (one["package"], metadata.version(package))
-        assert one["ours"] == written["metrics"][metric_info(key).name]["totals"][key]
-    assert rows["bertscore_f1"][0] != "0.000000"
-    assert (float(rows["radgraph_partial"][0]) > 0) == (pairs[0]["partial"] > 0)
-    assert no_texts_in(ran.out + out.read_text())
-
-
-def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypatch):
-    package = rouge_scorer.RougeScorer.score
-
-    def other(self, target, prediction):
-        scores = package(self, target, prediction)
-        more = 1.5e-4 if target.startswith("Heart") and isinstance(self._tokenizer, DefaultTokenizer) else 0
-        return {name: one._replace(fmeasure=one.fmeasure + more) for name, one in scores.items()}
-
-    monkeypatch.setattr(rouge_scorer.RougeScorer, "score", other)
-    out = tmp_path / "out.json"
-    options = ["--metric", "rouge_l,bleu", "--cross-check", "--json", out]
-    ran = fails([*files, *options], "rouge_l: ", "differ by more than")
-    assert compared(ran.out)["rouge_l"][2] == "1.5e-04"
-    differing = json.loads(out.read_text())["cross_check"]["rouge_l"]
-    assert (differing["differs"], differing["pair"], differing["id"]) == (True, 1, "1")
-
-
-@each_row("theirs, differs", [([0.5, math.nan], False), ([math.nan, math.nan], True)])
-def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
-    monkeypatch.setattr(cross_check, "ORACLES", {"corpus_bleu": ("sacrebleu", lambda *_: [theirs])})
-    key, *_ = REPORT_METRICS["corpus_bleu"].keys
-    ours = ReportScores({key: [0.5, math.nan]}, {key: 0.5})
-    (found,) = cross_check.cross_check("corpus_bleu", ours, ["a", "b"], ["a", "b"], ModelSettings()).values()
-    assert (found.differs, found.pair) == (differs, 0)
-
-
-@each_row(
-    "broken, sentence",
-    [
-        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; install it with: "),
-        ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
-    ],
-)
-def test_a_package_that_is_missing_or_fails_gives_no_number(medtasks, files, monkeypatch, broken, sentence):
-    medtasks(*files, "--metric", "rouge")  # ours is loaded
-    for module, replacement in broken.items():
-        monkeypatch.setitem(sys.modules, module, replacement)
-    ran = medtasks(*files, "--metric", "rouge,bleu,meteor_without_synonyms", "--cross-check")
-    assert ran.code == 3
-    assert sentence in ran.err
-    assert ran.err.count("\n") == 1
-    assert "pip install 'medtasks[oracles]'" in ran.err
-    keys = "rouge" if "failed" in sentence else "bleu"
-    assert set(compared(ran.out)) == set(REPORT_METRICS[keys].keys)
-    assert "no package computes them in the same way: meteor_without_synonyms." in ran.out
-
-
 def test_every_failure_has_its_line_and_costs_nothing_else(medtasks, files, tmp_path):
     ran = medtasks(*files, "--metric", "all", "--json", tmp_path / "out.json")
     assert ran.code == 1
@@ -243,19 +158,18 @@ def hub(monkeypatch):
 
 
 def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_path):
-    first, *lines = medtasks("weights", "list").out.splitlines()
+    first, *lines = medtasks("weights", "fetch").out.splitlines()
     assert first.split() == ["weights", "here", "MB", "description", "licence"]
-    assert [line.split()[0] for line in lines[:-1]] == [*WEIGHTS, "wordnet", "ptb-tokenizer"]
+    assert [line.split()[0] for line in lines[:-2]] == [*WEIGHTS, "wordnet", "ptb-tokenizer"]
+    assert lines[-2] == f"Weights folder: {weights_folder('radgraph').parent}"
     assert {line.split()[1] for line in lines[: len(WEIGHTS)]} == {"no"}
     moving = [name for name, info in WEIGHTS.items() if info.hub]
     assert lines[-1].endswith(f"with which values may move: {', '.join(moving)}.")
-    fails(["weights", "where", "radgraph"], "medtasks weights fetch radgraph")
     ran = medtasks("weights", "fetch", "radgraph", "pubmedbert", "radgraph")
     path = weights_folder("radgraph") / "radgraph.tar.gz"
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [f"radgraph: {path}", f"pubmedbert: {weights_folder('pubmedbert')}"]
-    assert medtasks("weights", "where", "radgraph").out == f"{path}\n"
-    rows = [line.split()[:2] for line in medtasks("weights", "list").out.splitlines()]
+    rows = [line.split()[:2] for line in medtasks("weights", "fetch").out.splitlines()]
     assert {name for name, here in rows if here == "yes"} - {"wordnet", "ptb-tokenizer"} == {"radgraph", "pubmedbert"}
     sources = []
     monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)

@@ -10,12 +10,20 @@ import openpyxl
 import pytest
 from PIL import Image
 
-from medtasks.audit.doctor.check_results import State, scope_of
-from medtasks.audit.doctor.tasks_and_data import own_tasks
-from medtasks.audit.report.collecting import section
+from medtasks.doctor.check_results import State, scope_of
+from medtasks.doctor.tasks_and_data import own_tasks
+from medtasks.report.collecting import section
 from medtasks.runs.run import TaskRun
-from medtasks.tasks.documents import select
-from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
+from medtasks.tasks.documents import select, task_problems
+from medtasks.tasks.task_files import (
+    included_option,
+    including,
+    scored_task,
+    task_config,
+    task_file,
+    task_files,
+    tasks_of,
+)
 
 from ..picture_sets import jpeg, texture
 from ..tables import each_row
@@ -27,7 +35,7 @@ dataset_kwargs: {data_files: {test: sides.jsonl}}
 test_split: test
 lmms_eval_specific_kwargs: {default: {image_root: images, template: "{{ question }} {{ options }}"}}
 doc_to_visual: !function medtasks.hooks.images.images
-doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.lettered
 doc_to_target: !function medtasks.hooks.prompts.target
 process_results: !function medtasks.hooks.choice.process_results
 metric_list: !function medtasks.hooks.choice.METRIC_LIST
@@ -133,11 +141,11 @@ def test_without_the_folder(fails, medtasks, folder, replies):
         assert root == str(folder / "images")
 
 
-@each_row("hook, is_rotated", [("prompts", True), ("multimedeval_prompts", False)])
+@each_row("hook, is_rotated", [("lettered", True), ("question", False)])
 def test_a_task_without_a_template_is_rotated_if_its_hook_shows_the_options(tmp_path, hook, is_rotated):
     folder = own_folder(tmp_path)
     change(folder, ', template: "{{ question }} {{ options }}"', "")
-    change(folder, "medtasks.hooks.prompts.prompt", f"medtasks.hooks.{hook}.prompt")
+    change(folder, "medtasks.hooks.prompts.lettered", f"medtasks.hooks.prompts.{hook}")
     with including([folder]):
         assert ("rotated" in task_files()["sides"].variants) is is_rotated
 
@@ -171,8 +179,7 @@ def test_functions_metrics_and_unknown_keys_of_the_users_own_file(medtasks, fold
         assert task_files()["sides"].breakdown == ("question",)
         assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
     (folder / "mine.py").write_text("def halves(rows):\n    return rows.select([0, 1])\n")
-    listed = "[{metric: accuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
-    change(folder, "!function medtasks.hooks.choice.METRIC_LIST", f"{listed}\nprocess_docs: !function mine.halves")
+    change(folder, "metric_list:", "process_docs: !function mine.halves\nmetric_list:")
     found = medtasks("score", "sides", replies(["A", "A"]), "--include_path", folder)
     assert "2 of 2 questions answered" in found.out
     assert re.search(r"accuracy .*50\.0%", found.out), found.out
@@ -249,7 +256,6 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
 
 
 FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"
-LISTED = "[{metric: acuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
 HOOK = "medtasks.hooks.choice.process_results"
 NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 
@@ -266,7 +272,7 @@ NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
         ("rule: R", "rule: robust_vqa", "no rule 'robust_vqa' reads replies for 'single choice'; copy it"),
         ("{{ question }} {{", "{{ qestion }} {{", "doc_to_text: .*'qestion' is undefined, did you mean 'question'"),
         ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
-        ("!function medtasks.hooks.choice.METRIC_LIST", LISTED, "no metric 'acuracy'; did you mean 'accuracy'"),
+        ("medtasks.hooks.choice.METRIC_LIST", "mine.METRICS", "no metric 'acuracy'; did you mean 'accuracy'"),
         ("choice.METRIC_LIST", "reports.METRIC_LIST", "no metric 'bertscore_f1' .and 15 more.; it has accuracy, "),
         ("ReadWith, rule", "ReadWith, rul: x, rule", "the filter cannot be made .*; did you mean 'rule'"),
         ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
@@ -278,7 +284,8 @@ NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 )
 def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, words):
     folder = own_folder(tmp_path)
-    (folder / "mine.py").write_text("KEYS = ['key']\ndef target(doc):\n    return doc['key']\n")
+    metrics = "METRICS = [{'metric': 'acuracy'}]\n"
+    (folder / "mine.py").write_text(f"KEYS = ['key']\n{metrics}def target(doc):\n    return doc['key']\n")
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
         file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
@@ -294,6 +301,15 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
         (found,) = own_tasks(scope_of(["sides"]))
     assert found.state is State.PROBLEM
     assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
+
+
+def test_a_language_for_replies_to_a_prepared_dataset_is_refused(folder):
+    change(folder, "dataset_path: json", "dataset_path: !function medtasks.data.path_of.mediconfusion")
+    change(folder, "{data_files: {test: sides.jsonl}}", "{load_from_disk: true}")
+    change(folder, "metric_list:", "metadata: {language: de}\nmetric_list:")
+    with including([folder]):
+        (problem,) = task_problems(task_file("sides"))
+    assert "language: only replies to questions of your own are read in one language" in problem
 
 
 def test_a_misspelt_hook_without_the_optional_packages(medtasks, folder, monkeypatch):
@@ -396,9 +412,9 @@ def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refus
 
 
 def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder, replies, tmp_path):
-    for old, new in (("prompts", "closed_prompts"), ("choice.METRIC", "closed_questions.YES_NO_METRIC")):
+    for old, new in (("prompts.lettered", "prompts.closed"), ("prompts.target", "prompts.closed_target")):
         change(folder, f"medtasks.hooks.{old}", f"medtasks.hooks.{new}")
-    change(folder, "choice.process", "closed_questions.process")
+    change(folder, "hooks.choice.", "hooks.yes_no.")
     change(folder, "{default: {image_root: images, template:", "{default: {image_root: images, yes_no_template:")
     change(folder, " {{ options }}", "")
     rows = [{"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]} for n in range(120)]

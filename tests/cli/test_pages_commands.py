@@ -1,12 +1,10 @@
-"""``medtasks report``, ``data duplicates`` and ``data tree``: files written, what is said, and what is refused."""
+"""``medtasks report`` and ``data duplicates``: files written, what is said, and what is refused."""
 
 import errno
 import html
 import inspect
 import json
-import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from medtasks.cli import pages
 from medtasks.data.duplicates.image_copies import dataset_images
 from medtasks.data.duplicates.image_hashes import DISTANCE
 from medtasks.data.privacy import hidden_id
-from medtasks.tasks.own_tasks import select_as
 
 from ..made_up_runs import write_run
 from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
@@ -248,18 +245,3 @@ def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secr
     assert finding["first"]["questions"] == ["p1/1"]
     assert finding["second"]["questions"] == [hidden_id("doc", f"{CANARY}-0")]
     assert files["open_duplicates.html"].count(b"data:image/jpeg") == 1
-
-
-def test_tree_of_the_sample_and_what_is_refused(medtasks, fails, sample_home, tmp_path, monkeypatch):
-    shutil.copytree(sample_home / "datasets", tmp_path / "datasets")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    ran = medtasks("data", "tree", "mediconfusion")
-    assert (ran.code, ran.err) == (0, "")
-    assert "Page: mediconfusion_tree.html (32 questions)" in ran.out
-    assert "SAMPLE DATA: synthetic images." in medtasks("data", "duplicates", "mediconfusion").out
-    page = (tmp_path / "mediconfusion_tree.html").read_text(encoding="utf-8")
-    assert json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])["selects"] is True
-    assert "SAMPLE DATA" in page
-    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
-    fails(["data", "tree", "mc_head"], "'mc_head' is itself a part of 'mediconfusion'")

@@ -203,27 +203,6 @@ def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
     assert not (tmp_path / "no").exists()
 
 
-def test_a_journal_is_asked_for_by_a_variable_where_there_can_be_one(medtasks, fails, tmp_path):
-    told = tmp_path / "told"
-    tell = f"import os, pathlib; pathlib.Path({str(told)!r}).write_text(os.environ.get('MEDTASKS_JOURNAL', 'no'))"
-    folders = ", ".join(repr(str(tmp_path / name)) for name in ("out", "before"))
-    tell += f"; import shutil; shutil.copytree({folders}, dirs_exist_ok=True)"  # the manifest is there already
-    launcher = f"--launcher={shlex.join([sys.executable, '-c', tell])}"
-    arguments = ["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, "--model"]
-    fails([*arguments, "vllm", "--journal"], "model 'vllm' gives nothing back before its last reply; leave it out")
-    assert not told.exists()
-    medtasks(*arguments, "async_openai", "--journal")
-    assert told.read_text() == "true"
-    written = json.loads(next((tmp_path / "before").glob("*_run.json")).read_text())
-    assert (written["state"], written["tasks"]["one"]["outcome"]) == ("running", "not run")
-    assert written["processes"][0]["seconds"] is None
-    assert "--journal" in read_manifests(tmp_path / "out")[-1].command
-    ran = medtasks(*arguments, "medtasks_tiny", "--journal")
-    assert "warning --journal adds nothing" in ran.out
-    medtasks(*arguments, "async_openai")
-    assert told.read_text() == "no"
-
-
 def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
     error = "no model in the folder $MEDTASKS_HOME/x, api_key=PLANTED"
     code = "import os; from medtasks.lmms.harness_process import end_after; "

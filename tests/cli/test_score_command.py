@@ -4,10 +4,12 @@ import csv
 import json
 import random
 import re
+import shutil
 
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from medtasks.cli.data import SAMPLE
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
@@ -18,8 +20,8 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs.logged_samples import replies_folder
 
 from .. import tiny_multimedeval
-from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..scores.two_runs import own_tasks, write_replies
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from ..tiny_medevalkit import put_source
@@ -154,10 +156,8 @@ def test_wrong_tasks_and_files(fails, constant, write, tmp_path):
 
 
 def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
-    from medtasks.data.sources.bundled_sample import write_sample_source
-
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    write_sample_source(tmp_path / "source")
+    shutil.copytree(SAMPLE, tmp_path / "source")
     medtasks("data", "prepare", "mediconfusion", "--source", tmp_path / "source", "--allow-incomplete")
     ran = medtasks("score", "mediconfusion", write({"doc_id": 0, "reply": "A"}))
     assert ran.out.splitlines()[-1].startswith("INCOMPLETE DATA: parts of the published set were left out")

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import medtasks as package
-from medtasks import __version__
-from medtasks.audit.doctor.check_results import CheckResult, State
-from medtasks.audit.planning import Assumptions, plan
 from medtasks.cli import start
 from medtasks.cli.output import say
+from medtasks.doctor.check_results import CheckResult, State
 from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.running.recipes import recipes
 from medtasks.runs.run_manifest import read_manifests
+from medtasks.scores.planning import Assumptions, plan
+from medtasks.version import __version__
 
 from ..made_up_runs import write_run
 from ..tables import each_row
@@ -55,7 +55,7 @@ def test_path_version_and_wrong_usage(medtasks):
 
 
 def test_help_names_values_and_no_python_types(medtasks):
-    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["data", "show"], []):
+    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["models"], []):
         shown = medtasks(*command, "--help").out
         assert "Usage: medtasks" in shown
         assert set("<>") & set(shown) == set(), shown
@@ -176,7 +176,7 @@ def doctor(medtasks, monkeypatch):
             asked.append((list(names), verify, *filter(None, [model, model_args])))
             return list(findings)
 
-        monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
+        monkeypatch.setattr("medtasks.doctor.examining.examine", examine)
         return medtasks("doctor", *arguments), asked
 
     return run
@@ -214,13 +214,13 @@ def test_served_model_and_json(doctor, tmp_path):
 
 
 def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks):
-    ran = medtasks("models", "list")
+    ran = medtasks("models")
     rows = {line.split("  ")[0]: line for line in ran.out.splitlines()}
     assert set(rows) - {"name"} == set(recipes())
     assert "Health AI Developer Foundations" in rows["medgemma-4b"]
     assert rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
     assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
-    ran = medtasks("models", "show", "lingshu-7b")
+    ran = medtasks("models", "lingshu-7b")
     flat = " ".join(ran.out.split())
     assert ran.code == 0
     assert "licence: MIT source: model card of lingshu-medical-mllm/Lingshu-7B" in flat
@@ -231,11 +231,11 @@ def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks)
     assert "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B," in ran.out
     assert "vllm serve lingshu-medical-mllm/Lingshu-7B --revision b98aecd" in ran.out
     for name in list(recipes())[::5]:
-        assert medtasks("models", "show", name).code == 0
-    fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
+        assert medtasks("models", name).code == 0
+    fleming, hulu = medtasks("models", "fleming-vl-8b").out, medtasks("models", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
     assert "not on a server: vLLM 0.32 has no class for it" in hulu
-    ran = medtasks("models", "show", "lingshu7b")
+    ran = medtasks("models", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
 
 
@@ -357,6 +357,11 @@ def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
         ]
         == "B"
     )
+    beside = {"reply": "O tumor fica no lado A", "options": OPTIONS}
+    for language, value in (([], None), (["--language", "pt"], "A")):
+        assert json.loads(medtasks("parse", "robust_choice", *language, stdin=lines(beside)).out)["value"] == value
+    unknown = "unknown language 'german'. Known: ar, bn,"
+    fails(["parse", "robust_choice", "--language", "german"], unknown, stdin=lines(beside))
     labels = {"reply": "Effusion, no nodule.", "options": ["Nodule", "Effusion"]}
     assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [0, 1]
     needs = "the rule 'robust_yes_no_maybe' needs 'options', in their order, such as"

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, read_drafted, read_drafts
-from medtasks.curate.review.reviews import ItemReview, Judgement, Review, review_file, unjudged
+from medtasks.curate.review.reviews import ItemReview, Judgement, Review, empty_review, review_file
 from medtasks.curate.study import (
     DRAFTS,
     IMAGES,
@@ -140,7 +140,7 @@ def review(folder: Path, reviewer: str = "alice", said: Said | None = None) -> N
 def scored(draft: Draft, score: int, **changes: object) -> ItemReview:
     """Return a review that gives each question of a draft the same score."""
     judgements = (Judgement(score=score),) * len(draft.images)
-    review = unjudged(draft).model_copy(update={"judgements": judgements, "categories": ()})
+    review = empty_review(draft).model_copy(update={"judgements": judgements, "categories": ()})
     return review.model_copy(update=changes)
 
 

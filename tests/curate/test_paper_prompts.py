@@ -2,7 +2,7 @@
 
 import re
 
-from medtasks.curate.drafts import filled, prompts_in
+from medtasks.curate.drafts import fill_marks, prompts_in
 from medtasks.curate.hallucination_questions import PROMPTS, banned_phrases
 from medtasks.curate.pairs.pair_drafts import given_categories
 
@@ -36,7 +36,7 @@ def paper(name: str) -> str:
 @each_row("name", ["question", "category", "failure_modes"])
 def test_a_prompt_equals_the_paper_s_white_space_apart(name):
     prompt = PAIR_PROMPTS[name]
-    text = prompt.user + "".join(filled(prompt.block, {"Pair 0": f"Pair {n}"}) for n in NUMBERS)
+    text = prompt.user + "".join(fill_marks(prompt.block, {"Pair 0": f"Pair {n}"}) for n in NUMBERS)
     # Between the numbers the paper prints an ellipsis, and "Prompt:" before all but the last.
     printed = squeezed(paper("mediconfusion")).replace("...Caption99", "Caption99")
     assert any(squeezed(f"System message: {prompt.system}{label}{text}") in printed for label in ("Prompt: ", ""))
@@ -45,14 +45,14 @@ def test_a_prompt_equals_the_paper_s_white_space_apart(name):
 def test_a_corrected_prompt_lacks_the_stray_quotation_mark_and_takes_any_list():
     published = PAIR_PROMPTS["category"].user
     names = given_categories(published.split("Categories:")[1].strip('" '))
-    corrected = filled(PAIR_PROMPTS["category_corrected"].user, {"**CATEGORIES**": ", ".join(names)})
+    corrected = fill_marks(PAIR_PROMPTS["category_corrected"].user, {"**CATEGORIES**": ", ".join(names)})
     assert f'{corrected}"' == published
 
 
 def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
     prompt = PAIR_PROMPTS["question"]
     marks = ["**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**"]
-    text = filled(prompt.user, {marks[0]: f"one {marks[1]}", marks[1]: "two"})
+    text = fill_marks(prompt.user, {marks[0]: f"one {marks[1]}", marks[1]: "two"})
     assert f"Image1: one {marks[1]}\nImage2: two\nYour task" in text
 
 

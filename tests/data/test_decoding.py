@@ -16,7 +16,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import Manifest, described_images
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded
+from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decode_image
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.variants import BLANK, COLUMN
@@ -135,7 +135,7 @@ def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
     ],
 )
 def test_what_is_said_of_published_sets(prepared, name, done):
-    assert decoded(prepared[0] / name, REFERENCE).conversions == done
+    assert decode_image(prepared[0] / name, REFERENCE).conversions == done
 
 
 def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared, tmp_path, monkeypatch):
@@ -186,10 +186,10 @@ def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tm
     values = (ramp(1000) / 1000).astype("<f4")
     values[0, 0], values[0, 1], values[0, 2] = np.nan, np.inf, -np.inf
     (tmp_path / "nan.tif").write_bytes(tiff(values, 32))
-    assert pixels(decoded(tmp_path / "nan.tif", LINEAR).pixels)[0, :3, 0].tolist() == [0, 255, 0]
+    assert pixels(decode_image(tmp_path / "nan.tif", LINEAR).pixels)[0, :3, 0].tolist() == [0, 255, 0]
     for value in (0, 7):
         (tmp_path / "flat.png").write_bytes(png(np.full((4, 5), value), 16, 0))
-        assert decoded(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
+        assert decode_image(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
 
 
 def test_what_pillow_misreads_and_a_bomb_are_refused_in_one_sentence(tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
     for kind in ("GIF", "TIFF", "PNG"):
         (tmp_path / "a").write_bytes(saved(frames[0], kind, save_all=True, append_images=frames[1:]))
         for decoding in (LINEAR, REFERENCE):
-            seen = decoded(tmp_path / "a", decoding)
+            seen = decode_image(tmp_path / "a", decoding)
             assert seen.pixels.getextrema() == ((50, 50),) * 3
             assert seen.conversions[-2:] == ("first of several frames", NEARLY_FLAT)
 
@@ -285,7 +285,7 @@ DOTS = (np.indices(DARK.shape) % 5 == 0).all(axis=0)  # every 25th pixel
 )
 def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_path, grey, is_flat):
     folder = put(tmp_path, {"a.png": png(np.array(grey), 8, 0)})
-    assert decoded(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
+    assert decode_image(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
     manifest = prepare_own(folder, access=Access.PUBLIC)
     assert manifest.image_conversions == {"8 bits as stored": 1, **({NEARLY_FLAT: 1} if is_flat else {})}
 
@@ -302,7 +302,7 @@ def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_pat
 )
 def test_16_bits_of_which_something_is_seen_are_not_refused(tmp_path, values):
     (tmp_path / "a.png").write_bytes(png(values, 16, 0))
-    seen = decoded(tmp_path / "a.png", LINEAR)
+    seen = decode_image(tmp_path / "a.png", LINEAR)
     assert seen.conversions == ("16 bits scaled from 0..65535",)
     assert (pixels(seen.pixels) == in_8_bits(values, 0, 65535)).all()
 
@@ -311,13 +311,13 @@ def test_a_turned_jpeg_its_grey_stand_in_and_its_smaller_copy(tmp_path):
     (tmp_path / "a.jpg").write_bytes(turned(6, "JPEG"))
     document = {"doc_id": "q", "image_file": str(tmp_path / "a.jpg")}
     (seen,), (blank,) = images(document), images({**document, COLUMN: BLANK})
-    assert blank.size == seen.size == decoded(tmp_path / "a.jpg", LINEAR).size
+    assert blank.size == seen.size == decode_image(tmp_path / "a.jpg", LINEAR).size
     assert seen.size[1] == WIDTH
     exif = Image.Exif()
     exif[274] = 6
     large = Image.fromarray(ramp().astype(np.uint8)).resize((1600, 800))
     (tmp_path / "a.jpg").write_bytes(saved(large, "JPEG", exif=exif, quality=95))
-    whole, small = (decoded(tmp_path / "a.jpg", LINEAR, side) for side in (None, 200))
+    whole, small = (decode_image(tmp_path / "a.jpg", LINEAR, side) for side in (None, 200))
     assert whole.size == small.size == whole.pixels.size == (800, 1600)
     assert small.pixels.size == (200, 400)
     assert np.abs(pixels(whole.pixels.resize((200, 400))) - pixels(small.pixels)).max() < 12
@@ -331,9 +331,9 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, caplog, decod
     (tmp_path / "samples.tif").write_bytes(tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])}))  # a log line
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        decoded(tmp_path / "large.png", decoding)
+        decode_image(tmp_path / "large.png", decoding)
         with pytest.raises(UnreadableImage):
-            decoded(tmp_path / "samples.tif", decoding)
+            decode_image(tmp_path / "samples.tif", decoding)
         assert ([str(warning.message) for warning in caught], caplog.records) == ([], [])
         warnings.warn("ours", UserWarning, stacklevel=1)
         Image.open(tmp_path / "large.png").close()  # and that there was something to keep

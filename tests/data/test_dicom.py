@@ -13,7 +13,7 @@ pydicom = pytest.importorskip("pydicom")
 
 from medtasks.data.catalogue import Access  # noqa: E402
 from medtasks.data.document_store import load_documents  # noqa: E402
-from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded  # noqa: E402
+from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decode_image  # noqa: E402
 from medtasks.data.images.strict_pillow import UnclearRange, UnreadableImage  # noqa: E402
 from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
@@ -35,7 +35,7 @@ def write(path, values=STORED, kind="MONOCHROME2", stored=12, **fields):
 
 
 def seen(path, decoding=LINEAR):
-    found = decoded(path, decoding)
+    found = decode_image(path, decoding)
     return np.asarray(found.pixels).astype(int), found.conversions
 
 

@@ -8,7 +8,8 @@ from PIL import Image
 
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
-from medtasks.data.images.decoding import REFERENCE, read_facts
+from medtasks.data.images.decoding import REFERENCE
+from medtasks.data.images.image_store import read_facts
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import DatasetNotPrepared, SourceError

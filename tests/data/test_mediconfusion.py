@@ -16,7 +16,7 @@ from PIL import ImageFile
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import PAIRED_CHOICE

@@ -18,17 +18,19 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from medtasks.curate.hallucination_questions import made_study, planned_study
+from medtasks.curate.report_studies import made_study, planned_study
 from medtasks.curate.study import IMAGES, StudyKind, read_images
 from medtasks.data import named_files
 from medtasks.data.catalogue import Access
 from medtasks.data.document_store import with_image_files
-from medtasks.data.images.decoding import LINEAR, REFERENCE, ImageStore, decoded
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decode_image
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare.source_files import ParquetTable, SourceFile, csv_table, file_reader, json_lines, read_json
+from medtasks.data.prepare.source_files import SourceFile, file_reader
+from medtasks.data.prepare.source_tables import ParquetTable, csv_table, json_lines, read_json
 from medtasks.data.sources.iu_xray import _OpenI
 from medtasks.data.sources.multimedeval.question_sets import OwnQuestions, Slake
 from medtasks.data.sources.multimedeval.x_rays import read_dicom
@@ -179,7 +181,7 @@ def test_postscript_starts_no_program_and_other_formats_are_refused(tmp_path, mo
     for path in (postscript, tga):
         for decoding in (LINEAR, REFERENCE):
             with pytest.raises(UnreadableImage, match=r"^it is no image that can be read \(PNG, JPEG, .*DICOM\)$"):
-                decoded(path, decoding)
+                decode_image(path, decoding)
     assert not written.exists()
     with Image.open(postscript) as image, pytest.raises(Exception, match=r".*"):  # as Pillow would on its own
         image.load()
@@ -192,7 +194,7 @@ def test_a_device_or_a_pipe_is_no_image(tmp_path):
     for name in ("pipe.png", "zero.png"):
         for decoding in (LINEAR, REFERENCE):
             with pytest.raises(UnreadableImage, match=IS_PIPE):
-                decoded(tmp_path / name, decoding)
+                decode_image(tmp_path / name, decoding)
 
 
 def png(width, height, depth, colour):
@@ -221,17 +223,17 @@ def test_an_image_that_would_fill_the_memory_is_refused_before_it_is_decoded(mon
 
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
     with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "decoding began"):
-        decoded(io.BytesIO(data), LINEAR)
+        decode_image(io.BytesIO(data), LINEAR)
 
 
 def test_floats_of_a_tiff_file_that_would_fill_the_memory(monkeypatch):
     stream = io.BytesIO()
     Image.fromarray(np.zeros((10, 10), np.float32)).save(stream, "TIFF")
     monkeypatch.setattr("medtasks.data.images.decoding.MOST_MEMORY", 45 * 100)
-    decoded(stream, LINEAR)
+    decode_image(stream, LINEAR)
     monkeypatch.setattr("medtasks.data.images.decoding.MOST_MEMORY", 45 * 100 - 1)
     with pytest.raises(UnreadableImage, match="takes more than"):
-        decoded(stream, LINEAR)
+        decode_image(stream, LINEAR)
 
 
 def test_damage_that_pillow_reports_in_its_own_ways(monkeypatch):
@@ -242,7 +244,7 @@ def test_damage_that_pillow_reports_in_its_own_ways(monkeypatch):
 
         monkeypatch.setattr("PIL.ImageFile.ImageFile.load", fail)
         with pytest.raises(UnreadableImage):
-            decoded(io.BytesIO(png(2, 2, 8, 0)), LINEAR)
+            decode_image(io.BytesIO(png(2, 2, 8, 0)), LINEAR)
 
 
 @each_row(("rows", "is_refused"), [(8000, True), (5000, False)])
@@ -251,7 +253,7 @@ def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_ar
     path = put_dicom(tmp_path / "x.dcm", np.zeros((2, 2), np.uint16), fields={"Rows": rows, "Columns": 8000})
     for source in (path, io.BytesIO(path.read_bytes())):
         with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
-            decoded(source, LINEAR)
+            decode_image(source, LINEAR)
     with pytest.raises(OSError, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
         read_dicom(path)  # as MultiMedEval does
 
@@ -264,7 +266,7 @@ def test_a_number_of_a_dicom_file_that_is_cut(tmp_path):
     assert rows in data
     path.write_bytes(data.replace(rows, b"\x28\0\x10\0US\3\0\2\0\0"))
     with pytest.raises(UnreadableImage, match="Expected total bytes to be an even multiple"):
-        decoded(path, LINEAR)
+        decode_image(path, LINEAR)
 
 
 def test_an_image_of_flat_pixels_is_not_stretched_over_the_memory():
@@ -280,11 +282,11 @@ def test_what_is_deflated_in_a_dicom_file_is_limited(tmp_path, monkeypatch):
     dataset.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     dataset.save_as(tmp_path / "deflated.dcm")
     for source in (tmp_path / "deflated.dcm", io.BytesIO((tmp_path / "deflated.dcm").read_bytes())):
-        assert decoded(source, LINEAR).pixels.tobytes() == decoded(path, LINEAR).pixels.tobytes()
+        assert decode_image(source, LINEAR).pixels.tobytes() == decode_image(path, LINEAR).pixels.tobytes()
         monkeypatch.setattr("medtasks.data.images.dicom_images.MOST_WHOLE", 80000)
         monkeypatch.setattr(named_files.check_size, "__defaults__", (80000, "it"))
         with pytest.raises(UnreadableImage, match="takes more than 0 MB"):
-            decoded(source, LINEAR)
+            decode_image(source, LINEAR)
         monkeypatch.undo()
 
 

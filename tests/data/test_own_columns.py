@@ -13,7 +13,7 @@ from ..tables import each_row
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
-    "doc_to_text": "medtasks.hooks.prompts.prompt",
+    "doc_to_text": "medtasks.hooks.prompts.lettered",
     "doc_to_visual": "medtasks.hooks.images.images",
 }
 GOOD = {"question": ["a", "b"], "options": [["x", "y"], ["x", "y"]], "answer": ["A", "B"], "image_file": ["1", "2"]}
@@ -80,9 +80,7 @@ def test_the_first_wrong_row(family, columns, complaint):
 def test_a_template_says_what_a_prompt_needs_and_text_of_a_patient_is_not_shown():
     templates = {"default": "{{ images }}{{ hint }}{{ question }}", "llava": "{{ question }} {{ details }}"}
     settings = {name: {"template": text} for name, text in templates.items()}
-    config = hook(
-        "reports", doc_to_text="medtasks.hooks.multimedeval_prompts.prompt", lmms_eval_specific_kwargs=settings
-    )
+    config = hook("reports", doc_to_text="medtasks.hooks.prompts.question", lmms_eval_specific_kwargs=settings)
     rows = {"report": ["r"], "question": ["q"], "hint": [None]}
     with pytest.raises(MedTasksError, match="no column 'details', which the prompt of the family 'reports' needs"):
         run(config, rows)

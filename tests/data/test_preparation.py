@@ -9,11 +9,12 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
-from medtasks.data.prepare.source_files import SourceFile, csv_table, listed_records
+from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_tables import csv_table, listed_records
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
 from medtasks.errors import SourceError
 

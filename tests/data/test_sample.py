@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.sources.bundled_sample import write_sample_source
+from medtasks.cli.data import SAMPLE
+from medtasks.data.dataset_manifest import Manifest
 
 from ..tables import each_row
 
@@ -26,10 +27,8 @@ SMALLEST_DIFFERENCE = 2.5  # grey levels of 255, mean over the picture
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    target = tmp_path_factory.mktemp("sample") / "not" / "yet"
-    write_sample_source(target)
-    return target
+def folder():
+    return SAMPLE
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +77,9 @@ def test_exactly_the_named_images_are_there_decode_and_differ_within_a_pair(fold
         assert difference(first, second) > SMALLEST_DIFFERENCE, pair_id
 
 
-def test_bytes_are_the_same_every_time_and_small(folder, tmp_path):
-    def contents(root):
-        return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-    for _ in range(2):  # the second time over itself
-        write_sample_source(tmp_path)
-        assert contents(tmp_path) == contents(folder)
-    assert sum(map(len, contents(folder).values())) < LARGEST_SAMPLE_BYTES
+def test_it_is_small_and_has_the_fingerprint_of_recorded_runs(folder, sample_home):
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < LARGEST_SAMPLE_BYTES
+    assert Manifest.read(sample_home / "datasets" / "mediconfusion").fingerprint == "62daed607110"
 
 
 LEFT, UPPER = "In the left half of the picture", "In the upper half"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.selecting import choose, described, resolved, selectable
+from medtasks.data.selecting import choose, criteria_line, matching_values, selectable
 from medtasks.data.shards import Shard, clusters_of
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError, UnknownName
@@ -92,7 +92,7 @@ def test_all_criteria_together_and_none():
     pairs[1]["categories"] = ["Spinal", "Vascular"]
     assert [one["doc_id"] for one in choose(pairs, {"categories": ["vascular"]})] == ["1/1", "1/2"]  # stay whole
     # Values that differ in signs alone are not confused.
-    assert resolved("keyword", ["膀胱"], {"keyword": {"膀胱": 1, "肾": 1}}) == {"膀胱"}
+    assert matching_values("keyword", ["膀胱"], {"keyword": {"膀胱": 1, "肾": 1}}) == {"膀胱"}
 
 
 def test_counts_and_description(documents):
@@ -100,7 +100,11 @@ def test_counts_and_description(documents):
     assert set(counts) == {"department", "clinical_task", "modality", "granularity", "keyword"}
     assert sum(counts["department"].values()) == len(documents)
     assert sum(counts["keyword"].values()) < len(documents)
-    assert described({"b": ["y", "x"], "a": ["1"], "c": []}) == described({"a": ["1"], "b": ["x", "y"]}) == "a=1, b=x|y"
+    assert (
+        criteria_line({"b": ["y", "x"], "a": ["1"], "c": []})
+        == criteria_line({"a": ["1"], "b": ["x", "y"]})
+        == "a=1, b=x|y"
+    )
 
 
 CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(sorted)

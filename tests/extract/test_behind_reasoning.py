@@ -4,7 +4,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.families.kit_questions import FAMILY, OPEN_QUESTIONS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 
@@ -29,7 +29,7 @@ SAID = {template: reason for reason, template in rows_in("behind_reasoning")}  #
 @each_row("said", SAID)
 def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, wrong, said):
     score = family.score(
-        Sample(document), Reply.of_text(said.format(right=right, wrong=wrong)), Row(rule, reasoned=True)
+        Sample(document), Reply.of_text(said.format(right=right, wrong=wrong)), Rule(rule, reasoned=True)
     )
     assert score["reason"] == SAID[said]
     assert (score.get("value") == score.get("target")) is (SAID[said] == "ok" or "value" not in score)
@@ -41,7 +41,7 @@ def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, 
 @each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
 def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
     def score(reply):
-        return family.score(Sample(document), reply, Row(rule, reasoned=True))["reason"]
+        return family.score(Sample(document), reply, Rule(rule, reasoned=True))["reason"]
 
     assert score(Reply(f"It might be {right}", cut=True)) == "truncated"  # all of it is reasoning
     assert score(Reply(f"<think>{wrong}</think>{right}", cut=True)) == "ok"
@@ -54,7 +54,7 @@ def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
 
 
 def test_published_rules_cannot_read_a_letter_out_of_nothing():
-    row = Row("medevalkit_choice", reasoned=True)
+    row = Rule("medevalkit_choice", reasoned=True)
     document = {**CHOICE, "option_lines": ["A. a", "B. b"], "gold": "B"}
     assert SINGLE_CHOICE.score(Sample(document), Reply("<think>B"), row)["value"] is None
 

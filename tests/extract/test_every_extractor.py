@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of, extractors
@@ -18,13 +17,14 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.scores.error_classes import error_class
 
 from ..growth import assert_linear
 from ..tables import each_row
 
 OF_SECOND = ("class", "labels", "nli", "vqa", "yes_no_maybe", "kit_vqa")
 VERSIONS = {"robust_choice": 6, "robust_kit_choice": 5, "robust_mmmu": 4, "medheval_strict": 4, "listed_options": 3}
-VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND}  # 1 for the others
+VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND} | {"robust_class": 4}  # 1 for the others
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
 OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS}
 # One that needs a labeler has tests of its own.
@@ -165,6 +165,6 @@ def test_extractors_are_registered_under_their_names_and_kinds():
         assert rule.version == VERSIONS.get(name, 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
-    assert sum(len(extractors(kind)) for kind in AnswerKind) == len(extractors())
+    assert sum(len(extractors(kind)) for kind in {rule.kind for rule in extractors().values()}) == len(extractors())
     with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
         extractor_of("robust_choice", AnswerKind.LABELS)

@@ -76,8 +76,8 @@ def test_golden_medevalkit_most_similar(cases):
         assert (most_similar(tuple(case["choices"]), case["text"]) or 0) == case["index"], case
 
 
-def test_golden_medevalkit_medxpertqa_formats(cases, test_data):
-    lines = (test_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines()
+def test_golden_medevalkit_medxpertqa_formats(cases, recorded_data):
+    lines = (recorded_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines()
     samples = [_question(json.loads(line)) for line in lines]
     extract = extractor_of("medevalkit_tagged_choice").extract
     for case in cases("medxpertqa_formats"):

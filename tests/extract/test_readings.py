@@ -73,13 +73,13 @@ IN_SETS = ("robust_yes_no_maybe", "robust_nli", "stances")  # one reading, howev
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_every_reply_of_a_table_is_read_as_written(name):
+def test_every_reply_of_a_table_is_read_as_written(name, subtests):
     @each_row(("context", "expected", "reply"), readings(name)[1])
     def check(context, expected, reply):
         value = READERS[name](reply, context)
         assert value == ({expected} if name in IN_SETS else expected)
 
-    check()
+    check(subtests=subtests)
 
 
 @each_row(("rule", "document", "reply", "value", "reason", "facts"), rows_in("examples"))

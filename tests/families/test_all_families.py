@@ -303,10 +303,12 @@ JUDGED = {name: case for name, case in CASES.items() if name.startswith(BY_JUDGE
 def by_verdict(one: MadeUp, found: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that need a verdict; where texts are compared as well, the invalid rate is of all replies."""
     corpus = {metric.name for metric in one.family.metrics if isinstance(metric, CorpusMetric) and metric.panel}
-    compared = {name for name in corpus if not name.startswith("chair_judge")} if "hallucination" in one.hook else set()
+    compared = (
+        {name for name in corpus if not name.startswith("chair_judge")} if "hallucination" in one.module else set()
+    )
     if compared:
         compared.add("invalid_rate")
-    if one.hook.startswith("judged_questions"):
+    if one.module.startswith("judged_questions"):
         compared |= {"exact_match", *MEASURES}
     of_all = {name for key in compared for name in (key, f"{key}_stderr")}
     return {name: value for name, value in scores(found, *of_all).items() if not name.startswith("judge_")}

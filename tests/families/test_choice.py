@@ -5,14 +5,14 @@ import random
 
 import pytest
 
-from medtasks.audit.error_classes import wrong_answers
-from medtasks.audit.scoring import score_replies
 from medtasks.errors import JudgeNotConfigured
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE, LEVELS, SINGLE_CHOICE
 from medtasks.families.family import Reply
 from medtasks.prompts import judged
+from medtasks.scores.error_classes import wrong_answers
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 

@@ -7,12 +7,11 @@ import random
 
 import pytest
 
-from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
-from medtasks.families.family import Reply, Row
-from medtasks.hooks import published
+from medtasks.families.family import Reply, Rule
+from medtasks.hooks import multilabel
 from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
@@ -23,6 +22,7 @@ from medtasks.metrics.class_scores import (
     multilabel_metrics,
 )
 from medtasks.metrics.metric import forget_computed
+from medtasks.scores.scoring import score_replies, with_interval
 from medtasks.stats.bootstrap import values_with_errors
 from medtasks.stats.standard_error import clustered_error
 
@@ -198,7 +198,8 @@ def test_numbers_per_class_are_told_and_few_warned_of():
 
 def test_a_warning_says_how_many_are_left_out(warnings):
     unread = entry([1, 0], None, 1, reason="judge_failed")
-    published("medtasks.hooks.multilabel.judge_failed_rate")([unread, entry([1, 0], [1, 0], 2)])
+    aggregated = {entry["metric"]: entry["aggregation"] for entry in multilabel.METRIC_LIST}
+    aggregated["judge_failed_rate"]([unread, entry([1, 0], [1, 0], 2)])
     assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
 
 
@@ -222,7 +223,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
     results = ReadWith(LABELED).apply([[reply, "a repeat"] for reply in REPLIES], None)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
     documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0] * 5} for n in range(len(REPLIES))]
-    process = published("medtasks.hooks.multilabel.process_results")
+    process = multilabel.process_results
     found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
     assert len(labeler) == 1
     edema = [0, 0, 0, 1, 0]
@@ -236,7 +237,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
 
 
 def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
-    task = task_of("multilabel.process_results", {"reference": Row(LABELED), "robust": Row("robust_labels")})
+    task = task_of("multilabel", {"reference": Rule(LABELED), "robust": Rule("robust_labels")})
     documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)

@@ -7,13 +7,13 @@ import pytest
 
 from medtasks.extract.published.medheval_closed import listed_options
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
-from medtasks.families.family import Row
-from medtasks.hooks import published
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.families.family import Rule
+from medtasks.hooks import closed_questions as hooks
+from medtasks.runs.reply_envelope import make_envelope
 
 from ..task_families import score_of, values_of
 
-PROCESS = published("medtasks.hooks.closed_questions.process_results")
+PROCESS = hooks.process_results
 CONSTANTS = {"Yes": (0.471, 0.346, 0.369, 0.218, 0.361), "No": (0.434, 0.484, 0.563, 0.280, 0.466)}
 TYPES = ("acc_anatomy", "acc_measurement", "acc_symptom", "acc_technique", "accuracy")
 
@@ -126,7 +126,7 @@ def test_credentialed_text_is_withheld():
         "choices": "CANARY choices",
         "answer": None,
     }
-    found = PROCESS(document(**secret), [enveloped("CANARY reply", Row("medheval_reference"))])
+    found = PROCESS(document(**secret), [make_envelope("CANARY reply", Rule("medheval_reference"))])
     assert "CANARY" not in json.dumps(found)
     assert "10000007" not in json.dumps(found)
     assert found["accuracy"]["sample"].startswith("doc-")

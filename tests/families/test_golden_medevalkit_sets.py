@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.extract.failure import failure_cause
 from medtasks.families import kit_questions
-from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
 from medtasks.metrics.metric import Score
+from medtasks.scores.scoring import score_replies
 
 from ..extract.reading import recorded
 from ..task_families import score_of, task_of, values_of
@@ -28,7 +28,7 @@ GROUPS = {
 
 def score(rule, documents, replies, *breakdown):
     """Return the scores of one row, whatever order the samples come in."""
-    task = task_of("kit_choice.process_results", {"row": Row(rule)}, breakdown=breakdown)
+    task = task_of("kit_choice", {"row": Rule(rule)}, breakdown=breakdown)
     given = {one["doc_id"]: Reply.of_text(reply) for one, reply in zip(documents, replies, strict=True)}
     shuffled = random.Random(len(documents)).sample(documents, len(documents))
     return score_replies(task, shuffled, given)["row"]

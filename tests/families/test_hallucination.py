@@ -14,10 +14,10 @@ from medtasks.families.free_texts import (
     KNOWLEDGE_QUESTIONS,
     KNOWLEDGE_QUESTIONS_ELEVEN,
 )
-from medtasks.hooks import published
 from medtasks.judges import judge_client
 from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
+from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
 from ..task_families import score_of
@@ -57,7 +57,7 @@ def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS):
 
 def aggregated(module, scores, chosen):
     """What the harness computes of each metric, by name."""
-    metric_list = published(f"medtasks.hooks.{module}.METRIC_LIST")
+    metric_list = DottedName(f"medtasks.hooks.{module}.METRIC_LIST").resolve()
     names = {entry["metric"]: entry["aggregation"] for entry in metric_list}
     return {name: of(scores) for name, of in names.items() if chosen(name.removesuffix("_stderr"))}
 
@@ -154,7 +154,7 @@ def test_what_the_harness_writes_holds_no_text(judge):
         "visual_hallucination": {**REPORT, "doc_id": "r", **changes, "report": canary, "symptom": [canary]},
     }
     for module, doc in documents.items():
-        sample = published(f"medtasks.hooks.{module}.process_results")(doc, [f"{canary} says so"])
+        sample = DottedName(f"medtasks.hooks.{module}.process_results").resolve()(doc, [f"{canary} says so"])
         written = json.dumps(sample, default=str) + repr(sample) + repr(dict(sample.items()))
         assert "Canary" not in written
         assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()

@@ -6,17 +6,17 @@ import random
 
 import pytest
 
-from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 from medtasks.families import submission
 from medtasks.families.choice import KIT_CHOICE as FAMILY
 from medtasks.families.choice import KIT_LIKELIHOODS
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.home import home
 from medtasks.metrics.metric import evaluate
+from medtasks.scores.baselines import baselines
 from medtasks.tasks import own_documents
 
 from ..task_families import FAMILIES
@@ -36,7 +36,7 @@ OPEN = {"options": [], "answer": None, "gold": "bile", "question_type": "open"}
 
 def scores_of(documents, replies, rule):
     given = map(Reply.of_text, replies)
-    return [FAMILY.score(Sample(one), reply, Row(rule)) for one, reply in zip(documents, given, strict=True)]
+    return [FAMILY.score(Sample(one), reply, Rule(rule)) for one, reply in zip(documents, given, strict=True)]
 
 
 def values(family, scores):
@@ -128,7 +128,7 @@ def test_questions_without_options_have_no_score_by_likelihood():
     documents = [question(1), question(2), question(3, **OPEN)]
     losses = [(1.0, 2.0, 3.0), (2.0, 1.0, 3.0), (0.0,)]
     rows = zip(documents, losses, strict=True)
-    scores = [KIT_LIKELIHOODS.score(Sample(one), Reply(losses=given), Row("untied")) for one, given in rows]
+    scores = [KIT_LIKELIHOODS.score(Sample(one), Reply(losses=given), Rule("untied")) for one, given in rows]
     assert values(KIT_LIKELIHOODS, scores) == {
         "accuracy": 0.5,
         "invalid_rate": 0.0,
@@ -153,7 +153,7 @@ def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
     monkeypatch.setattr(submission, "load_documents", lambda _: documents)
     replies = ["(B)", UNREAD, None, "<think>lymph?</think>It is **bile**"]
     given = zip(documents, map(Reply.of_text, replies), strict=True)
-    scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
+    scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Rule("robust_mmmu")) for one, reply in given]
     found = values(submission.ANSWERS_TO_SUBMIT, scores[::-1])
     (path,) = (home() / "submissions" / "mediconfusion").glob("*.json")
     assert json.loads(path.read_text(encoding="utf-8")) == {
@@ -170,6 +170,6 @@ def test_rotations_have_no_number_where_the_published_code_stops():
     for flags, expected in (["no_modality_type"], math.isnan), ([], lambda value: value == 1.0):
         asked = rotated([{**question, "flags": flags}])
         given = [Reply(text=document["answer"]) for document in asked]
-        row = Row("medevalkit_tagged_choice")
+        row = Rule("medevalkit_tagged_choice")
         scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
         assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)

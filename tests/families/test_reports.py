@@ -16,7 +16,7 @@ from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
 from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS, REPORTS
 from medtasks.families.text_metrics import compare_texts, text_metrics
-from medtasks.hooks import published
+from medtasks.hooks import multimedeval_reports, reports
 from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.chest_findings import label_scores
 from medtasks.metrics.metric import mean
@@ -64,11 +64,11 @@ def values(scores, family: TaskFamily = MULTIMEDEVAL_REPORTS):
 
 def run(number=40, seed=0):
     """What the harness does with many replies under MultiMedEval's metrics."""
-    process = published("medtasks.hooks.reports.multimedeval_process_results")
+    process = multimedeval_reports.process_results
     samples = [process(doc, [reply]) for doc, reply in many_replies(number, seed)]
     return {
         entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
-        for entry in published("medtasks.hooks.reports.MULTIMEDEVAL_METRICS")
+        for entry in multimedeval_reports.METRIC_LIST
     }
 
 
@@ -76,7 +76,7 @@ def run(number=40, seed=0):
 
 
 def test_report_metrics_have_errors_where_they_have_values_per_report():
-    names = [entry["metric"] for entry in published("medtasks.hooks.reports.REPORT_METRICS")]
+    names = [entry["metric"] for entry in reports.METRIC_LIST]
     assert names[-2:] == ["scored_samples", "failed_samples"]
     own = [name for name in names[:-2] if not name.endswith("_stderr")]
     assert len(own) == 17
@@ -111,7 +111,7 @@ def test_scores_of_all_reports_together_have_the_error_of_patients(monkeypatch):
 
 def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
     reply = ReadWith("report_text").apply([["Small effusion"]], None)
-    process = published("medtasks.hooks.reports.process_results")
+    process = reports.process_results
     returned = process(document(dataset=CREDENTIALED, patient_id="p9"), reply)
     assert "is credentialed" in returned["target"]
     assert returned["bleu_1"]["sample"].startswith("doc-")

@@ -10,7 +10,7 @@ from loguru import logger
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT, rotated_questions
-from medtasks.hooks import published
+from medtasks.hooks import rotated_choice
 from medtasks.metrics.metric import evaluate
 from medtasks.stats.standard_error import clustered_error
 
@@ -95,7 +95,7 @@ def test_questions_whose_options_depend_on_their_order_are_left_out_and_counted(
 
 def test_credentialed_questions_still_belong_together():
     hidden = {**CHOICE, "dataset": "nobody_knows_this_one", "doc_id": "patient 5", "image_id": "patient 5"}
-    process = published("medtasks.hooks.rotations.process_results")
+    process = rotated_choice.process_results
     found = [process(one, [reply])["worst_case"] for one, reply in zip(rotated([hidden]), "BAC", strict=True)]
     assert "patient 5" not in str(found)
     assert len({score["rotation_of"] for score in found}) == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.families.templates import filled, names_in_template, written_options
+from medtasks.families.templates import fill_template, names_in_template, written_options
 
 from ..tables import each_row
 
@@ -13,7 +13,7 @@ FIELDS = ("question", "number", "image")
 
 
 def fill(template):
-    return filled(template, VALUES, FIELDS, "it is wrong")
+    return fill_template(template, VALUES, FIELDS, "it is wrong")
 
 
 @each_row(

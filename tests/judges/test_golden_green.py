@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.judges.green_judge import RAW_PROMPT, cleaned, green_prompt, published_counts, strict_counts
+from medtasks.judges.green_judge import RAW_PROMPT, clean_reply, green_prompt, published_counts, strict_counts
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def test_golden_green_prompts_and_cleaned_replies(records):
         prompt = green_prompt(case["reference"], case["candidate"])
         assert (prompt, RAW_PROMPT.format(prompt)) == (case["prompt"], case["rendered"])
     for case in records("clean.jsonl"):
-        assert cleaned(case["decoded"]) == case["cleaned"]
+        assert clean_reply(case["decoded"]) == case["cleaned"]
 
 
 def test_golden_green_readings(records):
     for case in records("parse.jsonl"):
         counts, careful = published_counts(case["reply"]), case["careful"]
-        assert cleaned(case["reply"]) == case["cleaned"]
+        assert clean_reply(case["reply"]) == case["cleaned"]
         numbers = list(counts.significant), list(counts.insignificant), counts.matched
         assert numbers == (case["significant"], case["insignificant"], case["matched"]), case["kind"]
         assert [*counts.significant, counts.matched] == case["row"]

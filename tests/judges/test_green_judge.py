@@ -10,11 +10,11 @@ import medtasks.judges
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError
 from medtasks.families.text_metrics import compare_texts, text_metrics
-from medtasks.judges.green_judge import RAW_PROMPT, green_prompt, published_counts, strict_counts
+from medtasks.judges.green_judge import GREEN_ERRORS, RAW_PROMPT, green_prompt, published_counts, strict_counts
 from medtasks.judges.judge_check import ALL, KINDS, check_judge
 from medtasks.judges.published_judges import medevalkit_prompt
 from medtasks.metrics.metric import evaluate
-from medtasks.metrics.report_metrics import GREEN_ERRORS, keys_of, report_metric
+from medtasks.metrics.report_metrics import keys_of, report_metric
 
 from ..families.test_reports import score
 from ..tables import each_row

@@ -118,7 +118,7 @@ def choice_yaml(task: str, **changes: str) -> str:
         "test_split": "test",
         "generation_kwargs": "{max_new_tokens: 8, until: []}",
         "doc_to_visual": "!function medtasks.hooks.images.images",
-        "doc_to_text": "!function medtasks.hooks.prompts.prompt",
+        "doc_to_text": "!function medtasks.hooks.prompts.lettered",
         "doc_to_target": "!function medtasks.hooks.prompts.target",
         "process_results": "!function medtasks.hooks.choice.process_results",
         "metric_list": "!function medtasks.hooks.choice.METRIC_LIST",

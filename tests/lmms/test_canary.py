@@ -12,18 +12,18 @@ import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
 from PIL import Image
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, arrow_schema
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
+from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import report_as_dict
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run import read_run
+from medtasks.runs.run import open_run
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
 
 from ..processes import LEAVE, on_two_processes, run_here
@@ -221,7 +221,7 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, t
     assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
     assert found_in(reported, tmp_path) == []
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    report = collect_run(read_run(tmp_path / "out"))
+    report = collect_run(open_run(tmp_path / "out"))
     found = {task.name: task for task in report.tasks}
     assert set(TASKS) <= set(found)
     for task in found.values():
@@ -341,8 +341,8 @@ YAML = choice_yaml(
     num_fewshot="0",
     reasoning_tags="none",
     output_type="generate_until",
-    doc_to_text="!function medtasks.hooks.multimedeval_prompts.prompt",
-    doc_to_target="!function medtasks.hooks.multimedeval_prompts.target",
+    doc_to_text="!function medtasks.hooks.prompts.question",
+    doc_to_target="!function medtasks.hooks.prompts.target",
     lmms_eval_specific_kwargs='{default: {template: "{{ question }} {{ options }}", option: "{{ text }}"}}',
     metadata="{version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}",
 )
@@ -350,8 +350,8 @@ OWN = {  # what a task has instead, and its filters
     "canary_report": """\
 doc_to_text: "{{indication}}"
 doc_to_target: "{{report}}"
-process_results: !function medtasks.hooks.reports.multimedeval_process_results
-metric_list: !function medtasks.hooks.reports.MULTIMEDEVAL_METRICS
+process_results: !function medtasks.hooks.multimedeval_reports.process_results
+metric_list: !function medtasks.hooks.multimedeval_reports.METRIC_LIST
 filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: report_text}]}]
 """,
     "canary_open": """\

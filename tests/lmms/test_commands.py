@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2
 
-from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.examining import importable_model
+from medtasks.doctor.check_results import State
+from medtasks.doctor.examining import importable_model
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import tasks_folder
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.recording import first_manifest
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, forget_warnings
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReply, earlier_run, kept_replies
+from medtasks.running.recording import first_manifest
 from medtasks.runs.asked_questions import fingerprint
 from medtasks.runs.logged_samples import logged
 from medtasks.runs.reply_origins import COPIED, KEPT

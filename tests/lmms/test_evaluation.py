@@ -1,7 +1,5 @@
 """Guards around the harness's evaluation of our tasks, with a stand-in for the evaluator."""
 
-import copy
-import json
 import os
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -9,18 +7,13 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from datasets import Dataset
 from lmms_eval.api.instance import Instance
-from lmms_eval.utils import make_table
 from openai import OpenAI
-from openai.types.chat import ChatCompletion
 
 from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
-from medtasks.extract.failure import cut_reply, reasoned_reply
 from medtasks.hooks import choice
 from medtasks.lmms import earlier_replies, evaluation, plugin
 from medtasks.lmms.evaluation import guard_evaluation
-from medtasks.lmms.server_journal import JOURNAL_VARIABLE
-from medtasks.net.journal import RUN_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
 from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
@@ -79,26 +72,6 @@ ROW = {
 }
 
 
-@each_row("column", ["results", "groups"])
-def test_the_main_metric_comes_first_in_the_harness_table_and_nothing_else_changes(column):
-    def printed(results):
-        table = make_table({**copy.deepcopy(results), "n-shot": {}, "higher_is_better": {}}, column)
-        rows = [[cell.strip() for cell in line.split("|")[1:]] for line in table.splitlines()[2:] if line]
-        numbers = [[text if text in ("", "N/A") else float(text) for text in (row[5], row[7])] for row in rows]
-        return [(row[3], row[1], *values) for row, values in zip(rows, numbers, strict=True)]
-
-    theirs = {"alias": "mme", "b,none": 0.5, "a,none": 0.25}
-    before = {column: {"mediconfusion": dict(ROW), "mme": theirs}, "versions": {"a": 1}}
-    results = guarded(lambda lm, task_dict: copy.deepcopy(before))(Model(), {"mediconfusion": task_with()})
-    assert json.dumps(results) == json.dumps(before)
-    assert results[column]["mediconfusion"]["set_accuracy,robust"] == 0.125
-    ours = ["set_accuracy", "set_accuracy", "individual_accuracy", "confusion", "confusion"]
-    assert [row[0] for row in printed(results)] == [*ours, "a", "b"]
-    assert printed(results)[0] == ("set_accuracy", "reference", 0.75, 0.0625)
-    assert printed(results)[1][:3] == ("set_accuracy", "robust", 0.125)
-    assert {str(row) for row in printed(results)} == {str(row) for row in printed(before)}  # those of others, too
-
-
 def test_images_that_a_run_did_not_open_are_counted_as_such():
     """Replies of an earlier run, as those of --only-failed, leave their images unopened; unshown ones do not count."""
     documents = [{"image_files": [f"/{name}.png", "/second.png"]} for name in "abc"]
@@ -144,73 +117,6 @@ def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lo
     monkeypatch.setattr(evaluation, "say", printed.append)
     evaluate(lost=lost)
     assert printed == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
-
-
-def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
-    """And a run without ours is otherwise left as it is: what the server gave is not marked."""
-    monkeypatch.setenv(JOURNAL_VARIABLE, "true")
-    choice_of_text = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "B"}}
-    answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice_of_text]}
-    requests = []
-    create = lambda **request: requests.append(request) or ChatCompletion.construct(**answer)  # noqa: E731
-    lm = Model()
-    lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    lm.rank, lm.world_size = 0, 1
-    ask = guarded(lambda lm, task_dict: dict(lm.client.chat.completions.create(messages=[]).choices[0].message))
-    theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=(), lmms_eval_specific_kwargs=None)}
-    assert [ask(lm, theirs)["content"] for _ in range(2)] == ["B", "B"]
-    assert len(requests) == 1
-    assert lm.client.chat.completions.create is create
-
-
-ANSWERS = {  # parts of a choice, and the reply with its marks
-    "whole": ({"finish_reason": "stop", "message": {"role": "assistant", "content": "B"}}, "B"),
-    "cut": ({"finish_reason": "length", "message": {"role": "assistant", "content": "The"}}, cut_reply("The")),
-    "reasoned": (
-        {"finish_reason": "stop", "message": {"role": "assistant", "content": "B", "reasoning": "Hm."}},
-        reasoned_reply("Hm.", "B"),
-    ),
-}
-
-
-@each_row("answer", list(ANSWERS))
-def test_copies_from_the_journal_of_a_server_are_recorded_and_a_resumed_run_has_none(monkeypatch, tmp_path, answer):
-    choice_of_text, expected = ANSWERS[answer]
-    completion = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-    completion["choices"] = [{"index": 0, **choice_of_text}]
-    monkeypatch.setenv(JOURNAL_VARIABLE, str(tmp_path / answer))
-    lm = Model()
-    create = lambda **request: ChatCompletion.construct(**completion)  # noqa: E731
-    lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    lm.rank, lm.world_size = 0, 1
-
-    def generate_until(requests):
-        create = lm.client.chat.completions.create
-        return [create(messages=[request.args[0]]).choices[0].message.content for request in requests]
-
-    lm.generate_until = generate_until
-    tasks = {"mediconfusion": task_with(), "theirs": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
-
-    def evaluated(run, rows):
-        monkeypatch.setenv(RUN_VARIABLE, run)
-        metadata = [{"task": name, "doc_id": row, "repeats": 1} for name in tasks for row in rows]
-        requests = [
-            Instance("generate_until", (f"{facts['task']} {facts['doc_id']}",), 0, dict(facts)) for facts in metadata
-        ]
-        replies = []
-
-        def stand_in(lm, task_dict):
-            replies.extend(lm.generate_until(requests))
-            return {"results": {}, "samples": {name: [{"doc_id": row} for row in rows] for name in tasks}}
-
-        samples = guarded(stand_in)(lm, tasks)["samples"]
-        assert replies[: len(rows)] == [expected] * len(rows)
-        assert not any("medtasks" in reply for reply in replies[len(rows) :])  # of tasks that are not ours
-        return [[sample.get(ORIGIN) for sample in samples[name]] for name in tasks]
-
-    assert evaluated("monday", [0, 1]) == [[None, None]] * 2
-    assert evaluated("monday", [0, 1, 2]) == [[None] * 3] * 2  # after a kill
-    assert evaluated("tuesday", [1, 2, 3]) == [[COPIED, COPIED, None]] * 2
 
 
 @each_row("cache, expected", [(None, [None, None]), (object(), [None, COPIED])])

@@ -5,13 +5,13 @@ import math
 import pytest
 from lmms_eval.utils import make_table
 
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.samples import letter
 from medtasks.families.counts import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
 from medtasks.runs.replies import read_replies
+from medtasks.scores.scoring import PAIR_METRICS, score_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 

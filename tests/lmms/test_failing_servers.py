@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.cli.data import write_sample_home
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import Reply
 from medtasks.runs.sample_counts import counts_of
+from medtasks.scores.scoring import PAIR_METRICS, score_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 

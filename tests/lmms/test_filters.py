@@ -16,7 +16,7 @@ from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.runs.reply_envelope import FAILED, opened, opened_all, parse_loglikelihood
+from medtasks.runs.reply_envelope import FAILED, open_envelope, opened_all, parse_loglikelihood
 
 from ..tables import each_row
 
@@ -29,7 +29,7 @@ REPLIES = st.text() | st.lists(CHARACTERS).map("".join)
 
 
 def read_reply(result):
-    reply, row = opened(result)
+    reply, row = open_envelope(result)
     return row.extractor, reply.text
 
 
@@ -54,10 +54,10 @@ def through_the_harness(result, tags=TAGS):
 @given(reply=REPLIES)
 def test_replies_and_marks_of_cut_ones_come_through_the_harness_as_they_were(reply):
     (result,) = filtered(ReadWith, "robust_choice", [reply])
-    read, row = opened(through_the_harness(result))
+    read, row = open_envelope(through_the_harness(result))
     assert (read.text, read.cut, row.extractor) == (reply, False, "robust_choice")
     (result,) = filtered(ReadWith, "robust_choice", [cut_reply(reply)])
-    read, _ = opened(through_the_harness(result))
+    read, _ = open_envelope(through_the_harness(result))
     assert (read.text, read.cut, read.recorded) == (reply, True, cut_reply(reply))
 
 

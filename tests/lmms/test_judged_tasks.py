@@ -3,11 +3,11 @@
 import pytest
 from medtasks.model_adapters.tiny import MedTasksTiny
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.family import Reply
 from medtasks.runs.replies import read_replies
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.documents import check_judge, task_documents
 from medtasks.tasks.task_files import task_file
 

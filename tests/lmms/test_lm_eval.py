@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import medtasks
-from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
 from medtasks.lmms.remote_models import TRUSTED
 from medtasks.runs.replies import read_replies
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 

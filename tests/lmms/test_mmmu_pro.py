@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
@@ -17,6 +16,7 @@ from medtasks.errors import SourceError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply
 from medtasks.prompts.template import target
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 

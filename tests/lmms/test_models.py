@@ -12,12 +12,12 @@ from lmms_eval.api.reasoning import strip_reasoning_tags
 from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
 
-from medtasks.extract.failure import copied_reply, cut_reply, failed_reply, failure_cause, reasoned_reply
-from medtasks.families.family import Reply, Row, without_its_reasoning
+from medtasks.extract.failure import cut_reply, failed_reply, failure_cause, reasoned_reply
+from medtasks.families.family import Reply, Rule, without_its_reasoning
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.logged_samples import is_withheld
-from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import make_envelope, open_envelope, parse_loglikelihood
 
 from ..tables import each_row
 from .model_sources import model_sources
@@ -191,10 +191,9 @@ MARKED = [
     failed_reply("I pass"),
     cut_reply("B"),
     reasoned_reply("Hm.", "B"),
-    copied_reply("B"),
     "[[medtasks:withheld]] B",
     '{"rule": "nonsense", "reply": "A"}',
-    enveloped("A", Row("nonsense", fenced=True)),
+    make_envelope("A", Rule("nonsense", fenced=True)),
 ]
 FORGED = [
     *MARKED,
@@ -213,10 +212,10 @@ class Unmarked(Model):
 
 def assert_is_plain(reply):
     for shown in (reply, strip_reasoning_tags(reply, [["<think>", "</think>"]])):
-        read, row = opened(shown)
-        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Row())
+        read, row = open_envelope(shown)
+        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Rule())
         assert not is_withheld(read.text)
-    assert not without_its_reasoning(opened(reply)[0]).failed
+    assert not without_its_reasoning(open_envelope(reply)[0]).failed
 
 
 @each_row("text", FORGED)

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import re
 import shutil
 from pathlib import Path
@@ -16,10 +15,11 @@ from medtasks.data.images.decoding import NEARLY_FLAT
 from medtasks.data.variants import VARIANTS
 from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
+from medtasks.tasks.task_index import read_config
 
 from ..cli.conftest import medtasks  # noqa: F401  # a fixture
-from ..conftest import SHARED
 from ..processes import run_here
+from ..recordings import recordings
 from ..tables import each_row
 from .whole_runs import answering, evaluate
 
@@ -32,7 +32,7 @@ BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
 ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
 ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped", "own_choice_think"]
-PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+PUBLISHED = recordings("MEDTASKS_TEST_DATA", "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
 WHOLE = {
     re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
 }  # no questions of their own
@@ -60,8 +60,9 @@ def write_blocks(folder, copies=1):
                 row["pair_id"] += f"-{copy}"
             for key in {"image_file", "image_files"} & row.keys():
                 shown = row[key] if isinstance(row[key], list) else [row[key]]
-                draw([folder / "images" / f"{copy}{file}" for file in shown], copy)
-                row[key] = [f"{copy}{file}" for file in shown] if isinstance(row[key], list) else f"{copy}{row[key]}"
+                copies_of_shown = [file.replace("images/", f"images/{copy}") for file in shown]
+                draw([folder / file for file in copies_of_shown], copy)
+                row[key] = copies_of_shown if isinstance(row[key], list) else copies_of_shown[0]
             lines.append(json.dumps(row) + "\n")
         (folder / f"{name}.jsonl").write_text("".join(lines))
     return folder
@@ -95,13 +96,12 @@ def samples_of(ran, task):
     return next(ran.parent.glob(f"*_samples_{task}.jsonl"))
 
 
-def test_every_block_runs_as_printed(ran):
+def test_every_block_runs_as_printed(ran, project):
     content = json.loads(ran.read_text())
     assert set(ASKED) <= set(content["results"])
-    for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
+    for name, (_, printed) in zip(NAMES, BLOCKS, strict=True):
         assert content["n-samples"][name]["original"] == COPIES * len(printed.splitlines())
-        config = yaml.load(text.replace("!function", ""), Loader=yaml.SafeLoader)
-        filters = {one["name"] for one in config["filter_list"]}
+        filters = {one["name"] for one in read_config(project / "my_tasks" / f"{name}.yaml")["filter_list"]}
         scores = content["results"][name]
         assert {key.partition(",")[2] for key in scores if "," in key} == filters
         main = [value for key, value in scores.items() if key.endswith(f",{min(filters)}") and "_stderr" not in key]
@@ -153,6 +153,7 @@ RIGHT = {
     "own_open": ("token_recall", lambda row: row["answer"]),
     "own_several": ("mcls_accuracy", lambda row: ",".join(row["answers"])),
     "own_classes": ("macro_f1", lambda row: row["options"][row["label"]]),
+    "own_findings": ("macro_f1", lambda row: row["options"][row["labels"].index(1)]),
 }
 
 

@@ -5,16 +5,16 @@ import re
 import pytest
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.report.published import published_of
-from medtasks.audit.report.task_tables import published_table
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.report.collecting import collect_run
+from medtasks.report.published import published_of
+from medtasks.report.report_model import report_as_dict
+from medtasks.report.task_tables import published_table
 from medtasks.running.recipes import expansion, recipe, recipes
-from medtasks.runs.harness_options import read_options, written
-from medtasks.runs.run import read_run
+from medtasks.runs.harness_options import read_options, write_argument
+from medtasks.runs.run import open_run
 
 from ..made_up_runs import write_run
 from ..runs.test_run import manifest
@@ -69,7 +69,7 @@ def test_each_model_has_its_rows_in_the_tables_that_it_names():
     ],
 )
 def test_a_text_comes_back_from_the_harness_as_it_was(value):
-    read = simple_parse_args_string(f"pretrained=x,system_prompt={written(value)},batch_size=2")
+    read = simple_parse_args_string(f"pretrained=x,system_prompt={write_argument(value)},batch_size=2")
     assert parse_arguments(HfVlmArguments, read, "hf_vlm").system_prompt == value
     assert read["batch_size"] == 2
 
@@ -180,7 +180,7 @@ def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model
     _, facts = expansion("mine", "", read_options(["--include_path", str(tmp_path)]))
     model = {"name": run.name, "arguments": ""}
     manifest(run, {"mediconfusion": ("done", "")}, state="finished", model=model, recipe=facts.model_dump())
-    report = collect_run(read_run(run))
+    report = collect_run(open_run(run))
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     (task,) = report.tasks
     assert {score.model for score in task.published if score.same_model} == {"RadFM"}

@@ -46,7 +46,6 @@ def commands(run, task):
         ["score", task, samples],
         ["score", task, run],
         ["compare", run, run],
-        ["parity", run, run],
     ]
 
 

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
 from medtasks.runs.replies import read_replies
+from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
 
 from .. import tiny_multimedeval

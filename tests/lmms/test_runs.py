@@ -8,7 +8,7 @@ from lmms_eval.api.metrics import pooled_sample_stderr
 
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError
-from medtasks.hooks import best_highest, best_lowest
+from medtasks.hooks.groups import best_highest, best_lowest
 from medtasks.lmms.evaluation import guard_evaluation
 
 from ..tables import each_row

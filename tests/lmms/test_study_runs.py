@@ -7,13 +7,13 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.page import write_page
 from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.home import dataset_folder
-from medtasks.runs.run import read_run
+from medtasks.report.collecting import collect_run
+from medtasks.report.page import write_page
+from medtasks.runs.run import open_run
 
 from ..curate.reviewed_study import detailed_study, even, review
 from ..processes import run_here
@@ -98,7 +98,7 @@ def test_credentialed_studies_run_with_every_audit_and_nothing_of_them_is_logged
     assert found["made_up_knowledge_open"]["knowledge_rate,strict"] == 1
     assert found["made_up_contextual"]["always_no,strict"] == 0.2
 
-    report = collect_run(read_run(tmp_path / "out"))
+    report = collect_run(open_run(tmp_path / "out"))
     write_page(report, tmp_path / "out" / "report.html")
     assert {task.withheld for task in report.tasks if task.dataset} == {True}
     assert found_in(ran, tmp_path / "out") == []

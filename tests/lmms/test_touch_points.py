@@ -3,23 +3,26 @@
 A new version of the harness fails here first; ``upstream/`` has patches that would make some of it superfluous.
 """
 
+import ast
 import dataclasses
 import inspect
-import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 from lmms_eval import evaluator, tasks, utils
-from lmms_eval.api import instance, task
+from lmms_eval.api import group, instance, model, task
 from lmms_eval.api.filter import FilterEnsemble
+from openai import OpenAI
 
 from medtasks.runs.harness_options import FLAGS, VALUED
 from medtasks.tasks.documents import KEYS
 
 from ..tables import each_row
+from .model_sources import model_sources
 
 ROOM = Path(__file__).parents[2] / "medtasks"
+ADAPTERS = ROOM.parent / "model_adapters"
 POINTS = {}
 
 
@@ -114,13 +117,9 @@ def calls_of_models():
 @point
 def clients():
     """The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create."""
-    from medtasks.lmms.server_journal import CHAT_CLIENTS
-
-    from .model_sources import model_sources
-
     texts = {file.stem: file.read_text() for file, _ in model_sources() if file.parent.name in ("chat", "simple")}
     asking = {name for name, text in texts.items() if "self.client.chat.completions.create(" in text}
-    assert asking | {"litellm"} == CHAT_CLIENTS
+    assert asking | {"litellm"} == {"async_openai", "gpt4o_audio", "gpt4v", "litellm", "openai", "srt_api"}
     assert "self.client = _LiteLLMClientShim(" in texts["litellm"]
 
 
@@ -177,6 +176,63 @@ def task_files(tmp_path=None):
     assert all(word in loader for word in ('"include"', "import_function", "reverse()"))
 
 
+@point
+def documents():
+    """A task has its documents without images in eval_docs_no_media, its splits in dataset and dataset_no_image, and
+    loads them in download; its class is in OUTPUT_TYPE, its filters are in _filters, called by apply_filters."""
+    assert {"eval_docs_no_media", "download", "apply_filters", "OUTPUT_TYPE"} <= set(dir(task.ConfigurableTask))
+    source = inspect.getsource(task)
+    assert all(f"self.{name}" in source for name in ("dataset_no_image", "dataset", "_filters"))
+    assert tasks.ConfigurableTask.download.__wrapped__
+
+
+@point
+def base_of_models():
+    """The evaluator sets task_dict of a model of the class lmms, whose cache_hook has add_partial; utils parse
+    --model_args, and TokenCounts holds input, output and reasoning tokens."""
+    assert "self.cache_hook = CacheHook(None)" in inspect.getsource(model.lmms.__init__)
+    assert parameters(model.CacheHook.add_partial) == ["self", "attr", "req", "res"]
+    assert "lm.task_dict[" in inspect.getsource(evaluator)
+    assert utils.simple_parse_args_string("a=1,b=x") == {"a": 1, "b": "x"}
+    assert parameters(instance.TokenCounts)[:3] == ["input_tokens", "output_tokens", "reasoning_tokens"]
+
+
+@point
+def results_files():
+    """A results file has n-samples with original and effective, configs, versions, group_subtasks and groups, and
+    utils.get_datetime_str makes the time in its name; a group's mean is by size only with weight_by_size, and a
+    metric's name may be a part."""
+    source = inspect.getsource(evaluator)
+    keys = ("n-samples", "original", "effective", "configs", "versions", "group_subtasks", "groups", "higher_is_better")
+    assert all(f'"{key}"' in source for key in keys)
+    assert callable(utils.get_datetime_str)
+    declared = group.AggMetricConfig(metric="accuracy")
+    assert (declared.aggregation, declared.weight_by_size) == ("mean", False)
+
+
+@point
+def destinations():
+    """An openai client's base_url is the address of its server, and its _client.trust_env tells whether it obeys
+    proxies; a client with tools is in mcp_client."""
+    assert OpenAI(base_url="http://x/v1", api_key="none")._client.trust_env is True
+    names = [file.stem for file, _ in model_sources() if "self.mcp_client = " in file.read_text()]
+    assert "async_openai" in names
+
+
+IMPORTED = {
+    "lmms_eval.__main__": command_line,
+    "lmms_eval.api.filter.Filter": filters,
+    "lmms_eval.api.instance.GenerationResult": calls_of_models,
+    "lmms_eval.api.instance.Instance": calls_of_models,
+    "lmms_eval.api.instance.TokenCounts": base_of_models,
+    "lmms_eval.api.model.lmms": base_of_models,
+    "lmms_eval.models.MODEL_REGISTRY_V2": models,
+    "lmms_eval.models.registry_v2.ModelManifest": models,
+    "lmms_eval.utils": base_of_models,
+}
+"""Everything of lmms-eval that is imported, with the point that checks it."""
+
+
 @each_row("sentence", POINTS)
 def test_what_we_rely_on(sentence):
     assert len(POINTS) <= 15
@@ -186,11 +242,20 @@ def test_what_we_rely_on(sentence):
         raise AssertionError(f"this version of lmms-eval is different from what medtasks needs: {sentence}") from error
 
 
-def test_only_these_rooms_import_the_harness():
+def test_each_import_of_the_harness_is_in_a_point_and_in_few_rooms():
     """At run time, and not for its types; data, metrics and extraction know nothing of it."""
-    importing = {
-        path.relative_to(ROOM).parts[0]
-        for path in ROOM.rglob("*.py")
-        if re.search(r"^\s*(?:from|import) lmms_eval\b", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    assert importing <= {"lmms", "running", "audit"}
+    imported = {}
+    for path in [*ROOM.rglob("*.py"), *ADAPTERS.rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "lmms_eval":
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names if alias.name.partition(".")[0] == "lmms_eval"]
+            else:
+                continue
+            room = path.relative_to(ROOM).parts[0] if path.is_relative_to(ROOM) else "model_adapters"
+            for name in names:
+                imported.setdefault(name, set()).add(room)
+    assert imported.keys() == IMPORTED.keys()
+    assert all(check in POINTS.values() for check in IMPORTED.values())
+    assert set().union(*imported.values()) == {"lmms", "model_adapters"}

@@ -18,7 +18,7 @@ from medtasks.data.variants import ShownImage as Picture
 from medtasks.data.variants import images_of as pictures_of
 from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.prompts.images import shown as shown_images
+from medtasks.prompts.images import visible_images as shown_images
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
 from medtasks.tasks.documents import check_possible, task_documents, variant_hook

@@ -55,7 +55,7 @@ def shows_options(task, document):
     config = resolved(task_config(task))
     hook = config["doc_to_text"]
     if task == "mediconfusion_ff":  # its hook asks for a judge first
-        hook = importlib.import_module("medtasks.hooks.prompts").prompt
+        hook = importlib.import_module("medtasks.hooks.prompts").lettered
     lines = {"option_lines": options} if "option_lines" in document else {}
     text = hook({**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"])
     return all(option in text for option in options)

@@ -9,9 +9,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit, xlogy
 from sklearn.metrics import class_likelihood_ratios, confusion_matrix, precision_score, recall_score
 
-from medtasks.audit.scoring import numbers_by_class
 from medtasks.families import classification, closed_questions, kit_questions
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
+from medtasks.scores.scoring import numbers_by_class
 from medtasks.stats.intervals import ratio_of_shares
 
 from ..tables import each_row
@@ -236,7 +236,7 @@ def test_yes_no_replies_call_what_their_rule_calls_right(family, document, rule,
 
 
 def test_classes_have_the_texts_of_the_options_if_all_samples_share_them():
-    family, task = classification.MULTI_LABEL, task_of("multilabel.process_results", {})
+    family, task = classification.MULTI_LABEL, task_of("multilabel", {})
     documents = [{"doc_id": str(n), "options": ["mass", "edema"], "labels": [n % 2, 1]} for n in range(6)]
     replies = ["mass and edema", "Edema.", "No finding.", None, "I cannot tell.", "mass"]
     scores = [

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from medtasks.metrics.medevalkit_texts import compared
+from medtasks.metrics.medevalkit_texts import compare_answer
 
 from ..growth import assert_linear
 from ..tables import each_row
@@ -23,7 +23,7 @@ def test_bleu_is_nltk_s():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 expected = nltk.sentence_bleu(tokens[:1], tokens[1], weights=[1 / order] * order)
-            assert math.isclose(compared(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12)
+            assert math.isclose(compare_answer(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12)
 
 
 @each_row(
@@ -39,7 +39,7 @@ def test_bleu_is_nltk_s():
 def test_the_union_of_subsequences(reply, gold, shared, said, wanted):
     precision, recall = shared / said, shared / wanted
     expected = 2 * precision * recall / (precision + recall + 1e-8)
-    assert compared(reply, gold).measures["rouge_l"] == pytest.approx(expected, rel=1e-12)
+    assert compare_answer(reply, gold).measures["rouge_l"] == pytest.approx(expected, rel=1e-12)
 
 
 @each_row(
@@ -57,13 +57,13 @@ def test_the_union_of_subsequences(reply, gold, shared, said, wanted):
     ],
 )
 def test_where_the_published_code_raises(reply, gold, stops):
-    assert compared(reply, gold).stops == stops
+    assert compare_answer(reply, gold).stops == stops
 
 
 def test_a_reply_of_5000_words_has_measures_in_linear_time():
     gold = "the left lung " * 40
-    assert_linear(lambda reply: compared(reply, gold), "left ")
-    found = compared("left " * 2500 + "lung " * 2500, gold).measures
+    assert_linear(lambda reply: compare_answer(reply, gold), "left ")
+    found = compare_answer("left " * 2500 + "lung " * 2500, gold).measures
     assert found["precision"] == 1
     assert found["recall"] == pytest.approx(2 / 3)
     assert found["rouge_l"] == pytest.approx(0.8, abs=1e-7)

@@ -132,8 +132,8 @@ NAMES |= {"valids": "valid_pairs", "valid_pairs": "resolved_pairs"}
 
 
 @pytest.fixture(scope="module")
-def pairs(test_data):
-    return read_pairs(test_data / "mediconfusion" / "dataset.json")
+def pairs(recorded_data):
+    return read_pairs(recorded_data / "mediconfusion" / "dataset.json")
 
 
 def answered(pairs, letters):
@@ -164,8 +164,8 @@ def test_golden_mediconfusion_constant_and_perfect(pairs):
     assert all(c.set_accuracy == c.individual_accuracy == 1 and c.confusion == 0 for c in table.values())
 
 
-def test_golden_mediconfusion_category_sizes(pairs, test_data):
-    published = json.loads((test_data / "mediconfusion" / "statistics.json").read_text(encoding="utf-8"))
+def test_golden_mediconfusion_category_sizes(pairs, recorded_data):
+    published = json.loads((recorded_data / "mediconfusion" / "statistics.json").read_text(encoding="utf-8"))
     table = count(answered(pairs, lambda pair, position: None))
     sizes = {name: counts.images for name, counts in table.items() if name != TOTAL}
     assert sizes == {name: published[name] for name in sizes}

@@ -179,7 +179,7 @@ def test_golden_through_the_harness_calls(name, variant):
 
 
 @EVERY_VARIANT
-def test_golden_cases(name, variant):
+def test_golden_cases(name, variant, subtests):
     assert name != "med_flamingo" or all(
         set(case.record["expected"]) == set(VARIANTS[name]) for case in cases_of(name, variant)
     )
@@ -190,7 +190,7 @@ def test_golden_cases(name, variant):
     def check_case(case, check):
         check(case)
 
-    check_case()
+    check_case(subtests=subtests)
 
 
 @MISSING["radfm"]

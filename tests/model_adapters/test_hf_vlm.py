@@ -11,7 +11,7 @@ import torch
 from medtasks.model_adapters.base import batching, shared_scoring
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
 

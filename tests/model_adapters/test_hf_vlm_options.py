@@ -10,7 +10,7 @@ from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 from medtasks.model_adapters.vlm_server.server_client import VlmServerArguments
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText, AutoProcessor

@@ -48,7 +48,7 @@ def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
     return lambda one: own.get(one.hf.model) or {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
 
 
-def test_the_tiny_twin_answers_and_scores(twin):
+def test_the_tiny_twin_answers_and_scores(twin, subtests):
     runs = {}  # recipes by their arguments: those of one family differ in the weights alone
     for name, one in recipes().items():
         if "hf" in one.backends:
@@ -71,7 +71,7 @@ def test_the_tiny_twin_answers_and_scores(twin):
         replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
         assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
 
-    check()
+    check(subtests=subtests)
 
 
 @each_row("name", SERVED)

@@ -4,9 +4,7 @@ import pytest
 import torch
 from medtasks.model_adapters.tiny import MedTasksTiny
 
-from medtasks.data.sources import bundled_sample
-from medtasks.home import packaged_facts
-
+from .. import synthetic_images
 from ..tables import each_row
 from .toys import Bench, assert_pairs
 
@@ -66,9 +64,9 @@ def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
 
 def drawn(name, seed):
     """An image of one of the sample's kinds with another size and other grain, so that no one has seen it."""
-    facts = packaged_facts("medtasks.data.sources", "sample")["images"][name]
-    sheet = bundled_sample.Sheet((230 + seed, 310 - seed))
-    bundled_sample._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
+    facts = synthetic_images.SAMPLE["images"][name]
+    sheet = synthetic_images.Sheet((230 + seed, 310 - seed))
+    synthetic_images._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
     return sheet.finished(seed)
 
 
@@ -76,7 +74,7 @@ def drawn(name, seed):
 def pairs():
     """Both questions of every pair of the sample about new images, in turn, with the letter of the right option."""
     questions = []
-    for seed, pair in enumerate(packaged_facts("medtasks.data.sources", "sample")["pairs"]):
+    for seed, pair in enumerate(synthetic_images.SAMPLE["pairs"]):
         first, second = pair["options"]
         text = f"{pair['question']}\nA: {first}\nB: {second}\nAnswer: "
         for name, letter in zip(pair["images"], (pair["answer"], "AB".replace(pair["answer"], "")), strict=True):
@@ -113,7 +111,7 @@ def test_the_trained_model_sees_and_is_blind_without_images(pairs):
         assert all(loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke"))))
 
 
-def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs):
+def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, subtests):
     pairs = pairs[:10]
     plain = Bench(pairs, weights="trained", batch_size=1, prefix_cache=False, feature_cache_mb=0)
     replies = plain.adapter.generate_until(plain.generation())
@@ -141,4 +139,4 @@ def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs):
         assert [answers[number] for number in range(len(pairs))] == replies
         assert_pairs([score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9)
 
-    check()
+    check(subtests=subtests)

@@ -3,7 +3,6 @@
 import copy
 import io
 import json
-import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,8 @@ from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel
+
+from ..recordings import recordings
 
 Doc = dict[str, Any]
 Visual = Callable[[Doc], Any]
@@ -174,7 +175,7 @@ def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None)
     return logits
 
 
-GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden")) / "adapters"
+GOLDEN = recordings("MEDTASKS_GOLDEN", "golden") / "adapters"
 
 
 def recorded(model: str) -> dict[str, Any]:

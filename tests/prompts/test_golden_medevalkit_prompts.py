@@ -9,7 +9,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
@@ -62,13 +62,13 @@ TASKS = {"mmmu_med_validation": "mmmu_med"}
 
 
 @pytest.fixture(scope="module")
-def home(test_data, tmp_path_factory):
+def home(recorded_data, tmp_path_factory):
     """A data folder that holds the sets of which messages were recorded."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder))
         for name, source in SOURCES.values():
-            prepare(name, Options(test_data / "medevalkit" / source, allow_incomplete=True))
+            prepare(name, Options(recorded_data / "medevalkit" / source, allow_incomplete=True))
     return folder
 
 

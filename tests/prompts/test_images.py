@@ -15,7 +15,7 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
 from medtasks.prompts import volumes
 from medtasks.prompts.images import image_path, images
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 
 from .. import tiny_multimedeval
 from ..tables import each_row

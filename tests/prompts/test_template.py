@@ -19,7 +19,6 @@ from medtasks.prompts.template import (
     closed_target,
     example_answer,
     lettered_prompt,
-    lettered_target,
     letters,
     messages,
     option_texts,
@@ -260,7 +259,7 @@ def test_default_lists_all_options():
         lettered_prompt(doc, {"template": "\t{ x } {{ option_c }}, {{ option_a }} \n "})
         == "\t{ x } Elsewhere, Here \n "
     )
-    assert (lettered_target(doc), letters(doc), option_texts(doc)) == (
+    assert (target(doc), letters(doc), option_texts(doc)) == (
         "C",
         ["A", "B", "C"],
         ["Here", "There", "Elsewhere"],

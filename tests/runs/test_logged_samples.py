@@ -14,8 +14,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
-from medtasks.families.family import Row
-from medtasks.hooks import published
+from medtasks.families.family import Rule
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import logged, without_scoring
 from medtasks.runs.redaction import (
@@ -29,7 +28,8 @@ from medtasks.runs.redaction import (
     settings,
     without_home,
 )
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
+from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
 
@@ -108,10 +108,10 @@ FAMILIES["pairs"] = (
 def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     module, fields, rule = FAMILIES[family]
-    process = published(f"medtasks.hooks.{module}.process_results")
-    metrics = published(f"medtasks.hooks.{module}.METRIC_LIST")
+    process = DottedName(f"medtasks.hooks.{module}.process_results").resolve()
+    metrics = DottedName(f"medtasks.hooks.{module}.METRIC_LIST").resolve()
     doc = {**SHARED, **fields, "dataset": CREDENTIALED}
-    returned = process(doc, [enveloped(reply, Row(rule))])
+    returned = process(doc, [make_envelope(reply, Rule(rule))])
     names = {entry["metric"] for entry in metrics}
     assert dict(returned.items()).keys() == names  # what the harness takes for metrics
     sample: dict[str, object] = dict.fromkeys(WRITTEN, "zyz")
@@ -120,7 +120,7 @@ def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
     written = json.dumps(sample, default=str)
     for secret in ("zyz", "p10", "scan-7", "10000032"):
         assert secret not in written
-    shown = process(doc | {"dataset": "mediconfusion"}, [enveloped(reply, Row(rule))])
+    shown = process(doc | {"dataset": "mediconfusion"}, [make_envelope(reply, Rule(rule))])
     assert shown.keys() == {"score"}
     for entry in metrics:  # ids that are hashed cluster as clear ones do
         both = [[found[entry["metric"]]] * 3 for found in (returned, shown)]
@@ -145,7 +145,7 @@ def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics()
     "results, in_words",
     [
         (["zyz"], True),
-        ([enveloped("zyz", Row("robust_choice"))], True),
+        ([make_envelope("zyz", Rule("robust_choice"))], True),
         (["first zyz", "second zyz"], True),  # several replies kept by a filter
         ([{"rule": "untied", "loss": 1.0, "is_greedy": False}] * 2, False),
         (["(1.5, False)", "(nan, False)"], False),
@@ -161,7 +161,7 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
     assert (home / "replies").exists() == in_words
     if isinstance(results[0], str) and len(results) == 1:
         fields = {"options": ["zyz a", "zyz b"], "answer": "B"}
-        published("medtasks.hooks.choice.process_results")({**doc, **fields, "doc_id": "scored"}, results)
+        DottedName("medtasks.hooks.choice.process_results").resolve()({**doc, **fields, "doc_id": "scored"}, results)
         assert [path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()]
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, forget_warnings
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.runs.logged_samples import SCORED_SETTINGS, logged, save_reply, without_scoring
 from medtasks.runs.replies import read_replies, read_samples, take_answer_field
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
 
 from ..tables import each_row
 
@@ -69,11 +69,14 @@ def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, writte
     samples = [
         {"doc_id": 0, "reply": written},
         {"doc_id": 0, "resps": [written]},
-        {"doc_id": 0, "resps": [[written]], "filtered_resps": [enveloped(written, Row("robust_choice"))]},
+        {"doc_id": 0, "resps": [[written]], "filtered_resps": [make_envelope(written, Rule("robust_choice"))]},
     ]
     assert [read(sample)["10001/1"] for sample in samples] == [Reply(text=written)] * 3
-    envelope = enveloped("<think>A?</think>B", Row("robust_choice"))
-    for kept in ({"filtered_resps": [envelope]}, {"resps": [envelope], "filtered_resps": [enveloped("B", Row())]}):
+    envelope = make_envelope("<think>A?</think>B", Rule("robust_choice"))
+    for kept in (
+        {"filtered_resps": [envelope]},
+        {"resps": [envelope], "filtered_resps": [make_envelope("B", Rule())]},
+    ):
         assert read({"doc_id": 0, **kept})["10001/1"] == Reply(text="<think>A?</think>B")
 
 

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from medtasks.audit.report.collecting import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.run import Source, other_models, read_run
+from medtasks.runs.run import Source, open_run, other_models
 from medtasks.runs.run_manifest import RunManifest, RunProcess
+from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 
 from ..tables import each_row
 
@@ -70,20 +70,20 @@ def test_tasks_stand_in_the_order_of_the_command_line(tmp_path):
     config = {"model": "m", "model_args": "", "resolved_cli_args": {"tasks": ",".join(names)}}
     members = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
     results(tmp_path, *sorted([*names, *members]), config=config)  # the harness sorts all else by name
-    assert list(read_run(tmp_path).tasks) == ["zeta", *members, "alpha", "mediconfusion_all"]
+    assert list(open_run(tmp_path).tasks) == ["zeta", *members, "alpha", "mediconfusion_all"]
 
 
 def test_what_a_run_recorded(tmp_path):
     folder = tmp_path / "org__weights"
     results(folder, "one", zone="Asia/Singapore", args="pretrained=org/weights")
     path = samples(folder, "one")
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert (run.model, run.made) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
     assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
     results(folder, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
-    assert list(read_run(tmp_path).tasks) == ["one", "both"]  # a group without aggregates is no task
+    assert list(open_run(tmp_path).tasks) == ["one", "both"]  # a group without aggregates is no task
 
 
 @each_row(
@@ -91,37 +91,37 @@ def test_what_a_run_recorded(tmp_path):
 )
 def test_how_many_questions_were_asked(tmp_path, limit, config, asked):
     results(tmp_path, "one", limit=limit, config={"model": "m", **config})
-    assert read_run(tmp_path).tasks["one"].asked == asked
+    assert open_run(tmp_path).tasks["one"].asked == asked
 
 
 def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     older = results(tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore")  # 4:00 UTC
     results(tmp_path, "one", stamp="20260301_100000", zone="UTC", versions={"one": 3})
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
     assert run.made == "2026-03-01T10:00:00+00:00"
     results(tmp_path, "one", stamp="20260301_100000", date="yesterday")
-    assert read_run(tmp_path).made == "yesterday"
+    assert open_run(tmp_path).made == "yesterday"
     results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
-    assert read_run(tmp_path).made == "20260301_100000"
+    assert open_run(tmp_path).made == "20260301_100000"
 
 
 def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
     names = ("zebra", "apple", "mouse")
     path = results(tmp_path, *names)
-    assert tuple(read_run(tmp_path).tasks) == names
+    assert tuple(open_run(tmp_path).tasks) == names
     content = json.loads(path.read_text())
     content["results"] = dict.fromkeys(sorted(["pair", "alone", *names]), ROW)  # as the harness sorts them
     content["group_subtasks"] = {"pair": ["apple", "mouse"]}
     path.write_text(json.dumps(content))
-    assert list(read_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
+    assert list(open_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
     # The newest call counts, also for tasks without results.
     results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
     samples(tmp_path, "lost", "20260301_121500")
-    assert list(read_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
+    assert list(open_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
     manifest(tmp_path, {"lost": ("failed", ""), "zebra": ("done", "")})
-    assert list(read_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
+    assert list(open_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
 
 
 def test_all_samples_count_before_a_later_part_of_them(tmp_path):
@@ -130,7 +130,7 @@ def test_all_samples_count_before_a_later_part_of_them(tmp_path):
     parts = [results(tmp_path, "one", "two", stamp=stamp, limit=4) for stamp in names[1:]]
     left_out = "{} holds later results of {} on a part of the samples, which are left out."
     older = "{} holds older results of {}, which are left out."
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert {name: task.results for name, task in run.tasks.items()} == {"one": whole, "two": parts[1]}
     assert run.notes == (older.format(parts[0], "two"), *(left_out.format(part, "one") for part in parts))
     assert [file.path for file in run.results] == [whole, parts[1]]
@@ -144,7 +144,7 @@ def test_all_samples_count_before_a_later_part_of_them(tmp_path):
         later = results(folder, "one", stamp=names[1], limit=limit)
         tasks = {"one": {**done, "results": later.name}}
         manifest(folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks)
-        run = read_run(folder)
+        run = open_run(folder)
         counted = later if limit == 10 else whole  # which are all samples
         assert ([file.path for file in run.results][-1], run.tasks["one"].results) == (counted, counted)
         assert run.manifests[-1].tasks["one"].results == counted.name
@@ -152,10 +152,10 @@ def test_all_samples_count_before_a_later_part_of_them(tmp_path):
     # A complete run after a part replaces it, and of two parts the newer counts.
     folder = tmp_path / "parts"
     first, second = (results(folder, "one", stamp=stamp, limit=4) for stamp in names[:2])
-    assert read_run(folder).tasks["one"].results == second
-    assert read_run(folder).notes == (older.format(first, "one"),)
+    assert open_run(folder).tasks["one"].results == second
+    assert open_run(folder).notes == (older.format(first, "one"),)
     whole = results(folder, "one", stamp=names[2])
-    assert read_run(folder).tasks["one"].results == whole
+    assert open_run(folder).tasks["one"].results == whole
 
 
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
@@ -164,20 +164,20 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     cut.write_text(cut.read_text()[:200])
     (tmp_path / "my_results.json").write_text("[1, 2]")
     (tmp_path / "x_run.json").write_text("{")
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert list(run.tasks) == ["one"]
     assert len(run.notes) == 3
     for part in (f"{cut} cannot be read", "my_results.json is no results file", "x_run.json is damaged"):
         assert any(part in note for note in run.notes)
 
     with pytest.raises(MedTasksError, match="there is no folder"):
-        read_run(tmp_path / "nowhere")
+        open_run(tmp_path / "nowhere")
     (empty := tmp_path / "empty").mkdir()
     with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
-        read_run(empty)
+        open_run(empty)
     (empty / "20260301_101500_results.json").write_text("")
     with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
-        read_run(empty)
+        open_run(empty)
 
 
 def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path):
@@ -198,7 +198,7 @@ def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path
         for name in ("e_results.json", "f_samples_one.jsonl"):
             os.mkfifo(folder / name)
             refused[name] = "a pipe"
-    run = read_run(folder)
+    run = open_run(folder)
     assert {name: task.samples for name, task in run.tasks.items()} == {"one": None}
     for name in refused:
         assert any(name in note for note in run.notes), name
@@ -206,10 +206,10 @@ def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path
 
 def test_samples_without_results(tmp_path):
     path = samples(tmp_path, "one")
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert (run.model, run.made, run.tasks["one"].scores, run.tasks["one"].samples) == ("", "", {}, path)
     results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert (bool(run.tasks["one"].scores), run.tasks["one"].samples) == (True, None)
     assert f"{path} has no results next to it and is left out" in run.notes[0]
 
@@ -217,7 +217,7 @@ def test_samples_without_results(tmp_path):
     results(folder / "a", "one", model="a")
     results(folder / "b", "one", model="b")
     of_a, of_none = (samples(folder / name, "two", "20260401_101500") for name in ("a", "c"))
-    runs = [read_run(folder, model) for model in ("a", "b")]
+    runs = [open_run(folder, model) for model in ("a", "b")]
     assert [run.tasks.get("two") and run.tasks["two"].samples for run in runs] == [of_a, None]
     assert all(any(f"{of_none} has no results" in note for note in run.notes) for run in runs)
 
@@ -229,16 +229,16 @@ def test_runs_of_several_models_are_told_apart(tmp_path):
     results(tmp_path / "a", "one", args="pretrained=a", stamp="20260301_100000")
     results(tmp_path / "b", "two", args="pretrained=b", stamp="20260301_110000")
     with pytest.raises(MedTasksError, match="'m pretrained=a'; 'm pretrained=b'; choose one with --model"):
-        read_run(tmp_path)
-    assert list(read_run(tmp_path, "m pretrained=a").tasks) == ["one"]
-    assert list(read_run(tmp_path, "pretrained=b").tasks) == ["two"]
+        open_run(tmp_path)
+    assert list(open_run(tmp_path, "m pretrained=a").tasks) == ["one"]
+    assert list(open_run(tmp_path, "pretrained=b").tasks) == ["two"]
     with pytest.raises(MedTasksError, match="--model 'm' fits several runs"):
-        read_run(tmp_path, "m")
+        open_run(tmp_path, "m")
     with pytest.raises(UnknownName, match="unknown model 'llava'"):
-        read_run(tmp_path, "llava")
+        open_run(tmp_path, "llava")
     results(tmp_path / "c", "three", model="vlm", stamp="20260301_100000")
     results(tmp_path / "c", "four", model="vlm_large", stamp="20260301_110000")
-    assert list(read_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
+    assert list(open_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
 
 
 def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
@@ -248,7 +248,7 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
         results(tmp_path, "one", stamp=f"20260301_10150{stamp}", model="vlm_server", args=args, served_model=served)
     lost = {"name": "vlm_server", "arguments": "base_url=http://h:3/v1,attempts=2", "unknown": "names no weights"}
     manifest(tmp_path, {"two": ("failed", "no answer")}, model=lost)
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert run.model == "org/m (vlm_server)"
     assert list(missing_tasks(run)) == ["two"]
     assert facts(run)["model arguments"] == "base_url=http://h:2/v1,model=org/m"
@@ -263,8 +263,8 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
         results(folder, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
         results(folder, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
         with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
-            read_run(folder)
-        assert read_run(folder, label).model == label
+            open_run(folder)
+        assert open_run(folder, label).model == label
 
 
 def test_models_are_named_by_results_files_without_secrets_and_facts_without_the_environment_s_commit(tmp_path):
@@ -273,13 +273,13 @@ def test_models_are_named_by_results_files_without_secrets_and_facts_without_the
     record = {"outcome": "done", "results": f"sub/{path.name}"}
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
     manifest(folder, {}, "finished", tasks={"one": record}, model=model)
-    assert read_run(folder).model == "m pretrained=weights,url=http://localhost,hub_token=***"
+    assert open_run(folder).model == "m pretrained=weights,url=http://localhost,hub_token=***"
     args = "base_url=http://h/v1,model=gpt-4o,num_concurrent=4"
     results(tmp_path / "api", "one", model="async_openai", args=args)
-    assert read_run(tmp_path / "api").model == "gpt-4o (async_openai)"
+    assert open_run(tmp_path / "api").model == "gpt-4o (async_openai)"
     secret = "base_url=http://me:hush-hush@host,apikey=hush-hush"
     results(tmp_path / "key", "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740")
-    run = read_run(tmp_path / "key")
+    run = open_run(tmp_path / "key")
     assert "hush" not in f"{run.model} {facts(run)}"
     assert "d9eb740" not in str(facts(run))
 
@@ -291,7 +291,7 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
     outcomes = {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")}
     manifest(tmp_path, outcomes, why="terminated by a signal.")
     results(tmp_path, "one")
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert list(run.tasks) == ["one"]
     command = "medtasks run --tasks 'one,two words' --model m"
     assert missing_tasks(run) == {
@@ -305,7 +305,7 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
     assert described["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
 
     manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
-    run = read_run(tmp_path / "alone")
+    run = open_run(tmp_path / "alone")
     assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
     assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
 
@@ -313,16 +313,15 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
 def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
     model, failed = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}, {"one": ("failed", "why")}
     manifest(tmp_path, failed, model=model)
-    assert "journal" in missing_tasks(read_run(tmp_path))["one"]
+    assert "journal" in missing_tasks(open_run(tmp_path))["one"]
     manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
-    assert "journal" not in missing_tasks(read_run(tmp_path, "pretrained=y"))["one"]
-    command = ["medtasks", "run", "--journal"]
-    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""}, command=command)
-    assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
+    assert "journal" not in missing_tasks(open_run(tmp_path, "pretrained=y"))["one"]
+    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""})
+    assert "journal" not in missing_tasks(open_run(tmp_path, "openai"))["one"]
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)
     kept.write_text("{}\n")
-    (message,) = missing_tasks(read_run(tmp_path, "openai")).values()
+    (message,) = missing_tasks(open_run(tmp_path, "openai")).values()
     assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
 
 
@@ -331,21 +330,21 @@ def test_replies_that_a_run_did_not_ask_for_are_noted_with_and_without_a_manifes
     line = '{"doc_id": 0, "reply_of": "an earlier run"}\n'
     samples(tmp_path, "one").write_text(f'{line}{line}{{"doc_id": 1}}\n')
     note = "one: 1 of 2 replies are copies of an earlier run."
-    assert run_notes(read_run(tmp_path)) == (note,)
+    assert run_notes(open_run(tmp_path)) == (note,)
     manifest(tmp_path, {"one": ("done", "")}, "finished")
-    assert run_notes(read_run(tmp_path)) == (note,)
+    assert run_notes(open_run(tmp_path)) == (note,)
 
 
 def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder
-    run = read_run(tmp_path)
+    run = open_run(tmp_path)
     assert "gone or damaged" in missing_tasks(run)["one"]
     older = "these tasks left no results; what is shown of them is older: two."
     assert run_notes(run) == (f"In the run of 2026-03-01 10:00:00 UTC {older}",)
     manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
     samples(tmp_path / "other", "one")
-    run = read_run(tmp_path / "other")
+    run = open_run(tmp_path / "other")
     assert (list(run.tasks), missing_tasks(run)) == (["one"], {})
     (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
@@ -353,10 +352,10 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     tmp_path = tmp_path / "several"
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
-    assert "second" in missing_tasks(read_run(tmp_path))["one"]
+    assert "second" in missing_tasks(open_run(tmp_path))["one"]
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
     manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
-    assert "Before the run: --limit cuts pairs." in run_notes(read_run(tmp_path))
+    assert "Before the run: --limit cuts pairs." in run_notes(open_run(tmp_path))
 
 
 def test_a_run_inside_of_a_folder_is_not_compared_with_itself(tmp_path):

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from medtasks.families.family import Row
+from medtasks.families.family import Rule
 from medtasks.runs import logged_samples
 from medtasks.runs.logged_samples import SCORED_TASK, faults_of_saving, replies_folder, save_reply, score_command
-from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.reply_envelope import make_envelope
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
 
 
 def save(number, reply, rule="report_text", dataset="reports"):
-    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, enveloped(reply, Row(rule)))
+    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, make_envelope(reply, Rule(rule)))
 
 
 def saved(home):

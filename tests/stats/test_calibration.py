@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, recall_score, roc_auc_score
 
-from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, roc_area
+from medtasks.stats.calibration import CURVE_POINTS, PredictionTable, _areas, calibration, roc_area
 from medtasks.stats.judged_share import judged_share
 from medtasks.stats.standard_error import Dyad, clustered_error
 
@@ -159,7 +159,7 @@ def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
 
 def test_drawn_areas_are_those_of_repeated_samples():
     """A weight is the same as that many samples of equal confidence."""
-    answers = Answers.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
+    answers = PredictionTable.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
     weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
     repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
     expected = measured(*zip(*repeated, strict=True)).aurc.value

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.families.choice import SINGLE_CHOICE
-from medtasks.families.family import Reply, Row
+from medtasks.families.family import Reply, Rule
 from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.scores.scoring import with_interval
 
 CLOSE = {"rel": 1e-9, "abs": 1e-12}
 LETTERS = {
@@ -41,7 +41,7 @@ def scores_of_pairs(pairs, values, letters):
                 | {"options": ["one", "other"], "answer": "AB"[place], "categories": []}
             ),
             Reply.of_text(letters[value][place]),
-            Row("mediconfusion_reference"),
+            Rule("mediconfusion_reference"),
         )
         for number, (images, value) in enumerate(zip(pairs, values, strict=True))
         for place, image in enumerate(images)
@@ -69,7 +69,7 @@ def scores_of_clusters(clusters, values):
         SINGLE_CHOICE.score(
             Sample({"doc_id": str(n), "patient_id": cluster, "options": ["one", "other"], "answer": "A"}),
             Reply.of_text("A" if value else "B"),
-            Row("robust_choice"),
+            Rule("robust_choice"),
         )
         for n, (cluster, value) in enumerate(zip(clusters, values, strict=True))
     ]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial
 
-from medtasks.audit.planning import Assumptions, plan
 from medtasks.metrics.class_scores import count_classes, multiclass_metrics
+from medtasks.scores.planning import Assumptions, plan
 from medtasks.stats.calibration import area_values, roc_area
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
@@ -35,7 +35,7 @@ from medtasks.stats.paired import (
     SIGN_FLIP,
     agresti_min_interval,
     compare_paired,
-    corrected,
+    correct_by_holm,
     draws_for,
     holm,
     mcnemar,
@@ -86,11 +86,11 @@ def test_many_units_against_scipy():
 def test_many_tests_can_pass_together():
     values, same = ([0.0] * 40, [0.5, 0.7] * 20, range(40)), ([0.5] * 4, [0.5] * 4, range(4))
     several = [(compare_paired(*values), values), *[(compare_paired(*same), same)] * 599]
-    result, p_holm = corrected(several)[0]
+    result, p_holm = correct_by_holm(several)[0]
     assert 600 / (DRAWS + 1) > 0.05 > p_holm == pytest.approx(600 / (draws_for(600) + 1))
     quantiles = scipy.stats.t.ppf([1 - 0.05 / 600 / 2, 0.8], 39)
     assert result.detectable == pytest.approx(quantiles.sum() * np.std(values[1], ddof=1) / math.sqrt(40))
-    (alone,) = corrected(several[:1])
+    (alone,) = correct_by_holm(several[:1])
     assert alone == (several[0][0], several[0][0].p)
 
 
@@ -126,7 +126,7 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
     values = [0.0] * samples, [1.0] * differ + [0.0] * (samples - differ), range(samples)
     result, discordance = compare_paired(*values), differ / samples
     found = result.detectable
-    for level, difference in ((0.05, found), (0.05 / 12, corrected([(result, values)] * 12)[0][0].detectable)):
+    for level, difference in ((0.05, found), (0.05 / 12, correct_by_holm([(result, values)] * 12)[0][0].detectable)):
         quantile, power = scipy.stats.norm.ppf(1 - level / 2), 0.841621
         needed = (quantile * math.sqrt(discordance) + power * math.sqrt(discordance - difference**2)) ** 2
         assert needed / difference**2 == pytest.approx(samples, rel=1e-4)
@@ -147,7 +147,7 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
 def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, sentence):
     clusters = [number // 5 for number in range(5 * units)]
     values = [0.0] * len(clusters), [float(number % 3 > 0) for number in range(len(clusters))], clusters
-    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    result = correct_by_holm([(compare_paired(*values), values)] * tests)[0][0]
     assert (result.test, result.lacking(tests)) == (SIGN_FLIP, sentence)
     assert math.isnan(result.detectable) == bool(sentence)
 
@@ -162,7 +162,7 @@ def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, se
 ])  # fmt: skip
 def test_mcnemar_cannot_reject_if_models_hardly_differ(differing, samples, tests, sentence):
     values = [0.0] * samples, [1.0] * differing + [0.0] * (samples - differing), range(samples)
-    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    result = correct_by_holm([(compare_paired(*values), values)] * tests)[0][0]
     assert (result.test, result.lacking(tests)) == (MCNEMAR, sentence)
     assert (mcnemar(0, differing) > 0.05 / tests) == bool(sentence)
     assert not sentence or math.isnan(result.detectable)

@@ -11,7 +11,9 @@ import pytest
 from loguru import logger
 from PIL import Image
 
+from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, SourceError, forget_warnings
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks import own_documents
@@ -21,7 +23,7 @@ from ..tables import each_row
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
-    "doc_to_text": "medtasks.hooks.prompts.prompt",
+    "doc_to_text": "medtasks.hooks.prompts.lettered",
     "doc_to_visual": "medtasks.hooks.images.images",
     "dataset_path": "questions.parquet",
 }
@@ -323,7 +325,7 @@ def test_options_in_several_columns():
 
 LETTERED = {"default": {"template": "{{ question }} {{ options }}", "option": "{{ letter }}. {{ text }}"}}
 BARE = {"default": {"template": "{{ question }} {{ options }}"}}
-TEMPLATE = "medtasks.hooks.multimedeval_prompts.prompt"
+TEMPLATE = "medtasks.hooks.prompts.question"
 
 
 @pytest.fixture
@@ -487,3 +489,17 @@ def test_damage_is_one_sentence(damage, named, complaint):
     setting = {"image_files": "images", **named} if isinstance(named, dict) else named
     with pytest.raises(MedTasksError, match=complaint):
         documents({**GOOD, **damage}, setting)
+
+
+def test_the_language_of_a_task_narrows_what_careful_rules_read():
+    read = extractor_of("robust_choice").extract
+    values = {}
+    columns = {"question": ["?"], "options": [["left", "right"]], "answer": ["A"], "image_file": ["a.png"]}
+    table = datasets.Dataset.from_dict(columns)
+    for language in (None, "pt"):
+        (document,) = completed(table, {**CHOICE, "metadata": {"language": language}}).to_list()
+        values[language] = read("O tumor fica no lado A", Sample(document)).value  # "no" denies in other languages
+    assert values == {None: None, "pt": "A"}
+    config = {**CHOICE, "task": "sides", "metadata": {"language": "german"}}
+    with pytest.raises(MedTasksError, match="unknown language of 'sides': 'german'"):
+        completed(table, config)

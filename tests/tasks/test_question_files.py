@@ -29,7 +29,10 @@ COLUMNS = {"doc_id": "id", "options": ["a", "b", "c"]}
 
 def config(path, columns=COLUMNS, rows=None, **more):
     metadata = {"columns": columns, **({"rows": rows} if rows else {})}
-    hooks = {"process_results": "medtasks.hooks.choice.process_results", "doc_to_text": "medtasks.hooks.prompts.prompt"}
+    hooks = {
+        "process_results": "medtasks.hooks.choice.process_results",
+        "doc_to_text": "medtasks.hooks.prompts.lettered",
+    }
     return {"task": "t", "test_split": "test", "dataset_path": str(path), "metadata": metadata, **hooks, **more}
 
 

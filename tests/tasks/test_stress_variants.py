@@ -14,7 +14,7 @@ from scipy.ndimage import gaussian_filter
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS, degrade
 from medtasks.data.samples import Sample
-from medtasks.data.sources.medevalkit import kit_choice, lettered
+from medtasks.data.sources.medevalkit import kit_choice, letter_options
 from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, rotated, told
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Reply
@@ -32,16 +32,16 @@ KIT, PAIRS, CLASSES, LETTERS = "medevalkit_medxpertqa_mm", "mediconfusion", "mul
 
 
 @pytest.fixture(scope="module")
-def questions(test_data):
+def questions(recorded_data):
     """MedXpertQA's questions with images, which repeat their options, as this package prepares them."""
     documents = []
-    for line in (test_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (recorded_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         options, files = (
             [option["content"] for option in row["options"]],
             [image["image_path"] for image in row["images"]],
         )
-        document = kit_choice(row["id"], options, lettered(options), row["label"][0], question=row["question"])
+        document = kit_choice(row["id"], options, letter_options(options), row["label"][0], question=row["question"])
         documents.append({**document, "dataset": KIT, "image_files": files, "image_sha256": files})
     return documents
 

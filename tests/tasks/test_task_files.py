@@ -8,10 +8,10 @@ import pytest
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractors
-from medtasks.families.family import Row
+from medtasks.families.family import Rule
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
-from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import include, task_config, task_file, task_files
 from medtasks.tasks.task_index import (
     DottedName,
@@ -32,8 +32,8 @@ TASKS = [path for path in FILES if path.suffix == ".yaml"]
 def test_one_task(monkeypatch):
     task = task_file("mediconfusion_gd")
     assert (task.kind, task.dataset, task.output_type) == ("task", "mediconfusion", "multiple_choice")
-    assert task.rows == {"reference": Row("greedy_reference"), "robust": Row("untied")}
-    assert task_file("mediconfusion_ff").rows == {"reference": Row(), "fenced": Row(fenced=True)}
+    assert task.rows == {"reference": Rule("greedy_reference"), "robust": Rule("untied")}
+    assert task_file("mediconfusion_ff").rows == {"reference": Rule(), "fenced": Rule(fenced=True)}
     group = task_file("mediconfusion_all")
     assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
     with pytest.raises(UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"):
@@ -166,7 +166,7 @@ HARNESS_PATHS = """
 dataset_path: json
 dataset_kwargs: {data_files: {test: rows.jsonl, train: [rows.jsonl, gone.jsonl], other: https://a.b/rows.jsonl}}
 process_docs: !function sibling.only_first
-doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_text: !function medtasks.hooks.prompts.lettered
 """
 
 

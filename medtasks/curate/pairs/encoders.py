@@ -38,7 +38,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.images.decoding import LINEAR, decode_image, fault_of_kind
 from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
@@ -56,6 +56,9 @@ Encode = Callable[[Sequence[Image.Image]], Any]
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
 _OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
+UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
+_BYTES = 2  # of a number in float16
+_GIVE_UP = 8  # images in a row that an encoder fails on
 
 
 class _Seen(Exception):
@@ -201,8 +204,8 @@ def _transformers(folder: Path, device: Any) -> Encode:
 def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and average the inputs of that at the positions of the image."""
     from medtasks.model_adapters.base.checkpoints import CheckpointError
-    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_model, load_processor
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
+    from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_model, load_processor
 
     arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
     processor = load_processor(arguments)
@@ -234,11 +237,6 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     return features
 
 
-UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
-_BYTES = 2  # of a number in float16
-_GIVE_UP = 8  # images in a row that an encoder fails on
-
-
 @dataclass(frozen=True)
 class Embedded:
     """The embeddings of images by one encoder."""
@@ -261,7 +259,7 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
         return list(tqdm(workers.map(digest, files), "Reading", len(files), unit="image", leave=False, disable=None))
 
 
-def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
+def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
     MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
@@ -304,7 +302,7 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
 
     def decode(file: Path) -> Image.Image | str:
         try:
-            return decoded(io.BytesIO(read_file(file)), LINEAR).pixels
+            return decode_image(io.BytesIO(read_file(file)), LINEAR).pixels
         except OSError as error:
             return fault_of_kind(error) or UNREADABLE
 

@@ -33,7 +33,7 @@ from medtasks.curate.drafts import (
     Job,
     ask,
     draft_all,
-    filled,
+    fill_marks,
     free_text,
     job_of,
     one_line,
@@ -120,7 +120,7 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
         why = next(iter(broken_rules(reply)), "")
         if not why:  # a rejected draft is unchanged, any other has its options in order
             letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
-            positions = [chosen(answer, options) for answer in answers]
+            positions = [option_of_answer(answer, options) for answer in answers]
             texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
             options, answers = (texts["A"], texts["B"]), letters
         draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
@@ -161,7 +161,7 @@ def read_pair_reply(text: str) -> PairReply | None:
     return PairReply(question, (first, second), (of_first, of_second))
 
 
-def chosen(answer: str, options: tuple[str, str]) -> int | None:
+def option_of_answer(answer: str, options: tuple[str, str]) -> int | None:
     """Return the position of the option that an answer repeats or names; None where it is none of them, or both."""
     if named := _NAMED.fullmatch(answer):
         number = int(named[1]) - 1
@@ -173,7 +173,7 @@ def chosen(answer: str, options: tuple[str, str]) -> int | None:
 def broken_rules(reply: PairReply) -> list[str]:
     """List the rules that a draft breaks, as phrases without its text."""
     wording = " | ".join((reply.question, *reply.options))
-    answers = [chosen(answer, reply.options) for answer in reply.answers]
+    answers = [option_of_answer(answer, reply.options) for answer in reply.answers]
     short, long = sorted(map(_words, reply.options), key=len)
     within = (start for start in range(len(long) - len(short) + 1) if long[start : start + len(short)] == short)
     start = next(within, None)  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
@@ -294,7 +294,8 @@ def write_failure_modes(
     requests = [
         prompt.user
         + "".join(
-            filled(prompt.block, {"Pair 0": f"Pair {number}", **pairs[pair_id]}) for number, pair_id in enumerate(part)
+            fill_marks(prompt.block, {"Pair 0": f"Pair {number}", **pairs[pair_id]})
+            for number, pair_id in enumerate(part)
         )
         for part in parts
     ]

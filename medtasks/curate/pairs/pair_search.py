@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.pairs.encoders import UNUSABLE, Embedded, embedded, file_digests, open_encoder
+from medtasks.curate.pairs.encoders import UNUSABLE, Embedded, embed_files, file_digests, open_encoder
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -227,7 +227,7 @@ def make_pair_study(
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces = {role: embedded(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
+    spaces = {role: embed_files(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
     numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
     dimensions = {role: {**made_with[role], "dimension": space.vectors.shape[1]} for role, space in spaces.items()}
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})

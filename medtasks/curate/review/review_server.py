@@ -46,14 +46,14 @@ from medtasks.curate.review.reviews import (
     PASSING,
     ItemReview,
     Review,
+    complete_review,
+    empty_review,
     problems,
     read_review,
     review_file,
-    settled,
-    unjudged,
 )
-from medtasks.curate.study import Record, Study, StudyImage, read_images, read_study, write_private
-from medtasks.data.images.decoding import LINEAR, decoded
+from medtasks.curate.study import Study, StudyImage, StudyRecord, read_images, read_study, write_private
+from medtasks.data.images.decoding import LINEAR, decode_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
@@ -90,7 +90,7 @@ class ChangedElsewhere(MedTasksError):
 
 
 class ReviewerFile:
-    """The review of a study's drafts by one reviewer; made by :func:`opened`. Threads may share it."""
+    """The review of a study's drafts by one reviewer; made by :func:`open_reviewer_file`. Threads may share it."""
 
     def __init__(self, folder: Path, reviewer: str) -> None:
         self.reviewer = reviewer
@@ -113,7 +113,7 @@ class ReviewerFile:
     def review(self, item: str) -> ItemReview:
         """Return the review of a draft in its present form."""
         draft, review = self.drafts[item], self._review.items.get(item)
-        return review if review and review.digest == draft.digest else unjudged(draft)
+        return review if review and review.digest == draft.digest else empty_review(draft)
 
     def save(self, item: str, review: ItemReview, made_from: str) -> None:
         """Write the review of a draft that was changed from a version; Unfit, ChangedElsewhere or MedTasksError."""
@@ -125,13 +125,13 @@ class ReviewerFile:
                 raise ChangedElsewhere("this question was drafted anew; load the page again")
             if causes := problems(draft, review):
                 raise Unfit(causes)
-            new, old = settled(draft, review), self.review(item)
+            new, old = complete_review(draft, review), self.review(item)
             if new == old:
                 return
             if made_from != old.version:
                 raise ChangedElsewhere("this question was changed elsewhere, in another tab for example")
             items = {**self._review.items, item: new}
-            if new == unjudged(draft):
+            if new == empty_review(draft):
                 del items[item]
             # In the order of the study, so that equal judgements are equal files whatever came first.
             ordered = {item: items.pop(item) for item in self.drafts if item in items}
@@ -153,7 +153,7 @@ class ReviewerFile:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
+def open_reviewer_file(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
     """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
     path = review_file(folder, reviewer)
     read_study(folder)
@@ -171,7 +171,7 @@ def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
         ) from None
 
 
-class _Saving(Record):
+class _Saving(StudyRecord):
     """Body of a request to save."""
 
     item: str
@@ -301,7 +301,7 @@ class _Handler(BaseHTTPRequestHandler):
                     raise _Refused(404, error="the study has no such image")
                 try:
                     with self.server.decoding:
-                        decoded_image = decoded(io.BytesIO(image.read()), LINEAR)
+                        decoded_image = decode_image(io.BytesIO(image.read()), LINEAR)
                         decoded_image.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
                 except UnreadableImage as error:
                     raise _Refused(422, error=str(error)) from None

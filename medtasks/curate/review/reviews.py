@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.study import REVIEWS, Record, Study, StudyImage
+from medtasks.curate.study import REVIEWS, Study, StudyImage, StudyRecord
 from medtasks.data.samples import option_index
 from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.errors import MedTasksError, SourceError
@@ -37,7 +37,7 @@ SCORE, PASSES = "score", f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
 
 
-class Judgement(Record):
+class Judgement(StudyRecord):
     """Scores that a reviewer gives one question on one image; None if not given."""
 
     score: int | None = None  # 1 to 10
@@ -46,7 +46,7 @@ class Judgement(Record):
     language: bool | None = None
 
 
-class ItemReview(Record):
+class ItemReview(StudyRecord):
     """A reviewer's judgement of one draft, and its wording after their edits."""
 
     digest: str  # of the draft that was judged
@@ -70,7 +70,7 @@ class ItemReview(Record):
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
-class Review(Record):
+class Review(StudyRecord):
     """The file of one reviewer."""
 
     schema_version: int = 1
@@ -108,7 +108,7 @@ def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview
     return {item: of for item, of in review.items.items() if item in drafts and of.digest == drafts[item].digest}
 
 
-def unjudged(draft: Draft) -> ItemReview:
+def empty_review(draft: Draft) -> ItemReview:
     """Return the empty review of a draft: its own wording, no scores."""
     wording = {name: getattr(draft, name) for name in ("question", "options", "answers", "categories")}
     return ItemReview(digest=draft.digest, judgements=(Judgement(),) * len(draft.images), **wording)
@@ -149,7 +149,7 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     return causes
 
 
-def settled(draft: Draft, review: ItemReview) -> ItemReview:
+def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
     """Return a review without problems in the form of the file.
 
     A question that is not correct has the lowest score. Aspects that are not given next to a score are met.
@@ -270,7 +270,7 @@ def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -
     return dict(zip(drafts, connected_components(keys), strict=True))
 
 
-def accepted(
+def accept_drafts(
     drafts: Mapping[str, Draft], reviews: Sequence[Review], min_score: int, wording: str | None = None
 ) -> tuple[dict[str, Draft], Counter[str]]:
     """Return the accepted drafts in the words of their reviewers, by item id, and the number of others by reason.
@@ -297,7 +297,7 @@ def accepted(
             continue
         deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
         wordings = []
-        for review in (settled(draft, review) for review in deciding):
+        for review in (complete_review(draft, review) for review in deciding):
             wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
             wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
         if any(reworded != wordings[0] for reworded in wordings):
@@ -315,7 +315,7 @@ def accepted(
     return published, left_out
 
 
-def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
+def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
     """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
 
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one

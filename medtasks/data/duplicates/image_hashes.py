@@ -34,7 +34,8 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import decoded_somehow, pixels_sha256
+from medtasks.data.images.decoding import decoded_somehow
+from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError
@@ -58,6 +59,17 @@ _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
 _BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
 _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
+CACHE_NAME = "picture_hashes.sqlite"
+_VERSION = 3  # of the hashes; hashes of another version are not used
+_CHUNK = 1000  # files between two writes to the cache
+_CANNOT_KEEP = (
+    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+)
+# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+_MOST_PAIRS = 1_000_000
+_DETAILS_KEPT = 20_000  # vectors, about 160 MB
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
@@ -92,7 +104,7 @@ def perceptual_hash(sketch: Sketch) -> str:
     return str(imagehash.phash(Image.fromarray(sketch), hash_size=16, highfreq_factor=4))
 
 
-def stacked(hashes: Sequence[str]) -> Hashes:
+def stack_hashes(hashes: Sequence[str]) -> Hashes:
     """Return hashes in hexadecimal digits as an array of shape (hashes, 4)."""
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
@@ -141,17 +153,6 @@ def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[
             parts = list(workers.map(compare, range(block, end, _ROWS)))
             row, other, bits, inverted = map(np.concatenate, zip(*parts, strict=True))
             yield end, row, other, bits, inverted
-
-
-CACHE_NAME = "picture_hashes.sqlite"
-_VERSION = 3  # of the hashes; hashes of another version are not used
-_CHUNK = 1000  # files between two writes to the cache
-_CANNOT_KEEP = (
-    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
-)
-# Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 
 
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
@@ -228,10 +229,6 @@ def _hashed(path: Path) -> ImageHash | str:
         return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
 
 
-_MOST_PAIRS = 1_000_000
-_DETAILS_KEPT = 20_000  # vectors, about 160 MB
-
-
 @dataclass(frozen=True)
 class Alike:
     """Resemblance of two images."""
@@ -249,16 +246,16 @@ class _View:
     sketch: int  # 0 for the whole image, 1 for the part inside its border
 
 
-class Looks:
+class ImageViews:
     """Views of images and their hashes, none of a single grey."""
 
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
         numbered = enumerate(images)
         self.views = [_View(n, file, image.size, at) for n, (file, image) in numbered for at in range(len(image.views))]
-        self.hashes = stacked([view for _, image in images for view in image.views])
+        self.hashes = stack_hashes([view for _, image in images for view in image.views])
 
 
-def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
+def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int, int], Alike]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
     Returns the closest resemblance by number of the image in ``first`` and in ``second``, in one set the smaller number
@@ -291,7 +288,7 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
 
 def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
     """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
-    looks, likeness_of = Looks(images), _likenesses()
+    looks, likeness_of = ImageViews(images), _likenesses()
     rows: dict[int, list[int]] = defaultdict(list)
     for row, view in enumerate(looks.views):
         rows[view.image].append(row)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.strict_pillow import ON_BLACK, Range, Source, UnclearRange, open_image
+from medtasks.data.images.strict_pillow import ON_BLACK, ImageSource, Range, UnclearRange, open_image
 from medtasks.data.images.value_ranges import central_range
 
 _LEAST_USED = 1 / 4  # of the range; 14 of 16 bits stay below
@@ -36,7 +36,9 @@ _FULL = 16  # bits
 _STEPS = 2**_FULL - 1  # in which values are counted
 
 
-def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def scale_to_8_bits(
+    image: Image.Image, raw: str, source: ImageSource, value_range: Range | None
+) -> tuple[Image.Image, list[str]]:
     """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent; with its conversions.
 
     Args:
@@ -100,7 +102,7 @@ def from_unit(share: Any) -> Image.Image:
     return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
 
 
-def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
+def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, Any]:
     """Return the values (rows x columns, for colours x 3), and the opacity in 16 bits or None."""
     image.load()
     clear = image.info.get("transparency")
@@ -121,7 +123,7 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
     return pixels, None if clear is None else np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
 
 
-def _decoded_as(source: Source, raw: str) -> Any:
+def _decoded_as(source: ImageSource, raw: str) -> Any:
     with open_image(source) as image:
         file: Any = image
         args = (raw if isinstance(tile.args, str) else (raw, *tile.args[1:]) for tile in file.tile)

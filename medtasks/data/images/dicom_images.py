@@ -30,7 +30,7 @@ from PIL import Image
 
 from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
 from medtasks.data.images.square_pixels import with_square_pixels
-from medtasks.data.images.strict_pillow import NoReader, Range, Source, UnclearRange, UnreadableImage
+from medtasks.data.images.strict_pillow import ImageSource, NoReader, Range, UnclearRange, UnreadableImage
 from medtasks.data.named_files import MOST_MEMORY, MOST_WHOLE, check_size
 from medtasks.errors import MedTasksError, UnusableFile
 
@@ -53,7 +53,7 @@ _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
 
 
 @contextlib.contextmanager
-def reading_dicom(name: str, source: Source, *, force: bool = False) -> Iterator[tuple[Any, Any]]:
+def reading_dicom(name: str, source: ImageSource, *, force: bool = False) -> Iterator[tuple[Any, Any]]:
     """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
 
     Raises UnusableFile for one that would fill the memory.
@@ -90,7 +90,7 @@ def _cause(error: Exception) -> str:
     return cause
 
 
-def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.Image, list[str]]:
     """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
 
     Args:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from medtasks.data.images.strict_pillow import Source
+from medtasks.data.images.strict_pillow import ImageSource
 
 GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 1024
@@ -28,7 +28,7 @@ _MARKS = (
 )
 
 
-def read_head(source: Source) -> bytes:
+def read_head(source: ImageSource) -> bytes:
     """Return a file's first bytes, and rewind a stream."""
     if isinstance(source, Path):
         with source.open("rb") as stream:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import PIL
 from PIL import Image, ImageFile
 
-Source = Path | IO[bytes]
+ImageSource = Path | IO[bytes]
 """A file, or a stream that can be rewound."""
 Range = tuple[float, float]
 """Values that are black and white."""
@@ -44,7 +44,7 @@ class UnclearRange(UnreadableImage):
         self.values = values
 
 
-def open_image(source: Source) -> Image.Image:
+def open_image(source: ImageSource) -> Image.Image:
     """Open an image in one of ``FORMATS``; Pillow's UnidentifiedImageError for any other."""
     return Image.open(source, formats=FORMATS)
 

@@ -29,6 +29,9 @@ _PIECE = 1 << 20  # bytes
 _BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)
 _PLAIN_NUMBERS = (2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280)  # NIfTI's codes: integers and floats to 64 bits
 _DARK, _BRIGHT = 0.5, 99.5  # per cent of the voxels shown
+GREY = (128, 128, 128)
+FOLDER_NAME = "blank_volumes"
+_VOXELS_AT = 352  # bytes
 
 
 class VolumeDigests(NamedTuple):
@@ -149,11 +152,6 @@ def axial(data: bytes, count: int | None = None) -> Any:
     if math.isfinite(slope) and slope != 0:
         values = (values * slope + (intercept if math.isfinite(intercept) else 0)).astype(np.float32)
     return values.transpose(2, 1, 0)[:, ::-1, ::-1]
-
-
-GREY = (128, 128, 128)
-FOLDER_NAME = "blank_volumes"
-_VOXELS_AT = 352  # bytes
 
 
 def blank_volume(path: Path) -> Path:

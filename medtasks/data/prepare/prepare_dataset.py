@@ -10,9 +10,9 @@ from tqdm import tqdm
 from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
-from medtasks.data.images.decoding import ImageFacts, read_facts
+from medtasks.data.images.image_store import ImageFacts, read_facts
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
@@ -67,7 +67,7 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
     selection = {column: tuple(values) for column, values in criteria.items() if values}
-    changes = {"name": name, **measured(documents, facts), "selected_from": dataset, "selection": selection}
+    changes = {"name": name, **measure_documents(documents, facts), "selected_from": dataset, "selection": selection}
     manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
         publish(work, manifest, documents, open_documents(dataset)[SPLIT].features.arrow_schema)

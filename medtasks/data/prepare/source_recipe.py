@@ -4,32 +4,24 @@ A source's module only reads: it yields a :class:`PublishedRow` per published ro
 gives only the location of a table, the document of a row, and the names and files of its images.
 """
 
-import contextlib
-import functools
-import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.dataset_manifest import Manifest, measured
-from medtasks.data.document_store import SCRATCH, Documents, publish, work_folder
-from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
+from medtasks.data.dataset_manifest import Manifest, measure_documents
+from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, work_folder
+from medtasks.data.images.decoding import REFERENCE, Decoding
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
-from medtasks.data.named_files import read_named
-from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
-from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
+from medtasks.data.samples import Document
+from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile
 
 _NAMED = 3
-_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
-_AHEAD = 3 * _WORKERS  # rows read ahead of them
 _SAMPLE = "drawn sample of medtasks (no patient images)"
 
 
@@ -51,14 +43,14 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: Mapping[str, Any] | None  # without ``dataset`` and image files; None where the row cannot be used
+    document: Document | None  # without ``dataset`` and image files; None where the row cannot be used
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
 
 
 def images_row(
-    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]
+    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Document
 ) -> PublishedRow:
     """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 
@@ -88,7 +80,7 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
         yield PublishedRow(table, None, cause=f"it holds {rows} rows, the published table {published}")
 
 
-Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
+RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
 
 
 @dataclass(frozen=True)
@@ -96,13 +88,13 @@ class SourceRecipe:
     """Reading and downloading of one dataset."""
 
     columns: Columns  # of its documents
-    test: Reader  # reads the evaluated rows, in published order
+    test: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    demonstrations: Reader | None = None  # reads the examples for few-shot prompts, if there are any
+    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if there are any
     hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
-    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
+    remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
     decoding: Decoding = REFERENCE  # of its image files for models
     counted: bool = True  # whether its rows must be as many as the catalogue says
     obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
@@ -154,7 +146,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
-            **measured(documents, {image_key(file): facts[file] for file in files}),
+            **measure_documents(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, arrow_schema(recipe.columns), demonstrations)
@@ -173,9 +165,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
 
 def _gather(
     info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
-) -> tuple[Documents, list[str], list[str]]:
+) -> tuple[DocumentCollection, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[Document] = []
+    documents: list[NewDocument] = []
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -193,7 +185,7 @@ def _gather(
         files, digests = [image.file for image in row.images], [image.sha256 for image in row.images]
         if "image_file" in recipe.columns:
             (file,), (digest,) = files, digests
-            columns: Document = {"image_file": file, "image_sha256": digest}
+            columns: NewDocument = {"image_file": file, "image_sha256": digest}
         else:
             columns = {"image_files": files, "image_sha256": digests}
         documents.append({**row.document, "dataset": info.name, **columns})
@@ -202,7 +194,7 @@ def _gather(
 
 def _demonstrations(
     info: DatasetInfo, recipe: SourceRecipe, source: Path, images: ImageStore
-) -> tuple[Documents, list[str]]:
+) -> tuple[DocumentCollection, list[str]]:
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
@@ -213,88 +205,3 @@ def _demonstrations(
     if causes or not documents:
         return [], [f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"]
     return documents, []
-
-
-# Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
-_LARGE = 1 << 19
-ReadFile = Callable[[str], bytes]
-"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
-
-
-def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
-    """Return a function that reads one of these files by its name alone, within a block."""
-    paths = {path.name: path for path in files}
-    return contextlib.nullcontext(lambda name: read_named(paths[name]))
-
-
-class UnusableRow(Exception):
-    """A row gives no document; its text says why, without a final stop. See :class:`PublishedRow` for ``outside``."""
-
-    def __init__(self, cause: str, *, outside: bool = False) -> None:
-        super().__init__(cause)
-        self.outside = outside
-
-
-class TableReader:
-    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
-
-    columns: Columns  # of its documents
-    required: Sequence[str] = ()  # columns of the table; also those that not every copy has
-    optional: Sequence[str] = ()
-    hub_folder = "data"  # of the Hub's parquet files
-    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
-    image_name = ""  # column with the name of an image file
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        """Find a split in a source, by default in the Hub's parquet files."""
-        return hub_table(source, split, self.required, self.optional, self.hub_folder)
-
-    def document(self, row: SourceRow, split: str) -> Document:
-        """Return the document of a row of a split; UnusableRow if it gives none."""
-        raise NotImplementedError
-
-    def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the names of a row's images, in the order shown."""
-        return [row.text(self.image_name)] if self.image_name else ()
-
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        """Open the image files of a source."""
-        return by_name(())
-
-    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
-        waiting: deque[Future[PublishedRow]] = deque()
-        with self.files(source) as read, ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(_WORKERS) as workers:
-
-            def add(data: bytes) -> StoredImage:
-                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
-
-            def published(row: SourceRow) -> PublishedRow:
-                try:
-                    document = self.document(row, split)
-                except UnusableRow as error:
-                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
-                for column in self.embedded:
-                    if (data := row.encoded(column)) is not None:
-                        adding.append((column if len(self.embedded) > 1 else "", functools.partial(add, data)))
-                return images_row(row.place, adding, document)
-
-            for row in rows:
-                waiting.append(workers.submit(published, row))
-                if len(waiting) > _AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-
-    def recipe(
-        self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
-    ) -> SourceRecipe:
-        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
-
-        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
-            table = self.table(source, splits[position])
-            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
-
-        examples = functools.partial(read, 1) if splits[1:] else None
-        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)

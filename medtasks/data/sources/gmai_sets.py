@@ -15,20 +15,13 @@ from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
-from medtasks.data.images.decoding import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
-from medtasks.data.prepare.source_files import (
-    ReadValues,
-    SourceFile,
-    SourceRow,
-    SourceTable,
-    csv_table,
-    not_found,
-    required_file,
-)
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable, TableReader, UnusableRow, csv_table
 from medtasks.data.samples import option_index
-from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
+from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, NewDocument
 from medtasks.errors import SourceError
 
 _GROUPS = {
@@ -40,6 +33,7 @@ _GROUPS = {
     "original_task": "original task",
 }
 _SHOWN = "row of the image"  # no name of a column
+_, TEST, MULTI_ANSWER_SET = GMAI
 
 
 class GmaiFile(TableReader):
@@ -75,7 +69,7 @@ class GmaiFile(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
         values = row.values
         for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
@@ -151,9 +145,6 @@ def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str
             return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
     assert target is not None
     return target.images[0]
-
-
-_, TEST, MULTI_ANSWER_SET = GMAI
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:

@@ -21,21 +21,14 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files
+from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import (
-    PublishedRow,
-    ReadFile,
-    SourceRecipe,
-    TableReader,
-    UnusableRow,
-    by_name,
-    check_count,
-)
-from medtasks.data.schema import REPORT, Document, new_document
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow, by_name
+from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -56,13 +49,13 @@ class _R2Gen(TableReader):
         self.annotation = annotation
 
     def table(self, _source: Path, split: str) -> SourceTable:
-        name, content = self.annotation.name, source_files.read_json(self.annotation)
+        name, content = self.annotation.name, source_tables.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
         records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
-        return source_files.records_table(records, ("id", "report", "image_path"))
+        return source_tables.records_table(records, ("id", "report", "image_path"))
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         study, report = row.text("id"), row.text("report")
         if not report.strip():
             raise UnusableRow("its report is empty")
@@ -101,9 +94,9 @@ class _OpenI(TableReader):
             images = [image.get("id", "") for image in root.iter("parentImage")]
             texts = {"indication": indication, "findings": findings}
             records.append((name, {"id": identity.get("id"), "images": images, **texts}))
-        return source_files.records_table(records, ())
+        return source_tables.records_table(records, ())
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         study, findings = row.text("id"), row.text("findings")
         if not findings.strip():
             raise UnusableRow("studies without findings", outside=True)

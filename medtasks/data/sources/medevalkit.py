@@ -29,11 +29,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from medtasks.data import schema
-from medtasks.data.document_store import Documents
-from medtasks.data.images.decoding import ImageStore
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.document_store import DocumentCollection
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import (
+    ParquetTable,
+    ReadFile,
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+)
 from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
@@ -51,11 +59,32 @@ _REMARKS = {
     "no_such_gold": "the right option of {} (the published answer is none of the options)",
     "other_answer_text": "the text of the answer of {} (the published letter is that of another option and counts)",
 }
+_QUESTIONS = "QA_information/Open-access/"
+_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
+_LETTERS = "ABCD"
+_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
+_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
+_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
+_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
+_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
+_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
+_FRAME_FILES = "data/test-*.parquet"
+_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
+_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
+SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
+_CLOSED, _OPEN = "multiple-choice", "open"
+_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
+_PRO_COLUMNS = ("id", "options", "answer", "subject")
+_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
+_NAMED_IMAGE = re.compile(r"<image (\d)>")
+_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
+_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
     doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
-) -> schema.Document:
+) -> schema.NewDocument:
     """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
     flags = list(more.pop("flags", ()))
     letters = [letter(index) for index in range(len(options))]
@@ -70,7 +99,7 @@ def kit_choice(
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
     """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
 
-    def remarks(documents: Documents) -> Iterator[str]:
+    def remarks(documents: DocumentCollection) -> Iterator[str]:
         counts = Counter(flag for document in documents for flag in document["flags"])
         for flag, text in _REMARKS.items():
             if counts[flag]:
@@ -79,15 +108,9 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
     return replace(reader.recipe(layout, (split,), files), remarks=remarks)
 
 
-def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
+def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     """Return option lines, such as ``A. text``."""
     return [form.format(letter(index), option) for index, option in enumerate(options)]
-
-
-_QUESTIONS = "QA_information/Open-access/"
-_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
-_LETTERS = "ABCD"
-_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
 def _parts(source: Path) -> list[source_files.SourceFile]:
@@ -111,7 +134,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_files.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_tables.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -120,7 +143,7 @@ class _OmniMedVQA(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
         options = [text for text in published.values() if text is not None]
         absent = next((name for name, text in published.items() if text is None), "")
@@ -160,19 +183,9 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             options, answer = row.document["options"], row.document["answer"]
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             doc_id = f"{part}/{row.document['doc_id']}"
-            yield replace(row, document=kit_choice(doc_id, options, lettered(options), answer, part=part, **columns))
-
-
-_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
-
-
-_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
-_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
-_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
-_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
-_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+            yield replace(
+                row, document=kit_choice(doc_id, options, letter_options(options), answer, part=part, **columns)
+            )
 
 
 class _PmcVqa(TableReader):
@@ -184,9 +197,9 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return source_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return source_tables.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
         *lines, question = cells
         options = [_LETTER.sub("", line).strip() for line in lines]
@@ -212,12 +225,12 @@ class _MedXpertQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
+        return source_tables.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        gold, lines = row.text("label"), lettered(options)
+        gold, lines = row.text("label"), letter_options(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -233,13 +246,13 @@ class _MedFrameQA(TableReader):
     columns, embedded = schema.KIT_CHOICE, _FRAMES
     required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = row.texts("options")
         if len(options) < 2:
             raise row.error("options are fewer than two")
         modality, system = row.optional_text("modality"), row.optional_text("system")
         groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
-        lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
+        lines, gold = letter_options(options, "{}.{}"), row.text("correct_answer")
         return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
 
@@ -247,21 +260,12 @@ class _Slake(question_sets.Slake):
     columns = schema.KIT_QUESTION
     language = None
 
-    def document(self, row: SourceRow, split: str) -> schema.Document:
+    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         if "answer_type" not in row.values:
             raise row.error("answer_type is missing")
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
         kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
         return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
-
-
-_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
-SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
-_CLOSED, _OPEN = "multiple-choice", "open"
-_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
-_PRO_COLUMNS = ("id", "options", "answer", "subject")
-_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
-_NAMED_IMAGE = re.compile(r"<image (\d)>")
 
 
 def _literal_options(row: SourceRow) -> list[str]:
@@ -290,12 +294,12 @@ class _MMMU(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, split: str) -> schema.Document:
+    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
         gold = row.text("answer") if split != "test" else None
         columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
-        return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
+        return kit_choice(row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns)
 
     def kit_recipe(self, split: str) -> SourceRecipe:
         layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
@@ -316,7 +320,7 @@ class _MMMUPro(TableReader):
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
         return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options, question = _literal_options(row), row.optional_text("question") or ""
         named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
         if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):
@@ -330,8 +334,6 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
-_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(

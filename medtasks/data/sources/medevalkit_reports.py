@@ -19,14 +19,15 @@ from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.named_files import read_stream
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_recipe import SourceRecipe
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
 from medtasks.errors import SourceError
 
 _STUDIES = "test.json"
 _QUESTIONS, _FRONTAL = "test_qa_pairs", "id_to_img_mapping_frontal_reports.json"
 _TYPES = ("single_choice", "multi_choice", "fixed_choice")
+_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
@@ -34,9 +35,10 @@ class _Studies(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         with source_files.required_file(source, [_STUDIES]).open() as stream:
-            return source_files.listed_records(_STUDIES, read_stream(stream), ("id", "image", "findings", "impression"))
+            columns = ("id", "image", "findings", "impression")
+            return source_tables.listed_records(_STUDIES, read_stream(stream), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         study, findings, impression = row.name("id"), row.text("findings"), row.text("impression")
         if not findings.strip() and not impression.strip():
             raise UnusableRow("studies without findings and without an impression", outside=True)
@@ -56,11 +58,11 @@ class _RadReStruct(_Studies):
     columns, folder = schema.STRUCTURED_QUESTION, "imgs"
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        frontal = source_files.read_json(source_files.required_file(source, [_FRONTAL]))
+        frontal = source_tables.read_json(source_files.required_file(source, [_FRONTAL]))
         files = source_files.required_shards(source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}")
         records: list[tuple[str, Mapping[str, Any]]] = []
         for file in sorted(files, key=lambda file: (len(file.name), file.name)):
-            report, questions = file.path.stem, source_files.read_json(file)
+            report, questions = file.path.stem, source_tables.read_json(file)
             images = frontal.get(report) if isinstance(frontal, dict) else None
             if not isinstance(images, list) or not isinstance(questions, list):
                 raise SourceError(f"{_FRONTAL} has no list of images of report {report}, or {file.name} no questions")
@@ -70,9 +72,9 @@ class _RadReStruct(_Studies):
                     raise SourceError(f"{place} is not a list of question, answers, earlier questions and facts")
                 columns = {"id": f"{image}/{number}", "report": report, "image": f"{image}.png"}
                 records.append((place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]}))
-        return source_files.records_table(records, ("options", "answer_type"))
+        return source_tables.records_table(records, ("options", "answer_type"))
 
-    def document(self, row: SourceRow, _split: str) -> schema.Document:
+    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         kind = row.one_of("answer_type", _TYPES, "answer_type is none of")
         lists = {name: row.texts(name) for name in ("options", "answers")}
         if not lists["answers"] or len(lists["options"]) < 2:
@@ -82,7 +84,6 @@ class _RadReStruct(_Studies):
         return schema.new_document(schema.STRUCTURED_QUESTION, row.text("id"), **columns)
 
 
-_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 RECIPES: Mapping[str, SourceRecipe] = {
     **{
         f"medevalkit_{name}_report": _Studies().recipe(_LAYOUT, ("test",))

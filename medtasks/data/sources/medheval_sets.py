@@ -13,13 +13,29 @@ from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare.source_files import SourceRow, listed_records, not_found
+from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
-from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
+from medtasks.data.prepare.source_tables import SourceRow, listed_records
+from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, NewDocument
 from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
+
+_PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
+_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
+BINARY, MULTI_CHOICE = "binary", "multi-choice"
+HALLUCINATIONS: Mapping[str, str] = {
+    "type_1": "anatomy",
+    "type_2": "measurement",
+    "type_3": "symptom",
+    "type_4": "technique",
+}
+COMPONENTS = ("anatomy", "measurement", "symptom")
+_PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
+_SHARED = ("img_name", "question", "answer", "qid")
+_TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,6 @@ class ImageSource:
     private: bool = False  # names hold numbers of patients and stay out of messages
 
 
-_PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
 IMAGE_SOURCES: Mapping[str, ImageSource] = {
     "slake": ImageSource("SLAKE", r"xmlab\d+/[\w-]+\.\w+", ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"),
     "vqa_rad": ImageSource(
@@ -56,7 +71,6 @@ IMAGE_SOURCES: Mapping[str, ImageSource] = {
         private=True,
     ),
 }
-_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
 
 
 class ImageRoots:
@@ -84,17 +98,6 @@ class ImageRoots:
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
 
 
-BINARY, MULTI_CHOICE = "binary", "multi-choice"
-HALLUCINATIONS: Mapping[str, str] = {
-    "type_1": "anatomy",
-    "type_2": "measurement",
-    "type_3": "symptom",
-    "type_4": "technique",
-}
-COMPONENTS = ("anatomy", "measurement", "symptom")
-_PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
-
-
 def source_of(row: SourceRow) -> str:
     """Return the source of a record's image, see :data:`IMAGE_SOURCES`."""
     name = row.text("img_name")
@@ -104,7 +107,7 @@ def source_of(row: SourceRow) -> str:
     return source
 
 
-def _closed(row: SourceRow, *, typed: bool = False) -> Document:
+def _closed(row: SourceRow, *, typed: bool = False) -> NewDocument:
     """Return the columns of a question; files that are not ``typed`` hold yes/no questions."""
     kind, hallucination = BINARY, None
     if typed:
@@ -137,12 +140,12 @@ def _closed(row: SourceRow, *, typed: bool = False) -> Document:
     }
 
 
-def _open(row: SourceRow) -> Document:
+def _open(row: SourceRow) -> NewDocument:
     question_type = row.optional_text("question_type")
     return {"question": row.text("question"), "answer": row.text("answer"), "question_type": question_type}
 
 
-def _report(row: SourceRow) -> Document:
+def _report(row: SourceRow) -> NewDocument:
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
         raise row.error("structured_answer is not an object with anatomy, measurement and symptom")
@@ -151,11 +154,9 @@ def _report(row: SourceRow) -> Document:
     return {**texts, **{name: lists.texts(name) for name in COMPONENTS}}
 
 
-_SHARED = ("img_name", "question", "answer", "qid")
-_TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
-_KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Document]]] = {
+_KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
     "medheval_visual_cxr": _TYPED,
     "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
@@ -163,9 +164,6 @@ _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Docum
     "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open),
     "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
 }
-
-
-_DIGITS = 12
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from tqdm import tqdm
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
+from medtasks.data.images.decoding import is_whole_image
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
 from medtasks.data.prepare.downloads import (
@@ -51,6 +52,15 @@ _QUESTIONS_URL = f"https://raw.githubusercontent.com/AIF4S/MediConfusion/{MEDICO
 _Text = Annotated[str, Field(pattern=r"\S")]
 _Number = Annotated[str, Field(pattern="^[0-9]+$", coerce_numbers_to_str=True)]
 _Labels = Annotated[tuple[_Text, ...], Field(min_length=1)]
+STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
+_STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
+_PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
+_UNREACHABLE_ARTICLES = 3
+_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
+_WORKERS = 4  # articles fetched at the same time
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
 class PairImage(NamedTuple):
@@ -215,18 +225,6 @@ def read_pairs(path: Path) -> list[Pair]:
     if not pairs:
         raise SourceError(f"{path} holds no pairs")
     return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
-
-
-STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
-_STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
-
-_PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
-_UNREACHABLE_ARTICLES = 3
-_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
-_WORKERS = 4  # articles fetched at the same time
-_ATTEMPTS = 5
-_BACKOFF_S = 1.0
-_TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import few_languages_of, pattern_of
+from medtasks.extract.reading.languages import few_languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
@@ -56,9 +56,9 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
 
 
 def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
-    languages = few_languages_of(text)
+    languages = few_languages_of(text, sample.languages)
     everything = frozenset(options.letters.values())
-    is_all = pattern_of("all", languages).search(text)
+    is_all = any("all" in signal.roles for signal in signals_in(text, "all aside", languages))
     statements = option_statements(text, options, languages)
     if statements is None:
         if is_all and quantity_option("all", options) is None:

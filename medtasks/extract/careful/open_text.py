@@ -13,13 +13,12 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.failure import failure_cause
-from medtasks.extract.published.multimedeval import NUMBERS, clean_head
-from medtasks.extract.reading.languages import languages_of
+from medtasks.extract.published.multimedeval import NUMBERS
+from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
 from medtasks.extract.reading.negation import ENGLISH, Stance, clauses, stance
-from medtasks.extract.reading.option_names import ORDINALS, words
-from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
-from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, References, TokenOverlap, token_overlap
+from medtasks.extract.reading.reply_text import own_words
+from medtasks.extract.reading.stems import stem
+from medtasks.metrics.ngram_metrics import OPEN_RECALL, References, TokenOverlap, token_overlap
 
 DENIED = "not:"
 
@@ -30,14 +29,14 @@ _WORD = re.compile(
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
-_SPELLINGS = NUMBERS | dict(zip(ORDINALS[1:], _RANKS, strict=True))
+_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS, strict=True))
 _ARTICLES = frozenset(("an", "the"))
 
 
 @lru_cache(maxsize=1 << 16)
 def _spelled(written: str) -> str:
     plain = written.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
-    return _SPELLINGS.get(plain) or next((word.what for word in words(plain)), plain)
+    return _SPELLINGS.get(plain) or stem(plain)
 
 
 # A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".
@@ -59,7 +58,7 @@ _SELF = re.compile(
 )
 _ADVICE = re.compile(
     r"(?i)\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|"
-    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b"
+    r"seek|provide (?:me|more|a|the|additional))\b"
 )
 
 
@@ -73,18 +72,7 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     ``of_interest``, by default all, are checked for denial.
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
-    spoken, shouting = [], text.isupper()
-    for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            whole, _, fraction = match[0].replace(",", "").partition(".")
-            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
-            spoken.append((number, match.start(), match.end()))
-            continue
-        before = text[max(0, match.start() - 20) : match.start()]
-        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
-        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
-        if match[0].casefold() not in _ARTICLES and not is_article:
-            spoken.append((_spelled(match[0]), match.start(), match.end()))
+    spoken = _spoken_words(text)
     doubtful = [
         (position, start, end)
         for position, (word, start, end) in enumerate(spoken)
@@ -106,6 +94,24 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     return stated
 
 
+def _spoken_words(text: str) -> list[tuple[str, int, int]]:
+    """Return the words of a text in one spelling, without articles, and where each begins and ends."""
+    shouting = text.isupper()
+    spoken = []
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "number":
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
+            spoken.append((number, match.start(), match.end()))
+            continue
+        before = text[max(0, match.start() - 20) : match.start()]
+        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
+        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
+        if match[0].casefold() not in _ARTICLES and not is_article:
+            spoken.append((_spelled(match[0]), match.start(), match.end()))
+    return spoken
+
+
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     """Return a reply's text, or only its statements if it partly declines, or None; and the reason."""
     text = own_words(reply)
@@ -114,32 +120,12 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     languages = languages_of(text)
     if not is_unsure(text, languages):
         return text, Reason.OK
-    stated = [
-        clause
-        for clause in clauses(text, languages)
-        if not (is_unsure(clause, languages) or _SELF.match(clause) or _ADVICE.search(clause))
-        and re.search(r"\w", clause)
-    ]
+    stated = []
+    for clause in clauses(text, languages):
+        is_of_writer = pattern_of("writer refusal", languages).search(clause) or _SELF.match(clause)
+        if re.search(r"\w", clause) and not (is_of_writer or _ADVICE.search(clause)):
+            stated.append(clause)
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
-
-
-@extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
-def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
-    """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
-    # Replies are not stripped: outer blanks decide whether some marks join or part words.
-    target = clean_head(sample.document["answer"].strip())
-    closed = target in CLOSED
-    if failure_cause(reply) is not None:
-        return _invalid(Reason.ADAPTER_FAILED, closed=closed)
-    cleaned = clean_head(reply or "")
-    tokens = set(cleaned.split())
-    if not tokens:
-        return _invalid(Reason.EMPTY, closed=closed)
-    overlap = token_overlap(tokens, set(target.split()))
-    # For "no", "not" is right, too; a reply with both "yes" and "no" is right whatever the target.
-    accepted = {"no", "not"} if target == "no" else {target}
-    correct = bool(tokens & accepted) if closed else overlap.recall >= OPEN_RECALL
-    return _compared(cleaned, target, overlap, closed=closed, correct=correct)
 
 
 @lru_cache(maxsize=4096)  # many replies are compared with a target
@@ -160,76 +146,28 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """
     verdict = gold_verdict(sample.document["answer"].strip())
     if verdict is not None:
-        answer = yes_no(reply, sample.question)
+        answer = yes_no(reply, sample.question, sample.languages)
         if answer.value is None:
-            return _invalid(answer.reason, closed=True)
+            return invalid(answer.reason, closed=True)
         overlap = token_overlap({answer.value}, {verdict})
-        return _compared(answer.value, verdict, overlap, closed=True, correct=answer.value == verdict)
+        return compared(answer.value, verdict, overlap, closed=True, correct=answer.value == verdict)
     words = target_words(sample.document["answer"])
     text, reason = open_reply(reply)
     if text is None:
-        return _invalid(reason, closed=False)
+        return invalid(reason, closed=False)
     spoken = stated_words(text, frozenset(word.removeprefix(DENIED) for word in words))
     if not spoken:
-        return _invalid(Reason.EMPTY, closed=False)
+        return invalid(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
-    return _compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=overlap.recall >= OPEN_RECALL)
+    return compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=overlap.recall >= OPEN_RECALL)
 
 
-def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
+def compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
+    """Return a valid reply with its overlap with the target."""
     shares = {"bleu_1": References([target]).scores(text)[0], "token_f1": overlap.f1, "token_recall": overlap.recall}
     return Answer.ok(text, closed=closed, correct=correct, **shares)
 
 
-def _invalid(reason: Reason, *, closed: bool) -> Answer:
+def invalid(reason: Reason, *, closed: bool) -> Answer:
+    """Return an invalid reply, which is not right and shares nothing with the target."""
     return Answer.invalid(reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0)
-
-
-# ---- reports, and answers to MedHEval's open questions: judged, labelled and compared as texts ----
-#
-# Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``run_chair.py`` and
-# ``run_all_metrics.py`` in ``report_eval``, ``generation_metrics.py`` and ``knowledge_hallucination_score.py`` in
-# ``open_ended_evaluation``. Before labels and text metrics the reference calls ``strip("Assistant:")``, which removes
-# all these characters, not the word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
-
-NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
-_ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
-
-
-@extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
-def report_text(reply: str | None, sample: Sample) -> Answer:
-    """Return the reply as a report; half of a surrogate pair, which no tokenizer takes, becomes a replacement."""
-    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if failure_cause(text) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED)
-    return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
-
-
-@extractor("medheval_open_reference", AnswerKind.FREE_TEXT, "MedHEval, open answers at 7f7d980, cut at both ends")
-def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply as released: whole for the judge, stripped of characters for all else."""
-    text = answered_text(reply)
-    whole = "" if isinstance(text, Reason) else text
-    stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
-    labelled = stripped or whole
-    labelled = labelled if len(labelled) >= 10 else NO_REPORT
-    # The judge's text is most often the same as in strict, so that one verdict serves both.
-    return _texts(text, whole.strip(), labelled, stripped)
-
-
-@extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
-def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric."""
-    text = answered_text(reply)
-    if not isinstance(text, Reason):
-        answer = without_thoughts(text)
-        text = Reason.TRUNCATED if answer is None else _ASSISTANT.sub("", answer).strip()
-    content = "" if isinstance(text, Reason) else text
-    return _texts(text, content, content, content)
-
-
-def _texts(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
-    facts = {"judged": judged, "labelled": labelled, "compared": compared}
-    if isinstance(text, Reason) or not text.strip():
-        return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)
-    return Answer.ok(judged, **facts)

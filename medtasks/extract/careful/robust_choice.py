@@ -49,7 +49,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     text = own_words(reply, is_answer=lambda value: whole_option(value, options) is not None)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    languages = few_languages_of(text)
+    languages = few_languages_of(text, sample.languages)
     text = _without_invented(text, options, sample.question, languages)
     new_question = _NEW_QUESTION.search(text)
     chosen: int | Reason = Reason.NO_MATCH

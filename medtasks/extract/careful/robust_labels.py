@@ -119,22 +119,7 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
     text = _NO_FINDING_ITEM.sub("normal. ", final[-1] if final else text)
     is_none = [re.sub(r"[\W_]+", "", name).casefold() == "nofinding" for name in options]
     names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
-    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
-    for clause in clauses(text):
-        matches = [
-            (match.start(), -match.end(), label)
-            for label, pattern in _patterns(tuple(names))
-            for match in pattern.finditer(clause)
-        ]
-        last = 0
-        # Of expressions that contain one another only the longest counts; a look-alike is no label.
-        for start, minus_end, label in sorted(matches, key=lambda match: (*match[:2], match[2] is None)):
-            if start < last:
-                continue
-            last = -minus_end
-            if label is not None:
-                inside = re.search(r"\bnot\b|n't", clause[start:last])
-                by_stance[Stance.DENIED if inside else stance(clause, start, last)].add(label)
+    by_stance = _by_stance(text, tuple(names))
     affirmed = by_stance[Stance.AFFIRMED]
     normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
@@ -146,3 +131,24 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
     return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
+
+
+def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
+    """Return the labels that a text names, by stance."""
+    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        matches = [
+            (match.start(), -match.end(), label)
+            for label, pattern in _patterns(names)
+            for match in pattern.finditer(clause)
+        ]
+        last = 0
+        # Of expressions that contain one another only the longest counts; a look-alike is no label.
+        for start, minus_end, label in sorted(matches, key=lambda match: (*match[:2], match[2] is None)):
+            if start < last:
+                continue
+            last = -minus_end
+            if label is not None:
+                inside = re.search(r"\bnot\b|n't", clause[start:last])
+                by_stance[Stance.DENIED if inside else stance(clause, start, last)].add(label)
+    return by_stance

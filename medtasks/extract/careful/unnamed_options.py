@@ -92,7 +92,7 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
             of_verdict[verdict] = index
     if not {"yes", "no"} <= of_verdict.keys():
         return None
-    return of_verdict.get(str(yes_no(text, sample.question).value))
+    return of_verdict.get(str(yes_no(text, sample.question, sample.languages).value))
 
 
 def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:

@@ -15,17 +15,20 @@ nothing. Of words of one kind only the stems are compared, of languages without 
 
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from os.path import commonprefix
 from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import all_languages, languages_of, pattern_of, words_of
-from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance, stances
-from medtasks.extract.reading.option_names import equal_option, normalised, words
-from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, declared, own_words
+from medtasks.extract.reading.languages import Signal, all_languages, languages_of, pattern_of, signals_in, words_of
+from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
+from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
+from medtasks.extract.reading.stems import words
 
+_NEAR = 160  # characters before a verdict that may declare it
 _VERDICTS = ("yes", "no", "maybe")
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -35,13 +38,15 @@ _SUBJECT = (
     r"(?:it|there|the|this|that|these|those|they|he|she|we|you|i|because|since|as|indeed|of course|a|an|both|all|"
     r"neither|patients|in|at|but|according|based|although|however|though)\b"
 )
-_FORMS_OF_NO = r"(?:absolutely|definitely|certainly|of course|probably) not\b(?=\W*$|\s*[,.;:!])"
 _NOUN = r"(?:answer|conclusion|verdict|response|result|decision|choice|option)"
 _LINK = (
     r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
     r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
 )
 _CHOOSES = r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
+_FINAL = re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}\Z", re.IGNORECASE)
+_OPENING = re.compile(rf"\W*{_SURE}", re.IGNORECASE)
+_ENDS_LINE = re.compile(r"\W*?(?:[.\n]|\Z)")
 _ECHO = re.compile(
     r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
     r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*"
@@ -51,7 +56,6 @@ _OWN_LIMIT = re.compile(
     r"(?i)\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
     r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b"
 )
-_UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
 _CERTAINLY = "(?:definitely|certainly|absolutely|of course|sure)"
 _SHORT = {
@@ -63,10 +67,7 @@ _SHORT = {
         rf"(?:no )?{_IT_IS}(?: not|n't)|(?:\w+ly )?not(?: that i can see| seen)?"
     ),
 }
-_ENGLISH_QUESTION = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
-_NOT_SIMPLE = re.compile(
-    r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b"
-)
+_NOT_SIMPLE = re.compile(r"(?i)\A\W*(?:wh\w+|how)\b|\b(?:absent|absence|free|clear|exclud\w+)\b")
 _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
@@ -81,6 +82,7 @@ _NO_STATEMENT = re.compile(
 _TELLS_NOTHING = (
     "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
 )
+_GAP = re.compile(r"[\W_]+")
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=[\u0e00-\ud7af])\.\s*")
@@ -89,35 +91,27 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 @cache
-def _verdict_word() -> str:
-    """Return a pattern of the verdicts of all languages, one group for each, with what may follow it.
-
-    The noun of "no fracture" and the number of "no. 2" may not.
-    """
-    yes, no, maybe = (pattern_of(role).pattern for role in _VERDICTS)
-    second = rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{yes}|{no}|{maybe})|(?:yes|no|maybe|not)\b)"
-    stop = rf"(?=\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second})"
-    return rf"(?:(?P<yes>(?:{yes}){stop})|(?P<no>(?:{no}){stop}|{_FORMS_OF_NO})|(?P<maybe>(?:{maybe}){stop}))"
+def _after_verdict() -> re.Pattern[str]:
+    """Return a pattern of what may follow a verdict: not the noun of "no fracture", nor the number of "no. 2"."""
+    second = (
+        rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{pattern_of('yes no maybe').pattern})|(?:yes|no|maybe|not)\b)"
+    )
+    return re.compile(
+        rf"\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second}", re.IGNORECASE
+    )
 
 
 @cache
-def _leads() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of a verdict that is declared final, that is declared, and that begins a sentence."""
-    word, answer = _verdict_word(), pattern_of("answer").pattern
-    final = rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{word}"
-    line = rf"(?m:^)[^:\n]{{1,60}}:\W*{word}(?=\W*(?:\n|$))"
-    concluded = rf"(?:{pattern_of('final').pattern})[\s,:]+{word}(?=\W*(?:[.\n]|$))"
+def _declaring(*, is_last: bool) -> re.Pattern[str]:
+    """Return a pattern of the text before a verdict that it declares; of more if the verdict is last in its line."""
     denial = pattern_of("not not_after").pattern
-    others = rf"(?:{answer})(?:\s+(?!{denial})\w+){{0,2}}[\s:\"是为は]+{word}"
-    said = rf"(?:\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}){word}"
-    flags = re.IGNORECASE
-    return re.compile(final, flags), _any_of(said, line, concluded, others), re.compile(rf"\W*{_SURE}{word}", flags)
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    """Join patterns that have groups of the same names."""
-    renamed = (re.sub(r"\(\?P<(\w+)>", rf"(?P<\g<1>_{number}>", each) for number, each in enumerate(patterns))
-    return re.compile("|".join(renamed), re.IGNORECASE)
+    leads = [
+        rf"\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}",
+        rf"(?:{pattern_of('answer').pattern})(?:\s+(?!{denial})\w+){{0,2}}[\s:\"是为は]+",
+    ]
+    if is_last:
+        leads += [r"(?:\A|\n)[^:\n]{1,60}:\W*", rf"(?:{pattern_of('final').pattern})[\s,:]+"]
+    return re.compile(rf"(?:{'|'.join(leads)})\Z", re.IGNORECASE)
 
 
 @cache
@@ -128,9 +122,14 @@ def _second() -> re.Pattern[str]:
     )
 
 
+@lru_cache(maxsize=1024)
+def _plain(text: str) -> str:
+    return _GAP.sub(" ", with_plain_characters(text)).strip().casefold()
+
+
 def plain_verdict(text: str) -> str | None:
     """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language."""
-    word = normalised(text)
+    word = _plain(text)
     return next((role for role in _VERDICTS if pattern_of(role).fullmatch(word)), None)
 
 
@@ -144,7 +143,7 @@ def gold_verdict(answer: str) -> str | None:
     if verdict not in ("yes", "no") or not answer.isascii():
         return verdict if verdict in ("yes", "no") else None
     usual = (words_of(verdict, (language,))[:1] for language in all_languages())
-    return verdict if normalised(answer) in itertools.chain.from_iterable(usual) else None
+    return verdict if _plain(answer) in itertools.chain.from_iterable(usual) else None
 
 
 def own_part(text: str) -> str:
@@ -155,46 +154,55 @@ def own_part(text: str) -> str:
 
 def verdicts(text: str) -> set[str]:
     """Return the verdicts, of ``yes``, ``no`` and ``maybe``, that a reply declares, begins with, or has alone."""
-
-    def verdict(match: re.Match[str], text: str) -> set[str]:
-        """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
-        first = (match.lastgroup or "").partition("_")[0]
-        following = _second().match(text, match.end())
-        second = following and (plain_verdict(following[1]) or "no")
-        return {first, second or first}
-
-    final, stated, leading = _leads()
-    read = set[str]().union(*(verdict(match, text) for match in final.finditer(text)))
-    if read:
-        return read
-    read = set[str]().union(*(verdict(match, text) for match in stated.finditer(text)))
-    for number, sentence in enumerate(_SENTENCE_ENDS.split(text)):
-        match = leading.match(sentence)
-        alone = match and not re.search(r"\w", sentence[match.end() :])
-        if match and (alone or (number == 0 and not _OWN_LIMIT.search(sentence))):
-            read |= verdict(match, sentence)
-    return read
+    read = set[str]()
+    final = set[str]()
+    starts = [0, *(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
+    for signal in signals_in(text, "yes no maybe", ()):
+        if not _after_verdict().match(text, signal.end):
+            continue
+        near = text[max(0, signal.start - _NEAR) : signal.start]
+        place = bisect_right(starts, signal.start)
+        is_last = _ENDS_LINE.match(text, signal.end) is not None
+        is_declared = _declaring(is_last=is_last).search(near) is not None
+        if is_declared and _FINAL.search(near):
+            final |= _with_second(signal, text)
+        elif is_declared or _OPENING.fullmatch(text, starts[place - 1], signal.start):
+            is_alone = not re.search(r"\w", text[signal.end : starts[place]])
+            if is_declared or is_alone or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1])):
+                read |= _with_second(signal, text)
+    return final or read
 
 
-def without_writer(text: str, languages: tuple[str, ...]) -> str:
+def _with_second(signal: Signal, text: str) -> set[str]:
+    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not")."""
+    first = min(signal.roles, key=_VERDICTS.index)
+    following = _second().match(text, signal.end)
+    if following is None:
+        return {first}
+    is_echo = text.startswith(":", following.end())  # "Answer with yes or no: ..."
+    return set() if is_echo else {first, plain_verdict(following[1]) or "no"}
+
+
+def without_writer(text: str) -> str:
     """Remove what a model says of itself: the sentence, or what begins with the last capital before it."""
-    writer, parts, end = pattern_of("writer", languages), list[str](), 0
+    writer = pattern_of("writer")
     if not writer.search(text):
         return text
-    for stop in (*_SENTENCE_ENDS.finditer(text), None):
-        sentence = text[end : stop.end() if stop else len(text)]
-        end = stop.end() if stop else end
+    parts = []
+    ends = [*(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
+    for start, end in itertools.pairwise([0, *ends]):
+        sentence = text[start:end]
         mention = writer.search(sentence)
-        capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())] if mention else []
-        parts.append(sentence if mention is None else sentence[: capitals[-1] if capitals else 0])
+        if mention is not None:
+            capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())]
+            sentence = sentence[: max(capitals, default=0)]
+        parts.append(sentence)
     return "".join(parts).strip()
 
 
 def is_unsure(text: str, languages: tuple[str, ...] = ("en",)) -> bool:
     """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
-    others = tuple(language for language in languages if language != "en")
-    declines = others and pattern_of("refusal", others).search(text)
-    return bool(declines or UNABLE.search(text) or _UNSURE.match(text))
+    return pattern_of("refusal", languages).search(text) is not None
 
 
 def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> Answer:
@@ -205,7 +213,7 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
     languages = languages_of(text, named)
     languages = ENGLISH if "en" in languages and question.isascii() else languages_of(f"{question} {text}", named)
     text = own_part(text)
-    answer = without_writer(text, languages)
+    answer = without_writer(text)
     plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
     read = verdicts(answer) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     read = read or set(_statements(answer, question, languages))
@@ -221,24 +229,37 @@ class _Topic(NamedTuple):
     main: str | None = None
     is_noun: bool = False
 
+    def name_of(self, word: str, *, denied: bool) -> str:
+        """Return the word of the topic that a word means, or the word itself."""
+        return next((name for name in self.words if _is_same(name, word, denied=denied)), word)
+
+    def is_in(self, words_said: Sequence[Mention[str]]) -> bool:
+        """Return whether a clause with these words may be about the topic."""
+        asked = self.words | {_OPPOSITES.get(word, word) for word in self.words}
+        return any(self.name_of(word.what, denied=True) in asked for word in words_said)
+
 
 def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
     """Yield what each statement, or item of a list, says about the one thing that a question asks for."""
     topic = _topic(question, languages)
-    for clause in clauses(text, languages) if topic.words else ():
-        if _NO_STATEMENT.search(clause):
+    if not topic.words:
+        return
+    joint = pattern_of("and or", languages)
+    degree = pattern_of("degree", languages)
+    for clause in clauses(text, languages):
+        words_said = _content(clause, languages)
+        if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
             continue
         items: list[list[tuple[Stance, str]]] = [[]]
         end = 0
-        for word in _content(clause, languages):
-            if pattern_of("and or", languages).search(clause, end, word.start) or "," in clause[end : word.start]:
+        for word in words_said:
+            if "," in clause[end : word.start] or joint.search(clause, end, word.start):
                 items.append([])
             said = stance(clause, word.start, word.end, languages)
-            same = (name for name in topic.words if _is_same(name, word.what, denied=said is Stance.DENIED))
-            items[-1].append((said, next(same, word.what)))
+            items[-1].append((said, topic.name_of(word.what, denied=said is Stance.DENIED)))
             end = word.end
         for item in (list(itertools.chain.from_iterable(items)), *items):
-            if verdict := _verdict_of(topic, item, pattern_of("degree", languages)):
+            if verdict := _verdict_of(topic, item, degree):
                 yield verdict
                 break
 
@@ -271,10 +292,7 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     """Return what a question asks for, without words if it does not ask whether one thing is so."""
     question = pattern_of("whether").sub(" ", question)
-    if languages == ENGLISH:
-        is_simple = _ENGLISH_QUESTION.match(question) and not _NOT_SIMPLE.search(question)
-    else:
-        is_simple = not pattern_of("not or", languages).search(question)
+    is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack missing", languages).search(question))
     content = _content(question, languages) if is_simple else []
     if not content:
         return _Topic()
@@ -297,8 +315,7 @@ def _is_same(name: str, word: str, *, denied: bool) -> bool:
     shorter, longer = sorted((name, word), key=len)
     if _WITHOUT_BLANKS.search(name):
         return len(shorter) > 1 and shorter in longer
-    same = (first == second for first, second in zip(name, word, strict=False))
-    common = sum(1 for _ in itertools.takewhile(bool, same))
+    common = len(commonprefix([name, word]))  # noqa: RUF071 - of words, not of paths
     if _HANGUL.search(name):
         return common > 1 and common >= len(shorter) - 1
     if denied and len(shorter) > 4 and name.endswith(word) and len(longer) > len(shorter) + 3:
@@ -331,12 +348,14 @@ def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    equal = equal_option(text, sample.options)
-    if equal is not None:
-        return Answer.ok(letter(equal))
-    languages = languages_of(f"{text} {sample.question}")
-    answer = worded_option(verdicts(without_writer(text, languages)), sample.options)
-    return answer or Answer.invalid(Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH)
+    equal = [letter(index) for index, option in enumerate(sample.options) if _plain(option) == _plain(text)]
+    if len(equal) == 1:
+        return Answer.ok(equal[0])
+    answer = worded_option(verdicts(without_writer(text)), sample.options)
+    if answer is None:
+        is_refusal = is_unsure(text, languages_of(f"{text} {sample.question}", sample.languages))
+        answer = Answer.invalid(Reason.REFUSED if is_refusal else Reason.NO_MATCH)
+    return answer
 
 
 def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
@@ -345,89 +364,5 @@ def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
         return None
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    meanings = [{normalised(option), plain_verdict(option)} for option in options]
+    meanings = [{_plain(option), plain_verdict(option)} for option in options]
     return Answer.only([letter(index) for index, meaning in enumerate(meanings) if meaning & read])
-
-
-# ---- the logical relation of two sentences ----
-#
-# It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
-# affirms, in any form ("entailed"). "Neither entailment nor contradiction" and "no clear logical relationship" are
-# neutral; "not entailment" alone names none. The question's list of the three words does not count.
-
-_FORMS = {
-    "entailment": r"entail(?:s|ed|ing|ments?)?",
-    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
-    "neutral": r"neutral(?:ity)?",
-}
-_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
-_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
-_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
-_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
-_QUESTION = re.compile(
-    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
-    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
-    re.IGNORECASE | re.DOTALL,
-)
-_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
-_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
-_WORDS = r"(?:\s+[\w'-]+){0,4}?"
-_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
-_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
-_NEITHER = re.compile(
-    rf"(?i)(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
-    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
-    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b"
-)
-_HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
-_SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
-_WAY = (
-    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
-    r"an?|the|thus)\b[\s\"'(]*)*"
-)
-_LEADS = tuple(
-    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
-    for lead in (rf"\bfinal\s+{_HEADING}{_SAYS}", rf"\b{_HEADING}{_SAYS}", rf"\b(?:it|this|sentences){_SAYS}")
-)
-_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
-_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
-_JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))")
-
-
-@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=3)
-def robust_nli(reply: str, sample: Sample) -> Answer:
-    """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
-    following = _NEXT.search(reply, 1)
-    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
-    text = _LIST.sub(
-        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], text
-    ).strip()
-    if text != reply and not re.search(r"\w", text):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
-    relations = declared(_LEADS, text, lambda lead: _relations_at(text, lead.end()))
-    opening = _OPENING.match(text)
-    start = opening.end() if opening else 0
-    word = _RELATION.match(text, start)
-    if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
-        relations = _relations_at(text, start)
-    if not relations and UNABLE.search(text):
-        return Answer.invalid(Reason.REFUSED)
-    by_stance = stances(text, _mentions)
-    relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
-    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
-
-
-def _mentions(text: str) -> list[Mention[str]]:
-    return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
-
-
-def _relations_at(text: str, start: int) -> set[str]:
-    relations: set[str] = set()
-    while word := _RELATION.match(text, start):
-        relations.add(word.lastgroup or "")
-        joint = _JOINT.match(text, word.end())
-        if joint is None:
-            break
-        start = joint.end()
-    return relations

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.open_text import DENIED, open_reply, report_text, stated_words, target_words
+from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.careful.yes_no import gold_verdict, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
@@ -28,8 +28,9 @@ from medtasks.extract.published.medevalkit_choice import (
     parsed_reply,
     tagged,
 )
+from medtasks.extract.published.open_replies import report_text
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, without_thoughts
-from medtasks.metrics.medevalkit_texts import MEASURES, compared, rouge_stop
+from medtasks.metrics.medevalkit_texts import MEASURES, compare_answer, rouge_stop
 
 # The measure that HEAD reports under each of these names.
 _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
@@ -75,7 +76,7 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
         text, gold = text.lower().strip(), gold.lower().strip()
     parsed = parsed_reply(text)
     if not is_closed_question(sample.document):
-        scores = compared(parsed, gold)
+        scores = compare_answer(parsed, gold)
         measures = {name: scores.measures[_PERMUTED.get(name, name) if head else name] for name in MEASURES}
         facts = {"measures": measures, "stops": scores.stops if head else None}
         return _answer(parsed, sample, judged=text, gold=gold, correct=parsed == gold.lower(), **facts)
@@ -189,9 +190,9 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         targets = target_words(gold)
         spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
         words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
-        measures = None if closed else compared(words, " ".join(targets)).measures
+        measures = None if closed else compare_answer(words, " ".join(targets)).measures
         return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
-    answer = yes_no(text, sample.question)
+    answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
         return Answer.invalid(answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold="")
     return _answer(answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True)

@@ -103,7 +103,7 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
             return judged(Answer.ok(letter(same[0])), sample)
         options = sample.options or ("",) * 6  # MedHEval has at most six
         return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
-    answer = yes_no(reply, sample.question)
+    answer = yes_no(reply, sample.question, sample.languages)
     return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)
 
 

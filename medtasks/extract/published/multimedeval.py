@@ -6,7 +6,7 @@ and ``chestxray14.py``, and the cleaners in ``multimedeval/utils.py``: ``clean_s
 ``cleanStr`` in v0.1.0. The versions differ in the cleaner alone, which is applied to replies, targets and options. The
 published numbers for questions and image classification rest on the older one; ``chestxray14.py`` came after it.
 
-``multimedeval_vqa_head`` is in :mod:`medtasks.extract.careful.open_text`.
+``multimedeval_vqa_head`` is in :mod:`medtasks.extract.published.open_replies`.
 """
 
 import re

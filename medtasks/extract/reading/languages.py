@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from medtasks.errors import unknown_name
 from medtasks.home import packaged_facts
 
 _ANY = "und"  # block of marks that belong to no language
@@ -42,6 +43,13 @@ def _words() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 def all_languages() -> tuple[str, ...]:
     """Return the languages that have words, as two-letter codes."""
     return tuple(language for language in _words() if language != _ANY)
+
+
+def known_language(name: object, place: str = "") -> str:
+    """Return the name of a language that has words, or raise UnknownName, which tells where it is written."""
+    if name not in all_languages():
+        raise unknown_name(f"language{place}", str(name), all_languages())
+    return str(name)
 
 
 def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
@@ -171,7 +179,7 @@ def _by_words(text: str) -> set[str]:
     return {language for language, score in scores.items() if 2 * score > most}
 
 
-def few_languages_of(text: str) -> tuple[str, ...]:
-    """Return the languages of a text, or all languages if they are hardly told apart."""
-    languages = languages_of(text)
+def few_languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
+    """Return :func:`languages_of` a text, or all languages if they are hardly told apart."""
+    languages = languages_of(text, named)
     return languages if len(languages) <= _FEW else all_languages()

@@ -28,7 +28,7 @@ from medtasks.extract.reading.languages import (
 from medtasks.extract.reading.reply_text import without_html
 
 ROLES = (
-    "answer option final choose correct wrong likely not not_after because and or but than than_after before "
+    "answer option final choose correct wrong likely not not_after lack because and or but than than_after before "
     "correction aside reasoning yes named is"
 )
 _TOKEN = re.compile(

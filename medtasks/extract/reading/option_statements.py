@@ -28,7 +28,7 @@ _NEAR = 30  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
-_DENYING = frozenset({"not", "than", "before", "wrong"})
+_DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
 _Placed = TypeVar("_Placed", Mention, Signal)
 
@@ -144,17 +144,30 @@ def _statements(
     statements: list[Statement] = []
     start = 0
     for end in _ends(text, mentions):
-        groups: list[Mention] = []
-        for mention in _between(mentions, start, end):
-            last = groups[-1] if groups else None
-            if last and last.is_label == mention.is_label and _is_list(text[last.end : mention.start], joints):
-                groups.pop()
-                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
-            groups.append(mention)
+        own_signals = _between(signals, start, end)
+        groups = _groups(text, _between(mentions, start, end), own_signals, joints)
         if groups:
-            statements.append(Statement(start, end, groups, _between(signals, start, end)))
+            statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
+
+
+def _groups(
+    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], joints: re.Pattern[str]
+) -> list[Mention]:
+    """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
+    denial = min((signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text))
+    joiners = [signal.start for signal in signals if signal.roles & {"and", "or"}]
+    groups: list[Mention] = []
+    for mention in mentions:
+        last = groups[-1] if groups else None
+        if last and last.is_label == mention.is_label and _is_list(text[last.end : mention.start], joints):
+            last_joiner = max((start for start in joiners if start < mentions[-1].start), default=0)
+            if denial > last.start or last_joiner >= last.end:
+                groups.pop()
+                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+        groups.append(mention)
+    return groups
 
 
 def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
@@ -282,7 +295,7 @@ def _before(text: str, statement: Statement, place: int) -> list[Signal]:
     separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
-    return [signal for signal in signals if signal.roles & {"not", "than", "before"}]
+    return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
 
 
 def _before_first(signals: Sequence[Signal]) -> list[Signal]:
@@ -299,19 +312,25 @@ def _is_line(text: str, statement: Statement) -> bool:
     return is_own and ":" in lead and len(lead.split()) < _FEW and is_bare(text, statement)
 
 
-def _after(statement: Statement, place: int) -> list[Signal]:
+def _after(text: str, statement: Statement, place: int) -> list[Signal]:
     """Return the signals after a group that are about it: up to the next one, or to another thought."""
-    groups = statement.groups
-    end = groups[place + 1].start if place + 1 < len(groups) else statement.end
-    signals = _between(statement.signals, groups[place].end, end)
+    start = statement.groups[place].end
+    if place + 1 == len(statement.groups):
+        signals = _between(statement.signals, start, statement.end)
+    else:
+        of_next = _before(text, statement, place + 1)
+        between = _between(statement.signals, start, statement.groups[place + 1].start)
+        signals = [signal for signal in between if signal not in of_next]
     return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
 
 
 def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     group = statement.groups[place]
     before = _before(text, statement, place)
-    after = _after(statement, place)
+    after = _after(text, statement, place)
     in_clause = _between(after, group.end, _clause_end(text, statement, group))
+    if not group.is_label:  # "melanoma without ulceration", but "A without contrast" has no label
+        in_clause = [signal for signal in in_clause if "lack" not in signal.roles]
     if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)

@@ -7,14 +7,12 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.languages import pattern_of
-
-T = TypeVar("T")
 
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
 _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
@@ -285,12 +283,3 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
         contents = (content.strip() for content in reversed(boxes(within)))
         answer = next(filter(None, contents), "") or (within.strip() if is_whole else None)
     return Reasoned(answer, words(f"{reasoning} {text}") - words(answer or ""))
-
-
-def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
-    """Return the values that ``read`` finds after the first of several leads, strong ones first, that has any."""
-    for lead in leads:
-        values = set[T]().union(*map(read, lead.finditer(text)))
-        if values:
-            return values
-    return set()

@@ -140,7 +140,7 @@ class ContextualEncoder:
         self._dtype = settings.dtype
         fix = "fetch it again, or give another folder"
         with (
-            text_encoders.explained(
+            text_encoders.weights_errors(
                 lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"
             ),
             text_encoders.quiet(),
@@ -179,7 +179,7 @@ class ContextualEncoder:
         """Return the unit vectors of each text's tokens, float32 of shape (tokens, width), on the encoder's device."""
         from torch.nn.functional import normalize
 
-        ids, mask = text_encoders.padded(batch, self._tokenizer.pad_token_id, self.device)
+        ids, mask = text_encoders.pad_rows(batch, self._tokenizer.pad_token_id, self.device)
         with text_encoders.encoding(self.device, self._dtype):
             hidden = self._model(ids, attention_mask=mask).last_hidden_state
             unit = normalize(hidden.float(), dim=-1)

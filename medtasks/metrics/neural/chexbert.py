@@ -17,7 +17,7 @@ _VERSION = 1  # raised when the same text and weights would give another reading
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReportLabels:
     """CheXbert's :class:`Finding` of each condition in one text, and the encoder's [CLS] vector."""
 
     classes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Chexbert:
 
     settings: ModelSettings
 
-    def __call__(self, texts: Sequence[str]) -> list[Reading]:
+    def __call__(self, texts: Sequence[str]) -> list[ReportLabels]:
         """Read texts, shape (texts,), independently of each other.
 
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
@@ -49,10 +49,10 @@ class Chexbert:
         digest = weights_digest([files.weights, *read_files])
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}")
 
-        def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
+        def read(new: Sequence[str]) -> Iterator[tuple[int, ReportLabels]]:
             from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
 
-            return ((position, Reading(*reading)) for position, reading in read_texts(new, files, self.settings))
+            return ((position, ReportLabels(*reading)) for position, reading in read_texts(new, files, self.settings))
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
@@ -61,14 +61,14 @@ class Chexbert:
             keys,
             read,
             encode=lambda reading: bytes(reading.classes) + reading.vector.astype("<f4").tobytes(),
-            decode=lambda value: Reading(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)),
+            decode=lambda value: ReportLabels(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)),
         )
         return [readings[text] for text in prepared]
 
 
 def _sides(
     settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
-) -> tuple[list[Reading], list[Reading]]:
+) -> tuple[list[ReportLabels], list[ReportLabels]]:
     readings = Chexbert(settings)([*references, *hypotheses]) if references else []
     return readings[: len(references)], readings[len(references) :]
 

@@ -53,7 +53,9 @@ def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
     fix = f"remove it and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    with text_encoders.explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"):
+    with text_encoders.weights_errors(
+        lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"
+    ):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
@@ -64,7 +66,7 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     again = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
     damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
-    with text_encoders.explained(lambda kind, _: f"{damage} ({kind}); {again}"):
+    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {again}"):
         # mapped into memory; torch's format before zip takes 1.3 GB for a moment
         is_zip = zipfile.is_zipfile(files.weights)
         stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
@@ -80,8 +82,8 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     state = {key: tensor for key, tensor in state.items() if not key.startswith(_UNUSED)}
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
-    with text_encoders.explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
-        return text_encoders.filled(lambda: ChexbertNetwork(config), state)
+    with text_encoders.weights_errors(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
+        return text_encoders.load_tensors(lambda: ChexbertNetwork(config), state)
 
 
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
@@ -90,7 +92,7 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
     """
     fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    with text_encoders.explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
+    with text_encoders.weights_errors(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, **text_encoders.LOCAL)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
@@ -108,7 +110,7 @@ def read_texts(
     network = load_network(files, config).to(device)
 
     def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
-        rows, mask = text_encoders.padded([ids[position] for position in positions], config.pad_token_id, device)
+        rows, mask = text_encoders.pad_rows([ids[position] for position in positions], config.pad_token_id, device)
         with text_encoders.encoding(device, settings.dtype):
             vectors = network(rows, mask)
         with text_encoders.encoding(device, "float32"):

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import check_weights, explained, present
+from medtasks.metrics.neural.text_encoders import check_weights, present, weights_errors
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 CHEXBERT, CHEXBERT_ENCODER = "chexbert", "bert-base-uncased"
 _CONFIG, _VOCABULARY = "config.json", "vocab.txt"
 _ENCODER_FILES = (_CONFIG, "tokenizer_config.json", "tokenizer.json", _VOCABULARY, "special_tokens_map.json")
+ModelType = Literal["radgraph", "radgraph-xl"]
+_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
+_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
+_ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
+_HUB_NAMES = {
+    **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
+    # The other name of the same repository on the Hub.
+    "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
+}
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,6 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
                 f"folder that holds {_CONFIG} and {_VOCABULARY}"
             )
     return ChexbertFiles(weights, encoder)
-
-
-ModelType = Literal["radgraph", "radgraph-xl"]
-
-_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
-_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
-_ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
-_HUB_NAMES = {
-    **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
-    # The other name of the same repository on the Hub.
-    "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
-}
 
 
 class Contents(NamedTuple):
@@ -170,7 +167,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
 
 
 def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:
-    return explained(
+    return weights_errors(
         lambda kind, reason: (
             f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "
             f"{model_type}.tar.gz with 'medtasks weights fetch {model_type}'"

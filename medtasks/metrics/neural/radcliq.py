@@ -15,6 +15,21 @@ from typing import NamedTuple
 from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.report_metrics import ReportScores, mean_scores, report_metric
 
+# Report metrics and keys of the inputs, in the order of RadCliQInputs, as CXR-Report-Metric at 9c9ecad computes them.
+CXR_REPORT_METRIC = {
+    "radgraph_combined": "radgraph_combined",
+    "bertscore": "rescaled_bertscore_f1",
+    "chexbert": "chexbert_similarity",
+    "radcliq_bleu": "radcliq_bleu_2",
+}
+# As MultiMedEval at d9ac283 computes them.
+MULTIMEDEVAL = {
+    "radgraph": "radgraph_partial",
+    "bertscore_multimedeval": "rescaled_idf_bertscore_f1",
+    "chexbert": "chexbert_similarity",
+    "bleu": "bleu_2",
+}
+
 
 class RadCliQInputs(NamedTuple):
     """The four metrics of one pair, in the order of the published models; all higher is better.
@@ -56,22 +71,6 @@ RADCLIQ_V1 = RadCliQModel(
     coefficients=RadCliQInputs(-0.37708368261038905, -0.37030009974480316, -0.25261621789593225, 4.315048405024756e-12),
     intercept=2.466552561323256e-10,
 )
-
-
-# Report metrics and keys of the inputs, in the order of RadCliQInputs, as CXR-Report-Metric at 9c9ecad computes them.
-CXR_REPORT_METRIC = {
-    "radgraph_combined": "radgraph_combined",
-    "bertscore": "rescaled_bertscore_f1",
-    "chexbert": "chexbert_similarity",
-    "radcliq_bleu": "radcliq_bleu_2",
-}
-# As MultiMedEval at d9ac283 computes them.
-MULTIMEDEVAL = {
-    "radgraph": "radgraph_partial",
-    "bertscore_multimedeval": "rescaled_idf_bertscore_f1",
-    "chexbert": "chexbert_similarity",
-    "bleu": "bleu_2",
-}
 
 
 def radcliq_v1(

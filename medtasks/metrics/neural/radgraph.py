@@ -32,6 +32,7 @@ _WRITTEN_ESCAPES = (("\\n", " "), ("\\f", " "), ("\\u2122", " "), ('\\"', "``"))
 _PARTED_RUNS = ((").", ") ."), ("%.", "% ."), (".'", ". '"), ("%,", "% ,"), ("%)", "% )"))
 
 Annotation = dict[str, Any]
+_LEVELS = ("simple", "partial", "complete")
 
 
 def words_of(text: str, model_type: ModelType) -> list[str]:
@@ -120,9 +121,6 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
         )
     scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
     return {**scores, "entity_f1": scores["simple"], "combined": (scores["simple"] + scores["relation_f1"]) / 2}
-
-
-_LEVELS = ("simple", "partial", "complete")
 
 
 def radgraph(

@@ -34,7 +34,7 @@ class WordEncoder:
 
     def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
         folder = archive.encoder
-        with text_encoders.explained(
+        with text_encoders.weights_errors(
             lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"
         ):
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **text_encoders.LOCAL)
@@ -43,11 +43,13 @@ class WordEncoder:
             raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {folder}")
         weights = {name.removeprefix(_ENCODER): tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
         weights.pop("embeddings.position_ids", None)  # a buffer that older releases of transformers saved
-        with text_encoders.explained(
+        with text_encoders.weights_errors(
             lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
         ):
             config = AutoConfig.from_pretrained(str(folder), **text_encoders.LOCAL)
-            network = text_encoders.filled(lambda: AutoModel.from_config(config, trust_remote_code=False), weights)
+            network = text_encoders.load_tensors(
+                lambda: AutoModel.from_config(config, trust_remote_code=False), weights
+            )
         self._model: Any = network.to(device)
         entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
         sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
@@ -80,7 +82,7 @@ class WordEncoder:
         sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
         vectors = []
         for at in range(0, len(segments), batch_size):
-            ids, mask = text_encoders.padded(segments[at : at + batch_size], 0, self._device)
+            ids, mask = text_encoders.pad_rows(segments[at : at + batch_size], 0, self._device)
             with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
                 hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
             # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].

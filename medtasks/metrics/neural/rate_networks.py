@@ -22,7 +22,7 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
     folder = weights_path(name, settings.named_weights.get(name))
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
-        text_encoders.explained(lambda kind, reason: f"{folder} cannot be read ({kind}: {reason}); {fix}"),
+        text_encoders.weights_errors(lambda kind, reason: f"{folder} cannot be read ({kind}: {reason}); {fix}"),
         text_encoders.quiet(),
     ):
         vocabulary = folder / ("tokenizer.json" if name == NER else "vocab.txt")
@@ -53,7 +53,7 @@ def _batches(
     size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
 
     def run_batch(positions: Sequence[int]) -> list[NDArray[Any]]:
-        rows, mask = text_encoders.padded([ids[position] for position in positions], padding, device)
+        rows, mask = text_encoders.pad_rows([ids[position] for position in positions], padding, device)
         with text_encoders.encoding(device, settings.dtype):
             return list(run(rows, mask).cpu().numpy())
 

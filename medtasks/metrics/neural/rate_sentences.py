@@ -39,6 +39,11 @@ _MOST_REPEATS = 51
 _SHORTEST_GAP = 5  # characters; a shorter rest belongs to the sentence before it
 _SHORTEST_SENTENCE = 3  # RaTEScore drops what is shorter
 _CLOSING = '.!?)]"'
+# Tokens inside a word: spaCy cuts punctuation off both its ends.
+_EDGE = r"""[…,:;!?¿¡()\[\]{}<>_#*&"'“”‘’`%§=|+$£€-]"""
+_TOKEN = re.compile(
+    rf"[^\S ]\s*|(?<= ) \s*|\A \s*|(?<!\S){_EDGE}|(?<={_EDGE}){_EDGE}|\S+?(?={_EDGE}*(?:\s|\Z))|{_EDGE}"
+)
 
 
 class _Rule(NamedTuple):
@@ -180,13 +185,6 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
         spans[:1] = [spans[0]._replace(begin=head.begin)] if spans[0].begin <= ends[0].begin else [head, spans[0]]
     fill(spans[-1].end, len(text))
     return spans
-
-
-# Tokens inside a word: spaCy cuts punctuation off both its ends.
-_EDGE = r"""[…,:;!?¿¡()\[\]{}<>_#*&"'“”‘’`%§=|+$£€-]"""
-_TOKEN = re.compile(
-    rf"[^\S ]\s*|(?<= ) \s*|\A \s*|(?<!\S){_EDGE}|(?<={_EDGE}){_EDGE}|\S+?(?={_EDGE}*(?:\s|\Z))|{_EDGE}"
-)
 
 
 def split_sentences(text: str, rules: Path) -> list[str]:

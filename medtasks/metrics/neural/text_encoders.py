@@ -47,7 +47,9 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
     return batches
 
 
-def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
+def pad_rows(
+    rows: Sequence[Sequence[int]], padding: int, device: "torch.device"
+) -> "tuple[torch.Tensor, torch.Tensor]":
     """Return the token ids of texts and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest)."""
     import torch
 
@@ -121,7 +123,7 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
+def weights_errors(sentence: Callable[[str, str], str]) -> Iterator[None]:
     """Raise WeightsMissing for any error; ``sentence`` makes the message from its type and begin."""
     try:
         yield
@@ -143,7 +145,7 @@ def present(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def filled(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") -> "Network":
+def load_tensors(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") -> "Network":
     """Build a network with these tensors, in float32, for evaluation."""
     from accelerate import init_empty_weights
 

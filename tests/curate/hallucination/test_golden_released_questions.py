@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.curate.drafts import prompts_in
 from medtasks.curate.hallucination_questions import PROMPTS, TypedQuestion, banned_phrases, drafts_in
-from medtasks.curate.review.reviews import balanced
+from medtasks.curate.review.reviews import balance_answers
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
 
@@ -42,7 +42,7 @@ def test_nearly_all_are_drafted_and_the_others_say_why(drafts):
 def test_its_labels_are_made_even(drafts):
     """The paper's set says no in 59% of its yes/no questions, and has D right in 7% of those with four options."""
     drafted = {draft.item_id: draft for draft in drafts if not draft.reason}
-    kept, left_out = balanced(drafted)
+    kept, left_out = balance_answers(drafted)
     assert left_out == {"surplus of no": 473}
     assert len(kept) == len(drafted) - 473
     letters = Counter(draft.answers[0] for draft in drafted.values() if len(draft.options) == 4)

@@ -10,19 +10,14 @@ from PIL import Image
 
 from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.hallucination_questions import (
-    PASSAGE,
     DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
     YesNoQuestion,
     drafts_in,
-    knowledge_files,
-    made_study,
-    planned_study,
     prompt_for,
-    read_passages,
-    retriever,
 )
+from medtasks.curate.report_studies import PASSAGE, knowledge_files, made_study, planned_study, read_passages, retriever
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE

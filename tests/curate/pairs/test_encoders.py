@@ -16,7 +16,7 @@ import transformers as hf
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from medtasks.curate.pairs.encoders import Encoder, embedded, file_digests, open_encoder
+from medtasks.curate.pairs.encoders import Encoder, embed_files, file_digests, open_encoder
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 
@@ -245,7 +245,7 @@ def kept(store):
 
 def embed(files, eye, digest="d1", batch_size=4):
     encoder = eye.encoder(digest) if isinstance(eye, Eye) else Encoder("eye", digest, lambda: eye)
-    return embedded(files, file_digests(files), encoder, batch_size)
+    return embed_files(files, file_digests(files), encoder, batch_size)
 
 
 def test_each_image_is_encoded_once_and_kept_at_length_one(files, store):

@@ -11,8 +11,8 @@ from medtasks.curate.pairs.pair_drafts import (
     PairReply,
     broken_rules,
     categorize,
-    chosen,
     draft_pairs,
+    option_of_answer,
     read_pair_reply,
 )
 from medtasks.curate.study import DRAFTS, StudyKind
@@ -43,7 +43,7 @@ def test_whatever_would_have_to_be_guessed_at_is_malformed(reply):
 
 @each_row("answer, position", TABLES["an_answer_repeats_an_option_or_names_it"])
 def test_an_answer_repeats_an_option_or_names_it(answer, position):
-    assert chosen(answer, ("Left", "Right")) == position
+    assert option_of_answer(answer, ("Left", "Right")) == position
 
 
 @each_row("question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"])

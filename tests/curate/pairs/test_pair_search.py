@@ -80,9 +80,9 @@ def test_two_images_of_one_group_are_no_pair(planted):
     assert found.of_one_group == 30
 
 
-def test_golden_mediconfusion_selection(test_data):
+def test_golden_mediconfusion_selection(recorded_data):
     """The released pairs meet the published limits by the similarities that they carry (section 2)."""
-    records = json.loads((test_data / "mediconfusion/dataset.json").read_text()).values()
+    records = json.loads((recorded_data / "mediconfusion/dataset.json").read_text()).values()
     assert len(records) == 176
     medical, general = (np.array([one[key] for one in records]) for key in ("BiomedCLIP_sim", "DINO_sim"))
     assert 0.9 <= medical.min() < 0.91

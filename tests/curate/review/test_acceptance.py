@@ -8,20 +8,20 @@ import pytest
 
 from medtasks.curate.drafts import Draft
 from medtasks.curate.publishing import document
-from medtasks.curate.review.review_server import Unfit, opened
+from medtasks.curate.review.review_server import Unfit, open_reviewer_file
 from medtasks.curate.review.reviews import (
     DISAGREED,
     TOO_LOW,
     UNSCORED,
     Judgement,
     Review,
-    accepted,
+    accept_drafts,
     agreements,
-    balanced,
+    balance_answers,
+    complete_review,
+    empty_review,
     problems,
     read_reviews,
-    settled,
-    unjudged,
 )
 from medtasks.curate.study import DRAFTS, Study, StudyImage, StudyKind
 from medtasks.errors import MedTasksError
@@ -46,7 +46,7 @@ def reviews(**said):
 
 def left_out(*_, min_score=5, wording=None, **said):
     """Return why the pair is left out, or the pair as it is let through."""
-    kept, why = accepted({"p": PAIR}, reviews(**said), min_score, wording)
+    kept, why = accept_drafts({"p": PAIR}, reviews(**said), min_score, wording)
     assert len(kept) + sum(why.values()) == 1
     return kept.get("p") or next(iter(why))
 
@@ -81,8 +81,8 @@ def test_categories_and_type_after_review():
     assert left_out(alice=alice, bob=bob).categories == (("Spinal", "Cardiac"), ("Renal",))
     typed = PAIR.model_copy(update={"hallucination": "anatomy"})
     said = reviews(alice=scored(typed, 9, hallucination="symptom"), bob=scored(typed, 9))
-    assert accepted({"p": typed}, said[:1], 5)[0]["p"].hallucination == "symptom"
-    assert accepted({"p": typed}, said, 5)[1] == {DISAGREED: 1}
+    assert accept_drafts({"p": typed}, said[:1], 5)[0]["p"].hallucination == "symptom"
+    assert accept_drafts({"p": typed}, said, 5)[1] == {DISAGREED: 1}
 
 
 def test_edits_by_hand_that_make_no_question():
@@ -104,18 +104,18 @@ def drafts(yes, no, question="Is it?"):
 
 def test_as_many_yes_as_no_and_nothing_else_goes():
     study = drafts(7, 3) | {"c": draft("c", "C", ("CT", "MRI", "X-ray")), "o": draft("o", "Fluid", ())}
-    kept, left_out = balanced(study)
+    kept, left_out = balance_answers(study)
     answers = [study[item].answers[0] for item in kept if study[item].options == ("Yes", "No")]
     assert sorted(answers) == ["A"] * 3 + ["B"] * 3
     assert {"c", "o"} <= kept
     assert left_out == {"surplus of yes": 4}
-    assert balanced(drafts(0, 2)) == (set(), {"surplus of no": 2})
+    assert balance_answers(drafts(0, 2)) == (set(), {"surplus of no": 2})
     turned = {"t": draft("t", "A", ("No", "Yes"))}
-    assert balanced(drafts(1, 0) | turned)[0] == {"i/0", "t"}
-    before, _ = balanced(drafts(40, 20))  # more drafts and other words change little
+    assert balance_answers(drafts(1, 0) | turned)[0] == {"i/0", "t"}
+    before, _ = balance_answers(drafts(40, 20))  # more drafts and other words change little
     assert before != set(sorted(drafts(40, 0))[:20]) | set(drafts(40, 20).keys() - drafts(40, 0).keys())  # any images
-    assert balanced(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
-    after, _ = balanced(drafts(40, 20) | {"new": draft("new", "B")})
+    assert balance_answers(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
+    after, _ = balance_answers(drafts(40, 20) | {"new": draft("new", "B")})
     assert (before < after, len(after - before)) == (True, 2)
 
 
@@ -138,7 +138,7 @@ def images(number, group=lambda n: None):
 def review(name, known, judgements):
     """A reviewer who judged questions in their order, None for those that they did not."""
     pairs = zip(known.values(), judgements[::2], judgements[1::2], strict=True)
-    items = {draft.item_id: unjudged(draft).model_copy(update={"judgements": two}) for draft, *two in pairs}
+    items = {draft.item_id: empty_review(draft).model_copy(update={"judgements": two}) for draft, *two in pairs}
     return Review(study="s", reviewer=name, items=items)
 
 
@@ -214,7 +214,7 @@ def save(file, item, **changes):
 def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path):
     study = pairs_study(tmp_path)
     for name, order in (("anna", ["p1", "p2", "p3"]), ("bert", ["p3", "p1", "p2"])):
-        with opened(tmp_path, name) as file:
+        with open_reviewer_file(tmp_path, name) as file:
             for item in order:
                 save(file, item, judgements=(Judgement(score=7), Judgement(score=3)))
             assert file.summary() == f"{name}: 3 of 3 drafts scored, 3 below 5"
@@ -228,7 +228,7 @@ def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path
 
 def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tmp_path):
     study = pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
+    with open_reviewer_file(tmp_path, "anna") as file:
         save(file, "p1", judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)))
         assert file.review("p1").judgements == (
             Judgement(score=1, correctness=False),
@@ -237,7 +237,7 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
         save(file, "p2", judgements=(Judgement(correctness=False), Judgement()), note="hm")
         assert file.summary() == "anna: 1 of 3 drafts scored, 2 below 5"  # as on the page: one is enough
         for item in ("p1", "p2"):
-            file.save(item, unjudged(file.drafts[item]), file.review(item).version)
+            file.save(item, empty_review(file.drafts[item]), file.review(item).version)
     assert read_reviews(tmp_path, study)[0].items == {}  # everything was taken back
 
 
@@ -259,7 +259,7 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
 )
 def test_what_cannot_be_kept_is_refused_by_field(tmp_path, changes, field, why):
     pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
+    with open_reviewer_file(tmp_path, "anna") as file:
         with pytest.raises(Unfit) as refused:
             save(file, "p1", **changes)
         assert refused.value.problems == {field: why}
@@ -276,23 +276,25 @@ def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
         ),
     ):
         hallucination_study(tmp_path / kind, kind)
-        with opened(tmp_path / kind, "anna") as file:
+        with open_reviewer_file(tmp_path / kind, "anna") as file:
             draft = file.drafts["im1/1"]
             assert problems(draft, review_of(file, "im1/1", **changes)) == why
-    assert settled(draft, unjudged(draft).model_copy(update={"hallucination": "anatomy"})) == unjudged(draft)
+    assert complete_review(draft, empty_review(draft).model_copy(update={"hallucination": "anatomy"})) == empty_review(
+        draft
+    )
 
 
 def test_only_one_process_works_on_a_reviewers_file(tmp_path):
     pairs_study(tmp_path)
-    with opened(tmp_path, "anna"), opened(tmp_path, "bert"):
+    with open_reviewer_file(tmp_path, "anna"), open_reviewer_file(tmp_path, "bert"):
         pass
     with (
         held(tmp_path / "reviews" / ".anna.lock"),
         pytest.raises(MedTasksError, match="being reviewed by another process"),
-        opened(tmp_path, "anna"),
+        open_reviewer_file(tmp_path, "anna"),
     ):
         pass
-    with opened(tmp_path, "anna") as file:
+    with open_reviewer_file(tmp_path, "anna") as file:
         pass
     with pytest.raises(MedTasksError, match="was ended"):
         save(file, "p1", note="too late")
@@ -300,14 +302,14 @@ def test_only_one_process_works_on_a_reviewers_file(tmp_path):
 
 def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_then(tmp_path):
     pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
+    with open_reviewer_file(tmp_path, "anna") as file:
         save(file, "p1", note="old")
         save(file, "p2", note="stays")
     lines = (tmp_path / DRAFTS).read_text().splitlines()
     lines[0] = lines[0].replace("Where is", "Where exactly is")
     (tmp_path / DRAFTS).write_text("\n".join(lines) + "\n")
-    with opened(tmp_path, "anna") as file:
-        assert file.review("p1") == unjudged(file.drafts["p1"])
+    with open_reviewer_file(tmp_path, "anna") as file:
+        assert file.review("p1") == empty_review(file.drafts["p1"])
         save(file, "p2", note="stays here")
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "old"
         save(file, "p1", note="new")

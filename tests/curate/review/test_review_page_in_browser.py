@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from medtasks.curate.review.reviews import Judgement, read_reviews, unjudged
+from medtasks.curate.review.reviews import Judgement, empty_review, read_reviews
 from medtasks.curate.study import read_study
 
-from ...audit.report.test_page_in_browser import WIDE, Reader, browser
+from ...report.test_page_in_browser import WIDE, Reader, browser
 from ..reviewed_study import pairs_study
 from .test_review_server import reviewing, save, start_review
 
@@ -82,7 +82,7 @@ def file_of(folder, reviewer="anna"):
 def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(expert, tmp_path):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
-        first, second, third = (unjudged(server.file.drafts[item]) for item in ("p1", "p2", "p3"))
+        first, second, third = (empty_review(server.file.drafts[item]) for item in ("p1", "p2", "p3"))
         expert.open_review(server.url)
         expert.press("8", "6", "n")  # both of the first pair
         expert.press("q", "x", "0", "w")  # the second: not correct, and 10 but not relevant

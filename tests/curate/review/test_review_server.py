@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 from PIL import Image
 
-from medtasks.curate.review.review_server import LARGEST_BODY, ReviewServer, opened
+from medtasks.curate.review.review_server import LARGEST_BODY, ReviewServer, open_reviewer_file
 from medtasks.curate.review.reviews import Judgement, Review, read_review, read_reviews, review_file
 from medtasks.errors import MedTasksError
 
@@ -55,7 +55,7 @@ def start_review(folder, files=None, *, port_is_free_at_once=False):
 
 @contextlib.contextmanager
 def reviewing(folder, reviewer="anna", **settings):
-    with opened(folder, reviewer) as file, ReviewServer(file, **settings) as server:
+    with open_reviewer_file(folder, reviewer) as file, ReviewServer(file, **settings) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from medtasks.data.duplicates import image_copies, image_hashes
-from medtasks.data.duplicates.image_copies import Concern, CopyKind, dataset_images, find_duplicates, other_images
-from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, Looks, hash_images, near
+from medtasks.data.duplicates import duplicate_search, image_copies, image_hashes
+from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, find_duplicates
+from medtasks.data.duplicates.image_copies import dataset_images, other_images
+from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, ImageViews, hash_images, near
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -202,7 +203,7 @@ def test_the_closest_views_are_reported(tmp_path):
     folder = write_folder(
         tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
     )
-    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
+    looks = ImageViews(list(hash_images(sorted(folder.iterdir()))[0].items()))
     images = [image_hashes.read_image(looks.views[at].file)[0] for at in (0, 2)]
     whole = [image_hashes.details(image_hashes.sketches(image)[0], 64) for image in images]
     assert [view.sketch for view in looks.views] == [0, 1, 0, 1]
@@ -251,19 +252,19 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         pictures = [picture(shown, kept) for shown in range(4)]
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
-            image_copies.DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
             for one, two in sorted(pairs)
-            if (concern := image_copies.concern_of(pictures[one], pictures[two]))
+            if (concern := duplicate_search.concern_of(pictures[one], pictures[two]))
         ]
         away = [
-            image_copies.DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
             for one in sorted(outside)
             if pictures[one].questions
         ]
         return made, away
 
     everything = {document["doc_id"] for document in documents}
-    dropped = set(image_copies.left_out_of(documents, *findings(everything)))
+    dropped = set(duplicate_search.left_out_of(documents, *findings(everything)))
     assert findings(everything - dropped) == ([], [])
     pairs = {document["doc_id"]: document["pair_id"] for document in documents}
     assert {pairs[one] for one in dropped} & {pairs[one] for one in everything - dropped} == set()

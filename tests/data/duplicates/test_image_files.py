@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw, ImageOps
 from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.duplicates.image_copies import images_below
 from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, read_image
-from medtasks.data.sources import bundled_sample as synthetic_images
 from medtasks.home import home
 
+from ... import synthetic_images
 from ...picture_sets import jpeg, jpeg_bytes, texture, write_folder
 from ...tables import each_row
 
@@ -256,7 +256,7 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ph, "_ROWS", 2)
         patch.setattr(ph, "_BLOCK", 5)
-        for end, *arrays in ph.close_pairs(ph.stacked(first), ph.stacked(second), distance):
+        for end, *arrays in ph.close_pairs(ph.stack_hashes(first), ph.stack_hashes(second), distance):
             pairs.update(zip(*(array.tolist() for array in arrays), strict=True))
             ends.append(end)
     assert pairs == expected

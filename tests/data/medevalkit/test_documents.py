@@ -11,7 +11,7 @@ import pytest
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_lookup import label_of
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.decoding import decoded
+from medtasks.data.images.decoding import decode_image
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, REPORT, STRUCTURED_QUESTION
@@ -325,7 +325,7 @@ def recorded(golden):
 
 def seen(manifest, folder, file):
     """Return the beginning of the digest of the pixels that a model sees."""
-    return hashlib.sha256(decoded(folder / file, manifest.decoding).pixels.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(decode_image(folder / file, manifest.decoding).pixels.tobytes()).hexdigest()[:16]
 
 
 def published_target(name, document):
@@ -336,9 +336,9 @@ def published_target(name, document):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_golden_medevalkit_datasets(golden, test_data, home, name):
+def test_golden_medevalkit_datasets(golden, recorded_data, home, name):
     dataset, folder = SOURCES[name]
-    source = test_data / "medevalkit" / folder
+    source = recorded_data / "medevalkit" / folder
     if not source.is_dir():
         pytest.skip(f"no files in the published format in {source}")
     manifest = prepare(dataset, Options(source, allow_incomplete=True))

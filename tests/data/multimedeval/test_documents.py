@@ -9,7 +9,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images import decoding
-from medtasks.data.images.decoding import decoded
+from medtasks.data.images.decoding import decode_image
 from medtasks.data.prepare.prepare_dataset import recipe_of, verify
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.sources.multimedeval import x_rays
@@ -117,7 +117,7 @@ def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatc
     """PathVQA asks 6,719 questions on fewer than a thousand images."""
     calls = []
     monkeypatch.setattr(
-        decoding, "decoded", lambda stream, decoding: (calls.append(stream), decoded(stream, decoding))[1]
+        decoding, "decoded", lambda stream, decoding: (calls.append(stream), decode_image(stream, decoding))[1]
     )
     prepared("path_vqa", source("path_vqa"))
     assert len(calls) == 3 + 5  # tested, demonstrations

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.sources.multimedeval.question_sets import OwnQuestions
 from medtasks.errors import SourceError
 

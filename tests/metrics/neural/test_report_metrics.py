@@ -1,6 +1,8 @@
 """The registry of report metrics: what it names exists and gives the keys it promises."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,14 @@ def gives_the_registered_keys(name, weights, tmp_path):
     assert tuple(nothing.totals) == info.keys
     assert all(math.isnan(value) for value in nothing.totals.values())
     assert all(list(values) == [] for values in nothing.samples.values())
+
+
+def test_a_metric_of_the_judges_is_known_wherever_replies_are_scored():
+    program = (
+        "from medtasks.metrics import report_metrics\n"
+        "print('green' in report_metrics.REPORT_METRICS)\n"
+        "from medtasks.families import family\n"
+        "print(report_metrics.metric_info('green_failed').asks_judge)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "True"]

@@ -29,13 +29,14 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files
+from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, check_count
-from medtasks.data.schema import CLASSIFICATION, Document, new_document
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader
+from medtasks.data.schema import CLASSIFICATION, NewDocument, new_document
 from medtasks.errors import SourceError
 
 MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
@@ -44,9 +45,24 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, M
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
-CLASSES: Mapping[str, Sequence[str]] = source_files.read_json(
+CLASSES: Mapping[str, Sequence[str]] = source_tables.read_json(
     SourceFile(Path(__file__).with_name("medmnist_classes.json"))
 )
+PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
+_PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
+_INFO = dataset_info("multimedeval_pad_ufes_20")
+_SPLIT = dataclasses.replace(
+    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
+)
+_NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
+SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
+_COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
+_ENDING = ".png"
+_TRUTH_VALUES = {"true": "True", "false": "False"}
+_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
+_SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 
 
 class _MedMNIST(TableReader):
@@ -85,7 +101,7 @@ class _MedMNIST(TableReader):
             images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
         rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
         records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
-        return source_files.records_table(records, ("image", "label"))
+        return source_tables.records_table(records, ("image", "label"))
 
     def rows(self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Store the pixels of each row."""
@@ -115,21 +131,6 @@ class _MedMNIST(TableReader):
         )
 
 
-PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
-_PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
-_INFO = dataset_info("multimedeval_pad_ufes_20")
-_SPLIT = dataclasses.replace(
-    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
-)
-_NAMES = source_files.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
-_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
-SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
-_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
-_COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
-_ENDING = ".png"
-_TRUTH_VALUES = {"true": "True", "false": "False"}
-
-
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
     return source_files.required_file(source, [name, f"*/{name}"])
@@ -137,7 +138,7 @@ def _metadata(source: Path) -> SourceFile:
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
     return frozenset(
-        str(row.values["ids"]).strip() for row in source_files.hub_table(source / "split", split, ("ids",)).rows()
+        str(row.values["ids"]).strip() for row in source_tables.hub_table(source / "split", split, ("ids",)).rows()
     )
 
 
@@ -146,11 +147,11 @@ class _PadUfes(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":
-            return source_files.csv_table(_metadata(source), _COLUMNS)
+            return source_tables.csv_table(_metadata(source), _COLUMNS)
         tested = _lesions(source, "test")
-        return source_files.csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
+        return source_tables.csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
         # The text on a patient in the reference's later prompt, without unknown fields.
         fields = {name: row.values[column] for name, column in _HISTORY.items() if row.values[column]}
@@ -181,9 +182,9 @@ class _PadUfes(TableReader):
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        yield from check_count(metadata.name, source_files.csv_table(metadata, _COLUMNS).count(), _INFO.rows)
+        yield from check_count(metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows)
         lesions = _lesions(source, "test") - _lesions(source, "train")
-        table = source_files.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+        table = source_tables.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)
 
 
@@ -197,8 +198,6 @@ def _download(folder: Path, split_required: bool) -> Path:
     return folder
 
 
-_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
-_SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, SourceRecipe] = {

@@ -22,19 +22,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
+from medtasks.data.images.decoding import LINEAR, Decoding
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
 from medtasks.data.samples import MOST_LETTERS, letter
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
 _COLLEGE = ("anatomy", "clinical_knowledge", "college_biology", "college_medicine")
 MMLU_SUBJECTS = frozenset((*_COLLEGE, "medical_genetics", "professional_medicine"))
+SLAKE_ARCHIVE = "imgs.zip"
+SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
+FILE_NAME = "dataset.json"
+QA, VQA = "QA", "VQA"
+_HUB = "the Hub's parquet files"
+_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
+_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
@@ -63,9 +73,9 @@ class _MedQA(TableReader):
         inside = f"questions/US/{split}.jsonl"
         names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
         file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
-        return source_files.json_lines(file, ("question", "options", "answer_idx"))
+        return source_tables.json_lines(file, ("question", "options", "answer_idx"))
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
         right = list(options).index(row.one_of("answer_idx", options, "answer_idx is none of the options' keys"))
         return choice_document(f"{split}/{row.index}", row.text("question"), list(options.values()), right)
@@ -76,7 +86,7 @@ class _MedMCQA(TableReader):
     options = ("opa", "opb", "opc", "opd")
     required, optional = ("id", "question", *options, "cop"), ("subject_name",)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
         right, subject = _answer_index(row, "cop", len(options)), row.optional_text("subject_name")
         return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
@@ -88,17 +98,17 @@ class _PubMedQA(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
         file = source_files.required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
-        content = source_files.read_json(file)
+        content = source_tables.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         columns = ("QUESTION", "CONTEXTS", "final_decision")
-        published = source_files.records_table(
+        published = source_tables.records_table(
             ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
         )
         entries = zip(content, published.rows(), strict=True)
-        return source_files.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
+        return source_tables.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
         context = " ".join(row.texts("CONTEXTS"))
         return choice_document(row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context)
@@ -107,7 +117,7 @@ class _PubMedQA(TableReader):
 class _MMLU(TableReader):
     columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         options, subject = row.texts("choices"), row.text("subject")
         right = _answer_index(row, "answer", len(options))
         return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=subject)
@@ -129,15 +139,15 @@ class _MedNLI(TableReader):
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
         file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return source_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        return source_tables.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
         context = row.text("sentence1")
         return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=context)
 
 
-def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
+def open_question(row: SourceRow, doc_id: str, **more: str | None) -> NewDocument:
     """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
     return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more)
 
@@ -145,14 +155,10 @@ def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
 class _QuestionsWithImages(TableReader):
     columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
 
-    def document(self, row: SourceRow, split: str) -> Document:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         if row.encoded("image") is None:
             raise UnusableRow("it has no image")
         return open_question(row, f"{split}/{row.index}")
-
-
-SLAKE_ARCHIVE = "imgs.zip"
-SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 
 
 class Slake(TableReader):
@@ -166,23 +172,19 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise source_files.not_found(source, path.name)
-        questions = source_files.listed_records(path.name, read_file(path), columns)
+        questions = source_tables.listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
-        return source_files.records_table(chosen, columns)
+        return source_tables.records_table(chosen, columns)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
         return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
         return source_files.unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
-
-
-FILE_NAME = "dataset.json"
-QA, VQA = "QA", "VQA"
 
 
 class OwnQuestions(TableReader):
@@ -192,10 +194,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = source_files.read_json(SourceFile(path))
+        content = source_tables.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        source_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
+        source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -209,7 +211,7 @@ class OwnQuestions(TableReader):
             self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
         except MedTasksError as error:
             raise whole.error(str(error)) from error
-        self.samples = source_files.records_table(samples, columns)
+        self.samples = source_tables.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -227,7 +229,7 @@ class OwnQuestions(TableReader):
         """Open the images."""
         return source_files.file_reader([self.folder], (), ())
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return the document of a sample."""
         doc_id = f"test/{row.index}"
         if self.kind == VQA:
@@ -242,10 +244,6 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
 
 
-_HUB = "the Hub's parquet files"
-_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
-_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
-_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": _MedQA().recipe("data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]),

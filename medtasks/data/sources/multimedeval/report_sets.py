@@ -44,11 +44,12 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import ImageStore
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
-from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, SourceRow
+from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count, images_row
+from medtasks.data.prepare.source_tables import SourceRow
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
@@ -56,9 +57,37 @@ _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
 FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_KNOWN = source_files.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
+SetProtocol = Literal["paper", "head"]
+_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
+_IMPRESSION = "impression"
+_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
+_NOTES = "NOTEEVENTS.csv"
+_COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
+_TEST_IDS = "idsTest.csv"
+_NUMBER_OF_IDS = 13_057
+_OUTSIDE = "notes of the split without findings and exactly one impression"
+_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+# Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
+GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
+GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
+SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
+_NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
+_UNPACKED = "mimic-cxr-reports"
+_ARCHIVE = f"{_UNPACKED}.zip"
+_PROJECT = "mimic-cxr/*/"
+_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
+"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
+_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
+_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
+_CT_FOLDERS = ("valid", "valid_fixed")
+_MIMIC_CXR_LAYOUT = (
+    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
+)
+_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 
 @dataclass(frozen=True)
@@ -106,25 +135,7 @@ def report_sections(report: str) -> list[ReportSection]:
     return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
 
 
-Protocol = Literal["paper", "head"]
-_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
-_IMPRESSION = "impression"
-_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
-_NOTES = "NOTEEVENTS.csv"
-_COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
-_TEST_IDS = "idsTest.csv"
-_NUMBER_OF_IDS = 13_057
-_OUTSIDE = "notes of the split without findings and exactly one impression"
-
-
-_EXAMS = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
-# Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
-GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
-GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
-SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
-
-
-def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | None:
+def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -163,11 +174,11 @@ def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | N
     return tuple(plain)
 
 
-def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
     published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    for row in source_files.csv_table(
+    for row in source_tables.csv_table(
         source_files.required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)
     ).rows():
         note = str(row.values["ids"]).strip()
@@ -175,7 +186,7 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
             raise row.error("ids is no whole number")
         places[note] = row.place
     file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = source_files.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    notes = source_tables.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     read = set()
@@ -197,19 +208,6 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
             yield PublishedRow(location, None, cause=f"its note is not in {file.name}")
     if protocol == "head":  # of the other one the number of documents is published
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
-
-
-_NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
-
-
-_UNPACKED = "mimic-cxr-reports"
-_ARCHIVE = f"{_UNPACKED}.zip"
-_PROJECT = "mimic-cxr/*/"
-_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
-"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
-_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
-_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
-_CT_FOLDERS = ("valid", "valid_fixed")
 
 
 def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
@@ -264,7 +262,7 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
     file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
-    for row in source_files.csv_table(file, ("VolumeName", "Findings_EN")).rows():
+    for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name, findings = row.text("VolumeName"), row.text("Findings_EN")
         if (name, findings) in seen:
             continue
@@ -284,12 +282,6 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             row.place, [(name, functools.partial(images.add_volume, path, file.path.parents[1]))], document
         )
 
-
-_MIMIC_CXR_LAYOUT = (
-    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
-    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
-)
-_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),

@@ -30,14 +30,23 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.dicom_images import reading_dicom
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare import source_files, source_recipe
-from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
+from medtasks.data.prepare import source_files, source_recipe, source_tables
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    by_name,
+)
+from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, NewDocument, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
 
@@ -55,6 +64,21 @@ _QUESTIONS = "mimic_pair_questions.csv"
 _QUESTIONS_IN_ALL = 700_703  # of all splits; Hu et al., KDD 2023
 _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
 _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
+_STRETCHED = "DICOM scaled from its least to its largest value"
+_ALLOCATED_BITS = 16
+_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
+_GRADES = "12345"
+PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
+_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
+_DESCRIBED, _UNDESCRIBED = "cropped images", ""
+_annotations = functools.partial(
+    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
+)
+_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
+_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
+_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
+_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
 class _ChestXray14(TableReader):
@@ -69,9 +93,9 @@ class _ChestXray14(TableReader):
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
         file = source_files.required_file(source, tables, " or ".join(tables))
-        return source_files.csv_table(file, columns, lambda row: row["Image Index"] in names)
+        return source_tables.csv_table(file, columns, lambda row: row["Image Index"] in names)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         findings = row.text("Finding Labels").split("|")
         unknown = [name for name in findings if name not in (*FOURTEEN_FINDINGS, _NONE)]
         if unknown:
@@ -89,7 +113,7 @@ class _ChestXray14(TableReader):
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
     table = mimic_cxr_file(source, "split")
-    return source_files.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return source_tables.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -113,7 +137,7 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = source_files.csv_table(
+        findings = source_tables.csv_table(
             mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
         )
 
@@ -128,7 +152,7 @@ class _MimicCxr(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> Document:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         if FIVE_FINDINGS[0] not in row.values:
             raise UnusableRow("the findings table has no row for its study")
         for finding in FIVE_FINDINGS:
@@ -154,7 +178,7 @@ class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_files.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        return source_tables.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
@@ -182,17 +206,8 @@ class _DiffVqa(TableReader):
                 document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
                 yield PublishedRow(row.place, document, stored)
         if split == "test":
-            of_all_splits = source_files.csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
-
-
-_STRETCHED = "DICOM scaled from its least to its largest value"
-_ALLOCATED_BITS = 16
-_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
-_GRADES = "12345"
-PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
-_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
-_DESCRIBED, _UNDESCRIBED = "cropped images", ""
 
 
 def read_dicom(path: Path) -> Image.Image:
@@ -214,18 +229,13 @@ def read_dicom(path: Path) -> Image.Image:
     return Image.fromarray(grey.astype(np.uint8))
 
 
-_annotations = functools.partial(
-    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
-)
-
-
 class _VinDrMammo(TableReader):
     columns = CLASSIFICATION
 
     def table(self, source: Path, split: str) -> SourceTable:
         graded = {"test": "test", "train": "training"}[split]
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
-        return source_files.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent / "images"
@@ -248,7 +258,7 @@ class _VinDrMammo(TableReader):
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return source_files.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+    return source_tables.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
@@ -283,12 +293,6 @@ class _CbisDdsm(TableReader):
             else:
                 yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
 
-
-_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
-_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
-_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),

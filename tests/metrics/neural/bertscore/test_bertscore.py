@@ -14,7 +14,6 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import bertscore as encoder_module
 from medtasks.metrics.neural.bertscore import (
@@ -31,6 +30,7 @@ from medtasks.metrics.neural.bertscore import (
 )
 
 from ....tables import each_row
+from ...published_packages import package_bertscore
 
 
 @pytest.fixture

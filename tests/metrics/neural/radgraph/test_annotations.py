@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from radgraph import utils
 
-from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radgraph_network as network
 from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph import RadGraph, words_of
 
 from ....tables import each_row
+from ...published_packages import package_radgraph
 from .random_archive import MARKS, WORDS, invented_reports
 
 

@@ -1,1 +1,0 @@
-"""Scores, reports, comparisons, baselines, calibration, duplicates, and records of runs."""

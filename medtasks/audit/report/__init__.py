@@ -1,1 +1,0 @@
-"""The audit of a run: one file that a reviewer can open."""

@@ -1,0 +1,81 @@
+"""``medtasks tasks`` and ``new``: tasks that there are, and a short task file for a user's questions."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from medtasks.cli import data
+from medtasks.cli.options import IncludePath, look_into
+from medtasks.cli.output import say
+from medtasks.errors import MedTasksError
+from medtasks.home import written_whole
+from medtasks.tasks.task_files import tags_of, task_files, variants_of
+from medtasks.tasks.task_index import dumped, index_tasks
+
+
+def tasks(
+    context: typer.Context,
+    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
+    sanity: Annotated[bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")] = False,
+    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
+    include_path: IncludePath = None,
+) -> None:
+    """List our tasks and groups with a short description, or their variants.
+
+    'medtasks tasks expand FILE' prints a task file with all keys that its family supplies.
+    """
+    if words and words[0] == "expand" and len(words) == 2:  # the word and the file
+        print(dumped(_whole_config(Path(words[1]))), end="")  # noqa: T201
+        return
+    look_into(context, include_path)
+    files = task_files()
+    width = max(len(name) for name in files)
+    for task in files.values():
+        variants = variants_of(task, sanity=sanity, thinking=thinking)
+        if variants:
+            endings = [f"_{variant.variant}" for variant in variants]
+            endings += [tag.removeprefix(task.name) for tag in tags_of(task) if sanity]
+            line = f"{task.name:<{width}}  {' '.join(endings)}"
+        elif sanity or thinking:
+            continue
+        else:
+            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
+        if all(word.lower() in line.lower() for word in words or ()):
+            print(line)  # noqa: T201
+
+
+def _whole_config(path: Path) -> dict[str, Any]:
+    """Return the whole configuration of the one task in a file."""
+    if not path.is_file():
+        raise MedTasksError(f"there is no task file {path}")
+    index = index_tasks([path], strict=True)
+    for config in (*index.configs.values(), *index.groups.values()):
+        return dict(config)
+    raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
+
+
+def new(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="Name of the new task, in small letters, digits and underscores.")],
+    questions: Annotated[Path, Argument(help="Your questions: CSV, TSV, .xlsx, JSON, JSONL or parquet.")],
+) -> None:
+    """Write a task file next to your questions: find the family that their columns fit, and check the task."""
+    from medtasks.tasks.new_task import QuestionFile, new_task
+
+    path = questions.absolute().with_name(f"{task}.yaml")
+    if not task.isidentifier() or task != task.lower():
+        raise MedTasksError(f"'{task}' cannot be a task's name; take small letters, digits and underscores")
+    if not questions.is_file():
+        raise MedTasksError(f"there is no file {questions}")
+    if path.exists():
+        raise MedTasksError(f"{path} exists already; choose another name, or move it away")
+    file = QuestionFile(questions.absolute())
+    text = new_task(task, file)
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    say(f"{path}:\n{text}")
+    if "patient_id" not in file.columns:
+        say("note: if several questions are of one patient, name their column: columns: {patient_id: COLUMN}")
+    data.verify(context, task, [path.parent])

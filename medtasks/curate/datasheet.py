@@ -1,0 +1,151 @@
+"""Datasheet of a published study, as JSON and as Markdown."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
+from medtasks.curate.review.reviews import Review, agreements, clusters_of, current
+from medtasks.curate.study import Study, StudyImage, StudyKind
+from medtasks.data.dataset_lookup import OPTIONS
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.home import as_json
+
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
+_CAVEATS = (
+    "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
+    "only the reviewers named here what they say.",
+    "Answers follow what the texts say; no one has confirmed them on the images beyond the review.",
+    "Scores on this set are not comparable with published scores of the benchmark whose protocol it follows.",
+    "The images were chosen, not sampled from a clinic: a score is no measure of safety or of use for patients.",
+)
+_OF_PAIRS = (
+    "The pairs were selected to be alike to one encoder; models that share it, or data with it, are put at a "
+    "disadvantage, and the set is no sample of images that doctors confuse."
+)
+_SHARED = (
+    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors "
+    "allow for pairs that share an image, not for several pairs of one patient; '--per-image 1' keeps pairs from "
+    "sharing images."
+)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Part of a study that becomes one dataset, and the settings of its publication."""
+
+    folder: Path
+    study: Study
+    images: Mapping[str, StudyImage]
+    name: str  # of the dataset
+    min_score: int
+    wording: str | None  # the reviewer whose words count if reviewers differ
+    balance: bool  # whether labels have to be even (hallucination studies)
+    drafts: Mapping[str, Draft]  # all that were to be reviewed
+    reviews: Sequence[Review]
+    published: Mapping[str, Draft]  # in the words of reviewers
+    left_out: Mapping[str, int]  # drafts by reason
+
+
+def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
+    """Return the datasheet as JSON types."""
+    study, images = about.study, about.images
+    sent = [line for line in read_drafted(about.folder).values() if line.outcome is not DraftOutcome.SKIPPED]
+    used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
+    clusters = len(set(clusters_of(about.published, images).values()))
+    of_pairs = study.kind is StudyKind.PAIRS
+    labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
+    for draft in about.published.values():
+        in_words = {option.casefold() for option in draft.options} == {"yes", "no"}
+        for answer in draft.answers if draft.options else ():
+            labels[draft.options[ord(answer) - ord("A")] if in_words else answer] += 1
+    shares = of_pairs and clusters < len(about.published)
+    shared = [_SHARED.format(len(about.published), clusters)] if shares else []
+    words = [] if about.wording is None else ["--wording", about.wording]
+    even = [] if about.balance else ["--no-balance"]
+    return {
+        "schema_version": 1,
+        "name": about.name,
+        "kind": str(study.kind),
+        "access": str(study.access),
+        "study": study.digest,
+        "fingerprint": manifest.fingerprint,
+        "questions": manifest.rows,
+        "images": manifest.images,
+        "clusters": clusters,
+        "complete": manifest.complete,
+        "licences": dict(sorted(Counter(image.licence or "not stated" for image in used).items())),
+        "made_with": as_json(study.made_with),
+        "llm": sorted({line.llm for line in sent} - {""}),
+        "prompts": sorted({line.prompt for line in sent} - {""}),
+        "requests": [
+            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
+            for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items())
+        ],
+        "min_score": about.min_score,
+        "wording": about.wording,
+        "balance": None if of_pairs else about.balance,
+        OPTIONS: ["--min-score", str(about.min_score), *words, *even, "--as", about.name],  # of the command
+        "drafts": len(about.drafts),
+        "published": len(about.published),
+        "left_out": dict(sorted(about.left_out.items())),
+        "labels": dict(sorted(labels.items())),
+        "reviewers": [_reviewer(review, about) for review in about.reviews],
+        "agreement": as_json(agreements(about.reviews, about.drafts, images)),
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *shared],
+    }
+
+
+def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
+    """Return the record of one reviewer; the mean is over questions, the shares are over drafts."""
+    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
+    values = [score for scores in by_item.values() for score in scores]
+    passing = sum(min(scores) >= about.min_score for scores in by_item.values())
+    return {
+        "reviewer": review.reviewer,
+        "drafts_scored": len(by_item),
+        "mean_score": sum(values) / len(values) if values else None,
+        "share_reaching_the_score": passing / len(by_item) if by_item else None,
+        "share_published": sum(item in about.published for item in by_item) / len(by_item) if by_item else None,
+    }
+
+
+def as_markdown(sheet: Mapping[str, Any]) -> str:
+    """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
+    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
+    plain = [(name.replace("_", " "), value) for name, value in sheet.items() if name not in sections]
+    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
+    for name, value in sections.items():
+        parts.append(f"## {name.replace('_', ' ').capitalize()}")
+        if not value:
+            parts.append("None.")
+        elif isinstance(value, Mapping):
+            rows: list[tuple[str, object]] = []
+            for key, content in value.items():
+                if isinstance(content, Mapping):
+                    rows += [(f"{key}: {part}", text) for part, text in content.items()]
+                else:
+                    rows.append((key, content))
+            parts.append(_table(("", "value"), rows))
+        elif name == "caveats":
+            parts.append("\n".join(f"- {sentence}" for sentence in value))
+        else:
+            parts.append(
+                _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
+            )
+    return "\n\n".join(parts) + "\n"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "-"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    cells = [[_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

@@ -1,0 +1,367 @@
+"""Reading the tables of a source row by row, and of benchmarks whose splits are tables.
+
+Tables (Parquet, CSV, JSON) are read a few rows at a time: images lie in them, and some are larger than the memory they
+are read in. A damaged table, one that lacks a column, and a value of another type than asked for are a SourceError that
+names file and row.
+"""
+
+import contextlib
+import csv
+import functools
+import gzip
+import io
+import json
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
+from medtasks.data.prepare.source_files import SourceFile, required_shards
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
+from medtasks.data.safe_parsing import parse_json
+from medtasks.data.schema import Columns, NewDocument
+from medtasks.errors import SourceError
+
+_BATCH = 64  # rows
+_BUFFER = 1 << 20  # bytes
+DEMONSTRATIONS = 5
+_KINDS = {type(None): "empty", str: "a text", list: "a list", dict: "an object", bool: "a truth value"}
+ReadValues = Callable[[], Mapping[str, Any]]
+
+_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_AHEAD = 3 * _WORKERS  # rows read ahead of them
+# Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
+_LARGE = 1 << 19
+ReadFile = Callable[[str], bytes]
+"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """One row."""
+
+    place: str  # file and row, counted from 1, for messages
+    index: int  # position in the table, from 0
+    values: Mapping[str, Any]
+
+    def error(self, what: str) -> SourceError:
+        """Build an error about this row. ``what`` must not quote the row: it may be a patient's."""
+        return SourceError(f"{self.place}: {what}")
+
+    def text(self, column: str) -> str:
+        """Return a text."""
+        value = self.values[column]
+        if not isinstance(value, str):
+            raise self.error(f"{column} is {kind_of(value)} and not a text")
+        return value
+
+    def one_of(self, column: str, allowed: Collection[str], complaint: str) -> str:
+        """Return one of the ``allowed`` texts; any other is an error with the ``complaint`` and a list of these."""
+        value = self.text(column)
+        if value not in allowed:
+            raise self.error(f"{complaint} {', '.join(allowed)}")
+        return value
+
+    def optional_text(self, column: str) -> str | None:
+        """Return a text, or None where the column is missing or null."""
+        return None if self.values.get(column) is None else self.text(column)
+
+    def texts(self, column: str) -> list[str]:
+        """Return a list of texts."""
+        value = self.values[column]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
+        return value
+
+    def encoded(self, column: str) -> bytes | None:
+        """Return the image file in a column as the Hub stores it, or None."""
+        value = self.values.get(column)
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if data is not None and not isinstance(data, bytes):
+            raise self.error(f"{column} holds no image file")
+        return data if value is None else data or b""
+
+    def name(self, column: str) -> str:
+        """Return a text, or a whole number as one."""
+        return self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
+
+    def integer(self, column: str) -> int:
+        """Return a whole number."""
+        value = self.values[column]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(f"{column} is {kind_of(value)} and not a whole number")
+        return value
+
+
+class SourceTable:
+    """One split of a dataset, from ``records``: the location of each row, in order, and a reader of its columns.
+
+    Columns are read of the requested rows only.
+    """
+
+    def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
+        self._records = records
+
+    def count(self) -> int:
+        """Return the number of rows, without reading them if the format allows it."""
+        return sum(1 for _ in self._records())
+
+    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order: those at ``positions``, by default all."""
+        for index, (location, values) in enumerate(self._records()):
+            if positions is None or index in positions:
+                yield SourceRow(location, index, values())
+
+    def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
+        """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
+        total = self.count()
+        return self.rows({int(position / count * total) for position in range(count)})
+
+
+class ParquetTable(SourceTable):
+    """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
+
+    def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        self._files, self._columns, self._optional = files, columns, optional
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(self._opened(file).metadata.num_rows for file in self._files)
+
+    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order, see :meth:`SourceTable.rows`; row groups without any of them are skipped."""
+        from pyarrow import ArrowException
+
+        end = 0
+        for file in self._files:
+            opened, first = self._opened(file), end
+            columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
+            for group in range(opened.num_row_groups):
+                index, end = end, end + opened.metadata.row_group(group).num_rows
+                if positions is not None and positions.isdisjoint(range(index, end)):
+                    continue
+                try:
+                    for batch in opened.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
+                        for offset in range(batch.num_rows):
+                            if positions is None or index in positions:
+                                values = batch.slice(offset, 1).to_pylist()[0]
+                                yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
+                            index += 1
+                except (ArrowException, OSError, ValueError) as error:  # also of texts that are none
+                    raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
+
+    def _opened(self, file: SourceFile) -> Any:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            # Pages come through a buffer: read whole, one column of images would be a gigabyte.
+            opened = ParquetFile(file.path, buffer_size=_BUFFER)
+        except (ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # about the file and not its content
+            raise SourceError(f"{file.path} is no whole parquet file; download it again") from error
+        check_columns(file.name, self._columns, opened.schema_arrow.names)
+        return opened
+
+
+def csv_table(
+    file: SourceFile,
+    columns: Collection[str],
+    belongs: Callable[[Mapping[str, str]], bool] = lambda values: True,
+    *,
+    missing: str | None = "",
+    tabs: bool = False,
+) -> SourceTable:
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; every one has ``columns``.
+
+    Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
+    A file with ``tabs`` between its columns may have fields of megabytes, and no open quotation at its end. A line of
+    more than ``MOST_TEXT`` is an error.
+    """
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        name, number = file.name, 0
+        dialect = csv.excel_tab if tabs else csv.excel
+        try:
+            with contextlib.ExitStack() as stack:
+                if tabs:
+                    stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
+                stream: Any = stack.enter_context(file.open())
+                if name.endswith(".gz"):
+                    stream = stack.enter_context(gzip.open(stream))
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+                reader = csv.DictReader(limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs)
+                check_columns(name, columns, reader.fieldnames or ())
+                for number, values in enumerate(reader, 1):
+                    if belongs(values):
+                        yield f"{name} row {number}", values.copy
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
+        except csv.Error as error:
+            raise SourceError(f"{name} is no table after row {number} ({error}); download it again") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
+
+    return SourceTable(records)
+
+
+def hub_table(
+    source: Path, split: str, columns: Sequence[str], optional: Sequence[str] = (), folder: str = "data"
+) -> SourceTable:
+    """Return a split from the Hub's parquet files, in their ``folder`` or next to one another."""
+    files = required_shards(source, [f"{folder}/{split}-*.parquet", f"{split}-*.parquet"])
+    return ParquetTable(files, columns, optional)
+
+
+def check_columns(location: str, required: Iterable[str], present: Iterable[str]) -> None:
+    """Refuse a table that lacks a column; the message names the missing and the present ones."""
+    columns = set(present)
+    if missing := [column for column in required if column not in columns]:
+        names = ", ".join(sorted(map(str, columns))) or "nothing"
+        raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
+
+
+def kind_of(value: Any) -> str:
+    """Describe the type of a value for messages: its content may be a patient's."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "a number" if number else _KINDS.get(type(value), f"of type {type(value).__name__}")
+
+
+def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
+    """Return the rows of a file of JSON objects, one per line; empty lines are no rows."""
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        with file.open() as stream:
+            for number, line in enumerate(limited_lines(stream, file.name), 1):
+                if line.strip():
+                    location = f"{file.name} row {number}"
+                    yield location, functools.partial(_object, location, line.strip(), columns)
+
+    return SourceTable(records)
+
+
+def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
+    """Return rows that are in memory, each with its location for messages; every one must have ``columns``."""
+    rows = [(location, functools.partial(_object, location, value, columns)) for location, value in records]
+    return SourceTable(lambda: iter(rows))
+
+
+def read_json(file: SourceFile) -> Any:
+    """Return the content of a JSON file."""
+    with file.open() as stream:
+        return _json(file.name, read_stream(stream))
+
+
+def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    values = _json(name, data)
+    if not isinstance(values, list):
+        raise SourceError(f"{name} is not a list of questions")
+    return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
+
+
+def _json(location: str, data: bytes | str) -> Any:
+    check_size(len(data), MOST_TEXT, location)
+    try:
+        content = parse_json(data)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{location}: it holds half a surrogate pair, which is no text") from None
+    except ValueError as error:
+        raise SourceError(f"{location} is no JSON ({error})") from error
+    return content
+
+
+def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    value = _json(location, value) if isinstance(value, bytes) else value
+    if not isinstance(value, dict):
+        raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
+    check_columns(location, columns, value)
+    return value
+
+
+def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+    """Return a function that reads one of these files by its name alone, within a block."""
+    paths = {path.name: path for path in files}
+    return contextlib.nullcontext(lambda name: read_named(paths[name]))
+
+
+class UnusableRow(Exception):
+    """A row gives no document; its text says why, without a final stop. See :class:`PublishedRow` for ``outside``."""
+
+    def __init__(self, cause: str, *, outside: bool = False) -> None:
+        super().__init__(cause)
+        self.outside = outside
+
+
+class TableReader:
+    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
+
+    columns: Columns  # of its documents
+    required: Sequence[str] = ()  # columns of the table; also those that not every copy has
+    optional: Sequence[str] = ()
+    hub_folder = "data"  # of the Hub's parquet files
+    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+    image_name = ""  # column with the name of an image file
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Find a split in a source, by default in the Hub's parquet files."""
+        return hub_table(source, split, self.required, self.optional, self.hub_folder)
+
+    def document(self, row: SourceRow, split: str) -> NewDocument:
+        """Return the document of a row of a split; UnusableRow if it gives none."""
+        raise NotImplementedError
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of a row's images, in the order shown."""
+        return [row.text(self.image_name)] if self.image_name else ()
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the image files of a source."""
+        return by_name(())
+
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
+        waiting: deque[Future[PublishedRow]] = deque()
+        with self.files(source) as read, ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(_WORKERS) as workers:
+
+            def add(data: bytes) -> StoredImage:
+                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
+
+            def published(row: SourceRow) -> PublishedRow:
+                try:
+                    document = self.document(row, split)
+                except UnusableRow as error:
+                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                for column in self.embedded:
+                    if (data := row.encoded(column)) is not None:
+                        adding.append((column if len(self.embedded) > 1 else "", functools.partial(add, data)))
+                return images_row(row.place, adding, document)
+
+            for row in rows:
+                waiting.append(workers.submit(published, row))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def recipe(
+        self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
+    ) -> SourceRecipe:
+        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            table = self.table(source, splits[position])
+            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        examples = functools.partial(read, 1) if splits[1:] else None
+        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)

@@ -1,0 +1,112 @@
+"""Results and scope of the doctor's checks; a check that fails does not stop the others."""
+
+import enum
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partialmethod
+from pathlib import Path
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_lookup import own_datasets
+from medtasks.errors import MedTasksError
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files, tasks_of
+
+Check = Callable[[], Iterable["CheckResult"]]
+
+
+class State(enum.StrEnum):
+    """Severity: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check."""
+
+    area: str  # one of AREAS
+    name: str
+    state: State
+    found: str  # one sentence
+    fix: str = ""  # one command or sentence; empty if nothing is to be fixed
+
+
+class Area(str):
+    """Area of checks; makes results that belong to it."""
+
+    def _finding(self, state: State, name: str, sentence: str, fix: str = "") -> CheckResult:
+        return CheckResult(self, name, state, sentence, fix)
+
+    ok = partialmethod(_finding, State.OK)
+    note = partialmethod(_finding, State.NOTE)
+    warning = partialmethod(_finding, State.WARNING)
+    problem = partialmethod(_finding, State.PROBLEM)
+
+
+HARNESS, TASKS = Area("harness"), Area("tasks")
+CREDENTIALS, DATASETS = Area("credentials"), Area("datasets")
+WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
+AREAS = (HARNESS, TASKS, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
+
+
+def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
+    """Return the results of a check, the last one its failure if it fails; messages of others may quote a record."""
+    findings: list[CheckResult] = []
+    try:
+        for finding in check():
+            findings.append(finding)  # one by one, to keep those before a failure
+    except MedTasksError as error:
+        findings.append(of_error(area, name, State.PROBLEM, error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
+        last = next(iter(traceback.extract_tb(error.__traceback__)[-1:]), None)
+        where = f" at {Path(last.filename).name}:{last.lineno} in {last.name}" if last else ""
+        sentence = f"this could not be checked ({type(error).__name__}{where})"
+        fix = "look at the named location; everything else was checked"
+        findings.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
+    return findings
+
+
+def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> CheckResult:
+    """Return one of our errors as a result; the fix follows a semicolon in its message, else it is ``fix``."""
+    sentence, _, own_fix = str(error).rstrip(".").partition("; ")
+    return CheckResult(area, name, state, sentence, own_fix or fix)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Tasks and data to check."""
+
+    names: tuple[str, ...]  # tasks, groups and tags as the user gave them; empty for everything
+    tasks: tuple[TaskFile, ...]  # our tasks of these names; without names, all
+    foreign: tuple[str, ...] = ()  # names that are not ours
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the user named tasks, so that anything they lack is more than a note."""
+        return bool(self.names)
+
+    @property
+    def state(self) -> State:
+        """Severity of a lack that not every task has."""
+        return State.WARNING if self.chosen else State.NOTE
+
+    @cached_property
+    def datasets(self) -> tuple[str, ...]:
+        """Datasets of the chosen tasks; without names, the catalogue and the user's own."""
+        if not self.chosen:
+            return (*CATALOGUE, *own_datasets())
+        return tuple(dict.fromkeys(task.dataset for task in self.tasks if task.dataset))
+
+
+def scope_of(names: Sequence[str]) -> Scope:
+    """Return the scope of names of tasks, groups and tags; without names, all our tasks."""
+    if not names:
+        return Scope((), tuple(task for task in task_files().values() if task.kind == "task"))
+    members = dict.fromkeys(task for name in names for task in tasks_of(name))
+    foreign = tuple(name for name in names if not tasks_of(name))
+    return Scope(tuple(names), tuple(task_file(task) for task in members), foreign)

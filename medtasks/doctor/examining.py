@@ -1,0 +1,100 @@
+"""Running all checks, and those of the harness and its models."""
+
+import contextlib
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from medtasks.doctor import check_results as areas
+from medtasks.doctor import metric_models, tasks_and_data
+from medtasks.doctor.check_results import HARNESS, CheckResult, findings_of
+from medtasks.errors import near_match, one_line
+from medtasks.lmms.remote_models import class_path_of, model_names
+from medtasks.running.recording import installed_version
+from medtasks.runs.redaction import redacted
+from medtasks.tasks.task_index import harness_folder
+
+
+def examine(
+    names: Sequence[str] = (), *, verify: bool = False, model: str = "", model_args: str = ""
+) -> list[CheckResult]:
+    """Check everything, or the needs of some tasks, groups and tags; return results by area, without secrets.
+
+    A check that fails is one of them. To ``verify``, prepared data are read completely. The ``model`` of the harness,
+    if any, is imported; the served model that ``model_args`` name is asked questions about synthetic images.
+    """
+    # Where our task files cannot be read, nothing that depends on tasks is checked.
+    scope = areas.Scope(tuple(names), ())
+
+    def find_scope() -> tuple[CheckResult, ...]:
+        nonlocal scope
+        scope = areas.scope_of(names)
+        return ()
+
+    findings = findings_of(areas.TASKS, "task files", find_scope)
+    checks: list[tuple[str, str, areas.Check]] = [
+        (HARNESS, "version", harness_version),
+        (areas.TASKS, "names", lambda: tasks_and_data.names(scope)),
+        (areas.TASKS, "own tasks", lambda: tasks_and_data.own_tasks(scope)),
+        (areas.CREDENTIALS, "Hub token", lambda: tasks_and_data.hub_token(scope)),
+        (areas.CREDENTIALS, "replies", tasks_and_data.readable_replies),
+        (areas.CREDENTIALS, "remote models", lambda: tasks_and_data.remote_models(scope)),
+        (areas.DATASETS, "prepared", lambda: tasks_and_data.prepared_data(scope, verify=verify)),
+        (areas.WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
+        (areas.JUDGE, "judge", lambda: metric_models.judge(scope)),
+    ]
+    if model:
+        checks.append((areas.MODEL, model, lambda: importable_model(model)))
+    if model_args:
+        from medtasks.doctor.served_model import served_model  # imports torch, which takes seconds
+
+        checks.append((areas.MODEL, "model", lambda: served_model(scope, model_args)))
+    for area, name, check in checks:
+        findings += findings_of(area, name, check)
+    findings.sort(key=lambda finding: areas.AREAS.index(finding.area))
+    return [replace(finding, found=redacted(finding.found), fix=redacted(finding.fix)) for finding in findings]
+
+
+def importable_model(name: str) -> Iterator[CheckResult]:
+    """Check that a model of the harness exists, and that the packages it imports are installed."""
+    path = class_path_of(name)
+    if not path:
+        hint = near_match(name, model_names())
+        yield areas.MODEL.problem(name, f"there is no model '{name}'{hint}", "lmms-eval models lists all")
+        return
+    module, _, class_name = path.rpartition(".")
+    try:
+        getattr(importlib.import_module(module), class_name)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        sentence = f"the model '{name}' needs the package '{package}', which is not installed"
+        yield areas.MODEL.problem(name, sentence, f"pip install {package}")
+    except Exception as error:  # noqa: BLE001 - a model's module can fail in any way
+        sentence = f"the model '{name}' cannot be imported ({one_line(error)})"
+        yield areas.MODEL.problem(name, sentence, "install what its page in lmms-eval asks for")
+    else:
+        yield areas.MODEL.ok(name, f"the model '{name}' can be imported ({path})")
+
+
+def harness_version() -> Iterator[CheckResult]:
+    """Check that the harness is installed in a version this package was made for."""
+    requirement = Requirement("lmms_eval")
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
+        requirement = next((own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement)
+    tasks, installed, fix = harness_folder(), installed_version("lmms_eval"), f"pip install '{requirement}'"
+    if tasks is None:
+        yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
+    elif installed is None:
+        sentence = f"lmms-eval in {tasks.parent} is not installed as a package, so that its version is not known"
+        yield HARNESS.warning("version", sentence, fix)
+    elif requirement.specifier.contains(installed, prereleases=True):
+        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
+    else:
+        unfit = f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}"
+        yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)

@@ -1,0 +1,198 @@
+"""Checks of task names and files, of prepared data, of the Hub's token, and of who may see replies and records.
+
+Of two tasks with one name the harness silently takes the first.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_lookup import own_datasets, prepared_folder, preparing_again
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.document_store import open_documents
+from medtasks.data.privacy import access_of, is_private
+from medtasks.data.schema import SPLIT
+from medtasks.doctor.check_results import CREDENTIALS, DATASETS, TASKS, CheckResult, Scope, State, findings_of, of_error
+from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
+from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
+from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
+from medtasks.net.journal import FOLDER_NAME
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
+from medtasks.tasks.documents import task_documents, task_problems, unknown_keys
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import harness_folder, index_tasks
+
+_HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
+
+
+def names(scope: Scope) -> Iterator[CheckResult]:
+    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen."""
+    tasks = task_files().values()
+    ours = {name for task in tasks for name in (task.name, *task.tags)}
+    shipped = {name for task in tasks if task.is_shipped for name in (task.name, *task.tags)}
+    checked = (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
+    harness, harness_names = harness_folder(), dict[str, Path]()
+    if harness is not None:  # files of tasks, groups and tags, as the harness indexes them
+        index = index_tasks([harness])
+        tagged = {task for task, config in index.configs.items() if "class" not in config}  # a class has no tags
+        tags = {
+            tag: [index.paths[task] for task in members if task in tagged] for tag, members in index.members.items()
+        }
+        harness_names = {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
+    taken = {name: path for name, path in harness_names.items() if name in checked}
+    for name, path in taken.items():
+        sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
+    if harness is None:
+        yield TASKS.problem("names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval")
+    else:
+        for name, path in index_tasks([own_tasks_folder()]).paths.items():
+            if name in shipped:
+                sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+                yield TASKS.problem(name, sentence, f"rename it in {path}")
+        if not taken:
+            yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(checked)})")
+    for name in scope.foreign:
+        if name in harness_names:
+            sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+            yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
+        else:
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
+            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def own_tasks(scope: Scope) -> Iterator[CheckResult]:
+    """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
+
+    def check(task: TaskFile) -> Iterator[CheckResult]:
+        for key in unknown_keys(task):
+            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            yield TASKS.warning(task.name, sentence, "correct it, or remove it")
+        problems = list(task_problems(task))
+        for problem in problems:
+            yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
+        if not problems:
+            sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
+            if not (task.dataset or task.only_harness):
+                sentence += f"; all {len(task_documents(task))} samples can be asked"
+            yield TASKS.ok(task.name, sentence)
+
+    for task in scope.tasks:
+        if task.kind == "task" and not task.is_shipped:
+            yield from findings_of(TASKS, task.name, partial(check, task))
+
+
+def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
+    """Check the datasets of the chosen tasks; without tasks, those prepared. ``verify`` compares with the manifests."""
+    here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
+    for name in scope.datasets if scope.chosen else here:
+        yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
+    if not scope.chosen:
+        lacking = len(scope.datasets) - len(here)
+        sentence = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
+        fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
+        yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix)
+
+
+def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
+    from medtasks.data.prepare.prepare_dataset import verify as differences
+
+    info = CATALOGUE.get(name)
+    command = f"medtasks data prepare {name} --source DIR, with the data from {info.source if info else ''}"
+    if info is None or info.access is Access.PUBLIC:
+        command = preparing_again(name)
+    elif info.access is Access.GATED and info.source.startswith(_HUB):
+        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        command = f"accept the terms on {info.source}, then: {prepare}"
+    try:
+        prepared_folder(name)
+    except MedTasksError as error:
+        finding = of_error(DATASETS, name, State.PROBLEM, error)
+        yield replace(finding, fix=command) if info else finding
+        return
+    try:
+        manifest = Manifest.read(dataset_folder(name))
+        if manifest.selected_from:
+            prepared_folder(manifest.selected_from)  # where the images are
+        rows = len(open_documents(name)[SPLIT])
+    except MedTasksError as error:
+        yield of_error(DATASETS, name, State.PROBLEM, error, command)
+        return
+    how = "verified" if verify else "prepared"
+    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
+    problems = list(differences(name)) if verify and rows == manifest.rows else []
+    notes = problems or manifest.left_out
+    first_notes = "; ".join(notes[:2]) + " ..." * (len(notes) > 2)
+    if is_private(name):  # file names may be patients'
+        first_notes = ""
+    if rows != manifest.rows:
+        sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
+        yield DATASETS.problem(name, sentence, command)
+    elif problems:
+        count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
+        sentence = f"'{name}' is damaged, {count} from what was prepared{first_notes and f': {first_notes}'}"
+        yield DATASETS.problem(name, sentence, command)
+    elif manifest.sample:
+        sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
+        yield DATASETS.warning(name, sentence, command)
+    elif not manifest.complete:
+        yield DATASETS.warning(name, f"{what}, but incomplete{first_notes and f' ({first_notes})'}", command)
+    else:
+        yield DATASETS.ok(name, what)
+
+
+def hub_token(scope: Scope) -> Iterator[CheckResult]:
+    """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
+    infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
+    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(_HUB))
+    sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})
+    if not sources:
+        return
+    from huggingface_hub import get_token
+
+    if get_token():
+        yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
+        return
+    sentence = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
+    fix = "accept the terms on these pages, then: hf auth login"
+    yield CheckResult(CREDENTIALS, "Hub token", scope.state, sentence, fix)
+
+
+def readable_replies() -> Iterator[CheckResult]:
+    """Check that other users cannot read saved replies, journals and credentialed data, which may quote a patient."""
+    mode = home().stat().st_mode & 0o777 if home().is_dir() else 0
+    if mode & 0o077:
+        sentence = f"{home()} has the mode {mode:o}, so that others may list what is in it"
+        yield CREDENTIALS.note("data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it")
+    private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
+    for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
+        if folder.is_dir() and open_to_others(folder):
+            sentence = f"other users of this machine can read files in {folder}, which may quote patients' records"
+            yield CREDENTIALS.warning(folder.name, sentence, f"chmod -R go= {shlex.quote(str(folder))}")
+        elif folder.is_dir():
+            yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
+
+
+def remote_models(scope: Scope) -> Iterator[CheckResult]:
+    """Check where the environment lets credentialed text go; a run checks its own model."""
+    private = credentialed(scope.datasets)
+    if not private:
+        return
+    try:
+        trusted = trusted_model(os.environ)
+    except ModelRefused as error:
+        yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
+        return
+    if trusted:
+        sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        yield CREDENTIALS.note(TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it")
+    if cause := refusal(Destination("http://127.0.0.1"), os.environ):
+        where, _, fix = cause.partition("; ")
+        unsent = f"text of credentialed data ({listed(private)}) is not sent {where}"
+        sentence = f"{unsent}: no model on this machine gets it"
+        yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)

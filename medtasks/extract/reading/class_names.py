@@ -1,0 +1,174 @@
+"""Names of classes in a text: whole names, their parts, what brackets hold, abbreviations, and what a class denies.
+
+Words are compared without accents and plural endings, and in British as in American spelling.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.option_mentions import Mention, folded
+from medtasks.extract.reading.stems import words
+
+_ROLES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
+_BRACKET = re.compile(r"\(([^()]*)\)")
+_DECLARES = re.compile(r"(?:\A|:|\bis\b)\W*\Z")  # before an abbreviation
+_PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
+_SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_CAPITALS = re.compile(r"\b[A-Z]{2,5}\b")
+# Other plurals and spellings of the endings of stems.
+_VARIANTS = {"osis": "os[ei]s", "nevus": "n[ao]?ev(?:us|i)", "y": "(?:y|ies)", "ization": "i[sz]ation", "or": "ou?rs?"}
+_SYNONYMS = {"melanocytic nevus": "nevus"}
+_PREFIXES = ("non-", "non ", "pre-")
+_LEAD = 20  # characters before an abbreviation
+_ATTRIBUTE = 40  # characters around "normal" in which it may be said of an attribute
+_CLAUSE_END = re.compile(r"[.,;:\n]|\b(?:and|but|with|without)\b")
+_GAP = r"[\W_]+(?:(?:an?|the)[\W_]+)?"
+
+
+def absence(index: int) -> int:
+    """Return the code of what a class denies, or the class of a code."""
+    return -2 - index
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """The classes of a question by their names."""
+
+    options: tuple[str, ...]
+
+    @cached_property
+    def full(self) -> list[tuple[str, ...]]:
+        """Words of each name without brackets."""
+        return [stems(_BRACKET.sub(" ", option)) for option in self.options]
+
+    @cached_property
+    def names(self) -> dict[tuple[str, ...], int]:
+        """Class by name, of names that one class alone has; and code by what a class denies."""
+        of_options = [{*map(stems, _aliases(option))} for option in self.options]
+        counts = Counter(name for names in of_options for name in names)
+        unique = {name: index for index, names in enumerate(of_options) for name in names if counts[name] == 1}
+        unique |= {name: index for index, name in enumerate(self.full) if self.full.count(name) == 1}
+        for index, option in enumerate(self.options):
+            denial = pattern_of("not", languages_of(option)).match(option)
+            denied = stems(option[denial.end() :]) if denial else ()
+            for name in (denied, denied[-1:]):
+                unique.setdefault(name, absence(index))
+        unique.pop((), None)
+        return dict(sorted(unique.items(), key=lambda name: -len(" ".join(name[0]))))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Pattern of all names in a folded text, a group for each."""
+        groups = (rf"({_spellings(name)})" for name in self.names)
+        return re.compile(rf"(?<![^\W_])(?:{'|'.join(groups)})(?![^\W_])" if self.names else "(?!)")
+
+    def mentions(self, text: str) -> list[Mention]:
+        """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
+        classes = [*self.names.values()]
+        lower = folded(text)
+        spans = [(*match.span(), classes[(match.lastindex or 1) - 1]) for match in self.pattern.finditer(lower)]
+        for role in _ROLES:
+            if (role,) in self.names:
+                spans += [(*match.span(), self.names[role,]) for match in pattern_of(role).finditer(text)]
+        spans += self._abbreviations(text)
+        mentions: list[Mention] = []
+        for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
+            is_inside = bool(mentions) and start < mentions[-1].end
+            if not (is_inside or lower.endswith(_PREFIXES, 0, start) or _is_aside(text, start, end)):
+                mentions.append(Mention(frozenset({index}), start, end, False, True))
+        return mentions
+
+    def _abbreviations(self, text: str) -> Iterator[tuple[int, int, int]]:
+        is_alone = _WORD.fullmatch(text.strip(" .:()")) is not None
+        if text.isupper() and not is_alone:
+            return
+        for match in _CAPITALS.finditer(text.upper() if is_alone else text):
+            is_declared = _DECLARES.search(text[max(0, match.start() - _LEAD) : match.start()]) and not _WORD.search(
+                text, match.end()
+            )
+            index = self.abbreviated(match[0].lower(), 1 if is_declared else 2)
+            if index is not None:
+                yield *match.span(), index
+
+    def abbreviated(self, letters: str, least: int) -> int | None:
+        """Return the only class that letters abbreviate, in the order of at least so many words of a name."""
+        if pattern_of("plain").fullmatch(letters) or any(letters in name for name in self.names):  # "CT", "MRI"
+            return None
+        names = self.names.items()
+        matching = {index for name, index in names if len(name) >= least and _abbreviates(letters, name)}
+        return matching.pop() if len(matching) == 1 else None
+
+    def begun(self, text: str) -> set[int]:
+        """Return the classes whose names begin with all words of a text, or have the same words."""
+        spoken = stems(text)
+        if not spoken or any(pattern_of(role).fullmatch(text.strip(" .")) for role in _ROLES):
+            return set()
+        begun = {index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken}
+        return begun or {index for index, name in enumerate(self.full) if {*name} == {*spoken}}
+
+
+@lru_cache(maxsize=1024)  # many samples have the same classes
+def class_names(options: tuple[str, ...]) -> ClassNames:
+    """Return the names of classes, prepared for comparison."""
+    return ClassNames(options)
+
+
+def _aliases(option: str) -> set[str]:
+    """Return the names of a class: with and without its brackets, their parts, and a side before an organ."""
+    base = _BRACKET.sub(" ", option).strip()
+    brackets = _BRACKET.findall(option)
+    names = {option, base, *brackets}
+    for text in (base, *brackets):
+        names.update(_PARTS.split(text))
+    names.add(_SYNONYMS.get(" ".join(stems(base)), base))
+    sided = _SIDED.fullmatch(base)
+    if sided:
+        names.add(f"{sided[2]} {sided[1]}")
+    return names
+
+
+def stems(text: str) -> tuple[str, ...]:
+    """Return the stems of a text's words; those for "normal" and the like of any language are English."""
+    return tuple(_meaning(word.what) for word in words(text.replace("call-back", "callback")))
+
+
+@lru_cache(maxsize=1 << 14)
+def _meaning(word: str) -> str:
+    return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), folded(word))
+
+
+def _spellings(name: tuple[str, ...]) -> str:
+    """Return a pattern of the words of a name in a folded text, in any spelling and number."""
+    return _GAP.join(map(_spelling, name))
+
+
+def _spelling(stem: str) -> str:
+    for ending, variants in _VARIANTS.items():
+        if stem.endswith(ending):
+            return _with_ligatures(stem.removesuffix(ending)) + variants
+    return rf"{_with_ligatures(stem)}(?:['’´]?s)?"
+
+
+def _with_ligatures(stem: str) -> str:
+    """Return a pattern of a stem, in which "e" may be "ae" or "oe"."""
+    return re.sub("(?<=.)e", "[ao]?e", re.escape(stem).replace("callback", "call[- ]?back"))
+
+
+def _abbreviates(letters: str, name: tuple[str, ...]) -> bool:
+    """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
+    return re.fullmatch("".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name), letters) is not None
+
+
+def _is_aside(text: str, start: int, end: int) -> bool:
+    """Return whether a name is said of something else: of an attribute ("normal heart size"), of a setting."""
+    before = text[max(0, start - _ATTRIBUTE) : start]
+    after = text[end : end + _ATTRIBUTE]
+    if pattern_of("normal").fullmatch(text, start, end):
+        clause = _CLAUSE_END.split(before)[-1] + _CLAUSE_END.split(after)[0]
+        return pattern_of("attribute").search(clause) is not None
+    return text[start:end].lower() == "background" and pattern_of("setting").search(f"{before}background") is not None

@@ -1,0 +1,3 @@
+"""Prompts after solved examples."""
+
+from medtasks.prompts.few_shot import images, messages, prompt

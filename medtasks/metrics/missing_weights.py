@@ -1,0 +1,29 @@
+"""Weights that metrics of reports lack on this machine, and the command that fetches them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.cider import tokenizer_command
+from medtasks.metrics.meteor import load_wordnet
+from medtasks.metrics.model_settings import TOKENIZER, WORDNET, weights_path
+from medtasks.metrics.report_metrics import REPORT_METRICS
+
+
+def fetch_command(metrics: Iterable[str]) -> str:
+    """Return the command that fetches the weights that metrics of reports lack here; empty if none."""
+    chosen = set(metrics)
+    infos = [info for info in REPORT_METRICS.values() if chosen & {info.name, *info.keys}]
+    names = dict.fromkeys(name for info in infos for name in info.weights)
+    missing = [name for name in names if name != TOKENIZER and weights_trouble(name)]
+    return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
+
+
+def weights_trouble(name: str) -> MedTasksError | None:
+    """Return the error of opening weights, WordNet or the tokenizer; None if they open."""
+    openers: Mapping[str, Callable[[], object]] = {WORDNET: load_wordnet, TOKENIZER: tokenizer_command}
+    try:
+        openers.get(name, partial(weights_path, name))()
+    except MedTasksError as error:
+        return error
+    return None

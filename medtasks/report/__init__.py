@@ -1,0 +1,1 @@
+"""Pages, tables, figures, checklists and exports of a run."""

@@ -1,0 +1,344 @@
+"""Collecting the contents of a report from a run, or from recorded replies."""
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from medtasks.data.dataset_manifest import described_images
+from medtasks.data.images.decoding import Decoding
+from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.metrics.metric import Declaration
+from medtasks.metrics.missing_weights import fetch_command
+from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, summarise_thinking
+from medtasks.report.published import published_of, published_scores
+from medtasks.report.report_model import Gain, RunReport, TaskReport
+from medtasks.runs.harness_options import model_title
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
+from medtasks.runs.run_notes import facts, missing_tasks, run_notes
+from medtasks.scores.audit_items import audit_items, image_files
+from medtasks.scores.score_model import Baseline, RuleScores
+from medtasks.scores.subgroups import grouped_by, with_interval
+from medtasks.scores.task_reading import (
+    NOT_COMPUTED,
+    TaskReading,
+    estimate_by_question,
+    given_replies,
+    grouping_notes,
+    read_task,
+    recorded_settings,
+    recorded_values,
+    rule_reports,
+)
+from medtasks.stats.calibration import Calibration
+from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
+from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_variants import THINKING
+
+_NOT_COMPARED = (
+    "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that "
+    "share an image (run both together; 'medtasks data verify' checks the images)."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The section of one task."""
+
+    report: TaskReport
+    reading: TaskReading | None = None  # its source; None for a group and for a task that is not ours
+    notes: Sequence[str] = ()  # disagreements, one sentence each
+    members: Sequence[str] = ()  # names of a group's members
+    readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
+
+
+def collect_run(
+    run: RecordedRun, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
+) -> RunReport:
+    """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
+
+    Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
+    names both and the recorded ones are shown. Nothing here loads a model or asks a judge. Scores are also grouped
+    ``by`` further columns; RepliesError: no task can be grouped by one of them.
+    """
+    sections = [section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()]
+    ungrouped = grouping_notes([part.reading for part in sections if part.reading], by)
+    by_name = {part.report.name: part for part in sections}
+    recipe = run.manifests[-1].recipe if run.manifests else None
+    of_same_model = set(published_of(recipe.published_as if recipe else {}))
+    reports = []
+    for part in sections:
+        marked = (
+            replace(score, same_model=(part.report.name, score) in of_same_model) for score in part.report.published
+        )
+        changes: dict[str, Any] = {"published": tuple(marked)}
+        if members := [by_name[name].report for name in part.members if name in by_name]:
+            changes |= _shared_facts(members)
+            of_members = (by_name[name].reading for name in part.members if name in by_name)
+            changes["rules"] = _with_errors(part.report, list(filter(None, of_members)))
+        elif part.reading is not None and (task := part.reading.task).variant in THINKING:
+            base = by_name.get(str(task.base))
+            over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+            changes["thinking"] = summarise_thinking(part.reading, over_direct)
+        elif part.reading is not None:
+            changes |= _gains(part, by_name)
+        reports.append(replace(part.report, **changes))
+    return RunReport(
+        title=model_title(run.model) or run.folder.resolve().name,
+        model=run.model,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_at=run.made,
+        facts=facts(run),
+        primary=run.primary,
+        tasks=corrected_gains(reports),
+        missing=missing_tasks(run),
+        notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
+    )
+
+
+def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
+    """Return the facts that a group's members share; numbers are 0, for unknown, if they differ."""
+    facts: dict[str, Any] = {
+        "sample_data": any(member.sample_data for member in members),
+        "complete_data": all(member.complete_data for member in members),
+    }
+    for name in ("documents", "answered"):
+        numbers = {getattr(member, name) for member in members}
+        facts[name] = numbers.pop() if len(numbers) == 1 else 0
+    return facts
+
+
+def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+    """Return a task's gains over its variants in the run, and over the task on the same images that it names."""
+    task, gains = part.readings[0].task, list[Gain]()
+    # Rotations have other metrics. The control is compared with the form that it controls.
+    variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
+    if task.variant == NOTA_CONTROL:
+        variants[f"{task.base}_{NOTA}"] = str(task.base)
+    for name, base_name in variants.items():
+        variant_part = by_name.get(name)
+        if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
+            gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
+    if task.same_as is None:
+        return {"gains": tuple(gains)}
+    other = by_name.get(task.same_as)
+    on_images = gains_on_same_images(part.readings, other.readings) if other else []
+    missing = part.report.missing if on_images else (*part.report.missing, _NOT_COMPARED.format(task.same_as))
+    return {"gains": (*gains, *on_images), "missing": missing}
+
+
+def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = ()) -> RunReport:
+    """Collect the report of recorded replies to one task, in files or folders of one run.
+
+    Raises:
+        UnknownName: There is no such task.
+        RepliesError: Replies cannot be read or do not fit the task, it is a group, or has no column of ``by``.
+        DatasetNotPrepared: Its dataset is not there.
+    """
+    task = scored_task(task_name)
+    documents = task_documents(task)
+    task = grouped_by(task, documents, by)
+    replies = read_replies(paths, documents, image_settings(task))
+    part = reading_section(given_replies(task, documents, replies))
+    return RunReport(
+        title=f"Recorded replies to {task_name}",
+        model="",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_at="",
+        facts={"replies": ", ".join(map(str, paths))},
+        tasks=(part.report,),
+        missing={},
+        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *part.notes),
+    )
+
+
+def section(
+    recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({}), by: Sequence[str] = ()
+) -> Section:
+    """Return the section of a task or group of a run, with its readings in all repeats."""
+    task = None
+    with contextlib.suppress(UnknownName):
+        task = task_file(recorded.name)
+    if task is None or (task.only_harness and task.kind != "group"):
+        # The recorded scores of a task that is not ours, or that only the harness can score.
+        dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+        cause = (
+            f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
+            if dataset
+            else f"It {task.only_harness if task else 'is no task of medtasks'}: scores and standard errors are as the "
+            "harness recorded them."
+        )
+        report = TaskReport(
+            name=recorded.name,
+            describes=str(recorded.metadata.get("description") or ""),
+            protocol=str(recorded.metadata.get("protocol") or ""),
+            dataset=dataset,
+            data_in_words="own data" if task else "data of lmms-eval",
+            access=str(recorded.data.get("access") or ""),
+            **_facts_of(recorded.data),
+            withheld=bool(dataset) and is_private(dataset),
+            documents=recorded.documents,
+            answered=recorded.asked,
+            rules=rule_reports(recorded, None, {})[0],
+            missing=(cause, *_not_asked(recorded.asked, recorded.documents)),
+        )
+        return Section(report)
+    if task.kind == "group":
+        members = recorded.members or task.members
+        entries = (task_files().get(name) for name in task.members)
+        first = next((entry for entry in entries if entry and not entry.only_harness), None)
+        ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+        caution = ""
+        if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
+            caution = f"; each score is the best of {len(members)}, chosen on the test set"
+        report = TaskReport(
+            name=recorded.name,
+            describes=task.description,
+            data_in_words=f"data of its members{caution}",
+            rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
+            metrics=_declared(first) if first else {},
+            missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
+        )
+        return Section(report, members=members)
+    reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
+    part = reading_section(reading or read_task(recorded, task, by))
+    return replace(part, readings=list(repeats.values())) if repeats else part
+
+
+def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[RuleScores, ...]:
+    """Add errors to a group's scores that are means over its members, which ask the same questions."""
+    declared = {metric.name: metric for metric in readings[0].task.metrics} if readings else {}
+    rules = []
+    for rule in group.rules:
+        scores = []
+        for score in rule.scores:
+            changed = score
+            if metric := declared.get(score.metric):
+                estimate, _ = estimate_by_question(readings, rule.name, metric)
+                if math.isclose(estimate.value, score.value, abs_tol=1e-9):
+                    changed = with_interval(metric, estimate)
+            scores.append(changed)
+        rules.append(replace(rule, scores=tuple(scores)))
+    return tuple(rules)
+
+
+def reading_section(reading: TaskReading) -> Section:
+    """Return the section of one of our tasks, its gains over sanity variants not included."""
+    task, recorded = reading.task, reading.recorded
+    rules, notes = rule_reports(recorded, task, reading.computed)
+    if reading.samples.damaged:
+        notes = [f"{task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
+    answered = recorded.asked or len(reading.samples.answered)
+    documents = recorded.documents or len(reading.documents)
+    config = task_config(task.name)
+    metadata = mapping_in(config, "metadata")
+    settings = config.get("lmms_eval_specific_kwargs") or {}
+    decoding = None  # as the dataset says
+    with contextlib.suppress(MedTasksError):  # of which the run died
+        decoding = Decoding.of_settings(settings.get("default", settings))
+    baselines, calibration, missing = _computed_and_missing(reading, rules)
+    report = TaskReport(
+        name=task.name,
+        describes=task.description,
+        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
+        dataset=task.dataset or "",
+        access=access_of_task(task, reading.documents),
+        # If no data are recorded, those that the replies were matched to.
+        **_facts_of({**reading.data, **recorded.data}),
+        decoding=decoding,
+        settings=recorded_settings(reading),
+        withheld=reading.withheld,
+        documents=documents,
+        answered=answered,
+        rules=rules,
+        metrics=_declared(task),
+        baselines=baselines,
+        published=published_scores(task.name) if task.is_shipped else (),
+        calibration=calibration,
+        items=audit_items(reading),
+        pictures=image_files(reading),
+        missing=(
+            *_not_asked(answered, documents),
+            *missing,
+            *dict.fromkeys(note for computed in reading.computed.values() for note in computed.report.few_clusters),
+        ),
+    )
+    return Section(report, reading, notes, readings=[reading])
+
+
+def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "fingerprint": str(data.get("fingerprint") or ""),
+        "sample_data": data.get("sample") is True,
+        "complete_data": data.get("complete") is not False,
+        "image_conversions": described_images(data),
+    }
+
+
+def _declared(task: TaskFile) -> dict[str, Declaration]:
+    return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
+
+
+def _not_asked(answered: int, documents: int) -> list[str]:
+    if not 0 < answered < documents:
+        return []
+    return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
+
+
+def _computed_and_missing(
+    reading: TaskReading, rules: Sequence[RuleScores]
+) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+    """Return baselines and calibration of a task, and a sentence on everything else that its section lacks."""
+    from medtasks.scores.baselines import baselines
+    from medtasks.scores.task_calibration import task_calibration
+
+    # Parts that the run did not record.
+    missing = []
+    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    answered, questions = len(reading.samples.answered), reading.recorded.asked
+    if reading.recorded.scores and not recorded_values(reading.recorded):
+        missing.append(f"The run only collected replies (--predict_only){here}.")
+    elif reading.recorded.samples and not (reading.recorded.scores or reading.samples.changed):
+        missing.append(f"{NO_RESULTS.rstrip('.')}{here}.")
+    if lost := dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED):
+        steps = filter(None, (fetch_command(lost), reading.score_command))
+        missing.append(
+            f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
+            f"compute them now: {'; then: '.join(steps)}"
+        )
+    if 0 < answered < questions:
+        which = f"only {answered} of the {questions} questions that were asked"
+        missing.append(f"The samples file holds replies to {which}.")
+    if reading.withheld:
+        names = ",".join(private_datasets(reading.task, reading.documents))
+        missing.append(
+            f"'{names}' is credentialed, so that questions, images and replies are withheld; "
+            f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
+        )
+    missing += reading.missing
+    # Parts computed from the questions here.
+    of_task: tuple[Baseline, ...] = ()
+    calibration: Mapping[str, Calibration] = {}
+    if reading.documents:
+        if not reading.answered and 0 < questions < len(reading.documents):
+            missing.append("The baselines are those of all questions, as no samples say which were asked.")
+        try:
+            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
+            of_task = baselines(reading.task, reading.answered or reading.documents, run)
+        except MedTasksError as error:
+            missing.append(f"There are no baselines: {str(error).rstrip('.')}.")
+    if reading.samples.replies:
+        try:
+            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
+        except MedTasksError as error:
+            missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
+    return of_task, calibration, missing

@@ -1,0 +1,310 @@
+"""Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
+
+import contextlib
+import itertools
+import math
+import statistics
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from medtasks.data.images.degrading import SEVERITIES
+from medtasks.data.samples import Sample
+from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
+from medtasks.errors import MedTasksError
+from medtasks.extract.extractor_registry import AnswerKind, Reason
+from medtasks.families.counts import answered, is_failed
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
+from medtasks.report.report_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
+from medtasks.report.wording import names_by
+from medtasks.runs.run import Source, model_of, other_models
+from medtasks.scores.comparing import (
+    ComparedTask,
+    compare_each,
+    compare_task,
+    corrected_together,
+    paired_values,
+    same_values,
+)
+from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
+from medtasks.scores.subgroups import with_interval
+from medtasks.scores.task_reading import TaskReading
+from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
+from medtasks.tasks.documents import images_by_id
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import mapping_in
+
+SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
+_DIRECT = "direct"  # the base of a thinking variant
+TOKENS, WORDS = "tokens", "words"
+_TRUNCATED: Metric[Score] = Metric(
+    "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
+)
+_BINS, _LEAST_IN_BIN = 4, 5
+
+
+def gains_over(
+    repeats: Sequence[TaskReading],
+    report: TaskReport,
+    variant_repeats: Sequence[TaskReading],
+    variant_report: TaskReport,
+) -> list[Gain]:
+    """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
+
+    They are tested sample by sample if the replies are here, with the mean over the repeats of each, at least one; else
+    they are the differences of the recorded scores, if both were asked the same number of questions, without an error.
+    """
+    if not (repeats and variant_repeats):
+        return []
+    gains = _paired(repeats, variant_repeats)
+    if gains or not report.answered or report.answered != variant_report.answered:
+        return gains
+    task, variant = repeats[0].task, variant_repeats[0].task.variant
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant_report.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    for rule in report.rules:
+        variant_scores = reduced.get(rule.name, {})
+        shared = [score for score in rule.scores if score.metric in variant_scores]
+        for score in [score for score in shared if score.metric in main] or shared[:1]:
+            value = variant_scores[score.metric]
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
+            zero = not value and score.metric in zero_if_blind and variant in WITHOUT_IMAGE
+            of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
+            gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
+    return gains
+
+
+def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]) -> list[Gain]:
+    """Return the gains of a task over another one with questions on the same images, image by image, uncorrected.
+
+    The value of an image is the mean over its questions, so that the questions may differ in language and number.
+    """
+    return _paired(repeats, other_repeats, by_image=True) if repeats and other_repeats else []
+
+
+def _paired(
+    repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading], *, by_image: bool = False
+) -> list[Gain]:
+    """Compare main metrics sample by sample on the questions that both answered, if the replies are here.
+
+    Degraded images are compared a second time at each severity.
+    """
+    base, variant = repeats[0], variant_repeats[0]
+    if not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
+        return []
+    try:
+        metrics = main_metrics(base.task)
+        if by_image:
+            full = _values_of_images(repeats, metrics)
+            reduced = _values_of_images(variant_repeats, main_metrics(variant.task))
+        else:
+            shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
+            full = _values_of(repeats, shared, metrics)
+            reduced = _values_of(variant_repeats, shared, metrics)
+    except MedTasksError:
+        return []
+    # The difference is the task minus its variant, so that the variant comes first.
+    values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
+    blind = variant.task.variant in WITHOUT_IMAGE
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind and blind}
+    name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
+    gains = []
+    for part, ids in _parts(variant, values).items():
+        for (rule, metric), (first, second) in values.items():
+            paired = paired_values({sample: value for sample, value in first.items() if sample in ids}, second)
+            if not paired[0]:
+                continue
+            of = (f"{name}{part}", variant.task.name, rule, metric)
+            gain = _gain(of, paired, is_zero=metric in zero_if_blind)
+            gains.append(replace(gain, same_as=same_values(values, rule, metric)))
+    return gains
+
+
+def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
+    """Return the ids of the samples that any repeat answered."""
+    replies = itertools.chain.from_iterable(reading.samples.replies.items() for reading in repeats)
+    return {name for name, reply in replies if not reply.failed}
+
+
+def _values_of(
+    repeats: Sequence[TaskReading], ids: Collection[str], metrics: Sequence[AnyMetric]
+) -> Mapping[tuple[str, str], Values]:
+    """Return the values of chosen samples, means over the repeats, by row and metric."""
+    replies = [
+        {name: reply for name, reply in repeat.samples.replies.items() if name in ids and not reply.failed}
+        for repeat in repeats
+    ]
+    return mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values if any(replies) else {}
+
+
+def _values_of_images(repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]) -> Mapping[tuple[str, str], Values]:
+    """Return the mean value of each image's samples, by row and metric."""
+    images = images_by_id(repeats[0].documents)
+    by_image: dict[tuple[str, str], Values] = {}
+    for key, values in _values_of(repeats, images, metrics).items():
+        of_images: dict[str, list[tuple[Hashable, float]]] = {}
+        for name, value in values.items():
+            of_images.setdefault(images[name], []).append(value)
+        by_image[key] = {
+            image: (of_image[0][0], mean([value for _, value in of_image])) for image, of_image in of_images.items()
+        }
+    return by_image
+
+
+def _parts(variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]) -> dict[str, set[str]]:
+    """Return the ids of all samples, or pairs, and those of degraded images by severity."""
+    parts = {"": {name for first, _ in values.values() for name in first}}
+    for severity in SEVERITIES if variant.task.variant == DEGRADED else ():
+        chosen = [document for document in variant.documents if document[SEVERITY] == severity]
+        parts[f", severity {severity}"] = {
+            str(document.get(name)) for document in chosen for name in ("doc_id", "pair_id")
+        }
+    return parts
+
+
+def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
+    """Return the gain over a variant with its test; ``is_zero`` if a variant's 0 follows from the lack of an image."""
+    result = compare_paired(*paired)
+    if is_zero and not result.first:
+        scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
+        return Gain(*of, *scores, samples=result.samples, by_construction=True)
+    p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
+    scores = (result.second, result.first, result.difference, result.low, result.high, p)
+    return Gain(*of, *scores, samples=result.samples, test=test)
+
+
+def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
+    """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
+    gains = {report.name: (*report.gains, *(report.thinking.gains if report.thinking else ())) for report in reports}
+    tests = {
+        (name, gain.variant, gain.task, gain.metric, gain.rule): gain.test
+        for name, of_task in gains.items()
+        for gain in of_task
+        if gain.test and not gain.same_as
+    }
+    results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
+
+    def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
+        changed = []
+        for gain in gains:
+            result = results.get((name, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule))
+            changed.append(replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain)
+        return tuple(changed)
+
+    changed = []
+    for report in reports:
+        thinking = report.thinking and replace(report.thinking, gains=together(report.name, report.thinking.gains))
+        changed.append(replace(report, gains=together(report.name, report.gains), thinking=thinking))
+    return tuple(changed)
+
+
+def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
+    """Compare one run with others; p-values are corrected for the tests against all of them.
+
+    Sensitivity, specificity and AUROC of classes are corrected apart from the main metrics. Runs are folders, of which
+    all models are compared, or of the only ``task`` to compare files of recorded replies. Errors are those of
+    :func:`~medtasks.scores.comparing.compare_task`.
+    """
+    compared: dict[tuple[Source, str], ComparedTask] = {}
+    of_classes: dict[tuple[Source, str], ComparedTask] = {}
+    notes: dict[Source, list[str]] = {}
+    for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
+        runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
+        tasks, causes = compare_each(runs, only=task)
+        notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
+        for name, result in tasks.items():
+            compared[other, name] = result
+            with contextlib.suppress(MedTasksError):  # a task without classes
+                of_classes[other, name] = compare_task(task_file(name), runs, (OF_CLASSES,))
+    scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}
+    for family in (compared, of_classes):
+        for (other, name), result in corrected_together(family).items():
+            notes[other] += _comparison_notes(name, result)
+            scores[other] += _compared_scores(name, result)
+    return tuple(
+        RunComparison(
+            model_of(other) or other.path.name,
+            str(other.path),
+            tuple(scores[other]),
+            tuple(dict.fromkeys(notes[other])),
+        )
+        for other in notes
+    )
+
+
+def _comparison_notes(name: str, result: ComparedTask) -> list[str]:
+    """List the questions and metrics of a task that are not compared."""
+    notes = []
+    (overlap,) = result.overlaps.values()
+    if overlap.only_first or overlap.only_second:
+        notes.append(
+            f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
+            f"were answered in this run only, {overlap.only_second} in the other only."
+        )
+    skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+    return notes + [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
+
+
+def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
+    """Return the tests of a task."""
+    scores = []
+    for test in result.comparisons:
+        numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
+        numbers["p_holm"] = test.holm if test.result.is_testable else math.nan
+        score = ComparedScore(name, test.rule, test.metric, **numbers, same_as=test.same_as, share=test.share)
+        scores.append(score)
+    return scores
+
+
+def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
+    """Summarise the replies to a thinking variant under its first row; None without single scores."""
+    rule = next(iter(reading.computed), None)
+    scores = {} if rule is None else reading.computed[rule].samples
+    answered_scores = {doc_id: score for doc_id, score in scores.items() if not is_failed(score)}
+    if not answered_scores:
+        return None
+    if all(doc_id in reading.samples.tokens for doc_id in answered_scores):
+        unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in answered_scores}
+    else:
+        with_words = {doc_id: score for doc_id, score in answered_scores.items() if "reasoning_words" in score}
+        unit, lengths = WORDS, {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
+    ordered = sorted(lengths.values())
+    configs = (reading.recorded.config, task_config(reading.task.name))
+    limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
+    limit_text = str(next(filter(None, limits), ""))
+    limit = int(limit_text) if limit_text.isdecimal() else None
+    # Scores by reply length, in up to four parts; of the first main metric with values of single samples.
+    by_id = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in answered_scores]
+    metrics: Sequence[AnyMetric] = ()
+    with contextlib.suppress(MedTasksError):
+        metrics = main_metrics(reading.task)
+    bins = []
+    for metric in metrics:
+        values = reading.task.family.sample_values(metric, list(answered_scores.values()), clusters)
+        if values and values.keys() <= answered_scores.keys():
+            order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
+            parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
+            edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
+            members_by_bin: dict[int, list[str]] = {}
+            for doc_id in order:  # equal lengths share a bin
+                members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
+            for members in members_by_bin.values():
+                score = with_interval(metric, metric.estimate([answered_scores[doc_id] for doc_id in members]))
+                bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+            break
+    return Thinking(
+        base=str(reading.task.base),
+        gains=tuple(gains),
+        rule=str(rule),
+        answered=len(answered_scores),
+        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(answered_scores.values()))),
+        unit=unit,
+        mean=statistics.fmean(ordered) if ordered else math.nan,
+        median=statistics.median(ordered) if ordered else math.nan,
+        most=ordered[-1] if ordered else math.nan,
+        limit=limit,
+        at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
+        bins=tuple(bins),
+    )

@@ -1,0 +1,275 @@
+"""Pages: each one HTML file that opens from disk, without a server and without the network.
+
+The data of a run's audit browser is in its page as JSON that is safe inside HTML, and small copies of all images.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, count, dropwhile, repeat
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from PIL import Image
+
+from medtasks.data.dataset_manifest import decoding_of_file
+from medtasks.data.images.decoding import Decoding, decoded_somehow
+from medtasks.data.images.strict_pillow import strict_decoding
+from medtasks.data.samples import letter
+from medtasks.errors import MedTasksError
+from medtasks.home import as_json, written_whole
+from medtasks.report import report_tables, task_tables, wording
+from medtasks.report.report_model import RunReport
+from medtasks.report.sentences import headline, quotable_sentences
+from medtasks.runs.run_notes import moment
+from medtasks.version import __version__
+
+TEMPLATES = Path(__file__).parent / "templates"
+_FILTERS = (wording.number, wording.count, wording.counted, moment, wording.anchor)
+_INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+BUDGET = 18_000_000  # characters that all images together may take in the page
+# Longer sides in pixels, from the first choice to the last.
+SIDES = (512, 448, 384, 320, 256, 224, 192, 160, 128, 96)
+_QUALITY = 80
+_PROBED = 24  # images from which the size of all is estimated
+_HEADROOM = 1.08  # the images probed may be simpler than the others
+_BLOCK = 64
+_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
+LEFT_OUT = "left out to keep this file small"
+
+
+def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
+    """Write a report as one HTML file.
+
+    The file loads nothing: style, script, images and data are inside, and its content security policy forbids
+    everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
+    ``figures`` are SVG elements by key, see :mod:`medtasks.report.figures`; tables show the same numbers without
+    them. MedTasksError: the file cannot be written.
+    """
+    from markupsafe import Markup
+
+    shown: dict[Path, None] = {}
+    decodings: dict[Path, Decoding] = {}
+    without_file = set()
+    for task in report.tasks:
+        if task.decoding:
+            decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
+        for key in () if task.withheld else (key for item in task.items for key in item.images):
+            if key in task.pictures:
+                shown[task.pictures[key]] = None
+            else:
+                without_file.add((task.name, key))
+    images = thumbnails(shown, decodings=decodings)
+    without_picture = [image.remark for image in images.by_file.values() if not image.uri]
+    left_out = without_picture.count(LEFT_OUT)
+    write_rendered(
+        "page",
+        path,
+        report=report,
+        sentences=quotable_sentences(report),
+        headline=headline(report),
+        figures={key: Markup(figure) for key, figure in (figures or {}).items()},
+        pictures=images,
+        left_out=left_out,
+        unreadable=len(without_picture) - left_out + len(without_file),
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
+        data=Markup(json_in_html(audit_data(report, images))),
+        uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
+        report_tables=report_tables,
+        task_tables=task_tables,
+        wording=wording,
+    )
+
+
+def write_rendered(name: str, path: Path, option: str = "--html", **values: Any) -> None:
+    """Write a page of our templates whole or not at all; they escape every value and take no undefined one.
+
+    The template and the page's only script, if any, have the same name; the template may use ``version``, ``script``
+    and ``policy`` besides the values. MedTasksError: the page cannot be written, ``option`` names another file.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters.update({function.__name__: function for function in _FILTERS})
+    file = TEMPLATES / f"{name}.js"
+    script = file.read_text(encoding="utf-8") if file.is_file() else ""
+    # Only our own script runs, and nothing is loaded.
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
+    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+    template = environment.get_template(f"{name}.html")
+    text = template.render(version=__version__, script=Markup(script), policy=policy, **values)
+    try:
+        path.parent.stat()  # a missing folder is more likely a slip than to be created
+        with written_whole(path) as page:
+            # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
+            page.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot write the page {path}: {error.strerror or error}; make room, or name a file in another folder "
+            f"with {option}"
+        ) from error
+
+
+def json_in_html(value: Any) -> str:
+    """Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup."""
+    # A reply may hold half of a surrogate pair, which UTF-8 cannot; ASCII can. It also hides U+2028 from JavaScript.
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small copy of an image, or the reason why it is missing."""
+
+    uri: str  # JPEG as a data URI; empty if there is no image
+    width: int = 0  # of the image as models see it, in pixels; 0 without an image
+    height: int = 0
+    remark: str = ""  # why there is no image, or the conversions of its pixels; mostly empty
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """Small copies of many images."""
+
+    side: int  # their longer side at most, in pixels
+    by_file: Mapping[Path, Thumbnail]  # one for every file asked for
+
+
+def thumbnails(
+    paths: Iterable[Path], budget: int = BUDGET, decodings: Mapping[Path, Decoding] = MappingProxyType({})
+) -> Thumbnails:
+    """Return small copies of images, as models see them, that fit into a page together.
+
+    The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
+    The result does not depend on the number of processors. A file named twice is read once; those that are missing or
+    damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
+    decoded otherwise than the prepared dataset says in which they lie.
+    """
+    listed = [(file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)]
+    sides: Sequence[int] = SIDES
+    with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
+        if len(listed) > _PROBED:  # begin with the largest side at which all are likely to fit, from the sizes of some
+            probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
+            images = [image for image, _ in workers.map(_seen, probed, repeat(SIDES[0])) if image]
+            most = budget / _HEADROOM / len(listed) * _PROBED
+            sides = [*dropwhile(lambda side: sum(len(_uri(image, side)) for image in images) > most, SIDES)]
+        for side in sides or SIDES[-1:]:
+            room, made = budget, list[Thumbnail]()
+            # In blocks, because an executor would work on all files although the room ends with one of the first.
+            blocks = (listed[start : start + _BLOCK] for start in range(0, len(listed), _BLOCK))
+            for _, image in chain.from_iterable(workers.map(_seen, block, repeat(side)) for block in blocks):
+                room -= len(image.uri)
+                if room < 0:
+                    break
+                made.append(image)
+            if len(made) == len(listed):
+                break
+    made += [Thumbnail("", remark=LEFT_OUT)] * (len(listed) - len(made))
+    return Thumbnails(side, dict(zip((file for file, _ in listed), made, strict=True)))
+
+
+def _seen(file: tuple[Path, Decoding], side: int) -> tuple[Image.Image | None, Thumbnail]:
+    """Return an image of about the size, if it can be read, and its small copy."""
+    path, decoding = file
+    try:
+        seen = decoded_somehow(path, decoding, side)
+    except FileNotFoundError:
+        return None, Thumbnail("", remark="the file is missing")
+    except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report
+        return None, Thumbnail("", remark="the file cannot be read as a picture")
+    # A draft of a JPEG has at least these sides already.
+    seen.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
+    red, *others = (band.tobytes() for band in seen.pixels.split())
+    is_grey = all(band == red for band in others)  # which takes a third of the bytes
+    image = seen.pixels.getchannel("R") if is_grey else seen.pixels
+    return image, Thumbnail(_uri(image, side), *seen.size, "; ".join(seen.conversions))
+
+
+def _uri(image: Image.Image, side: int) -> str:
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
+    """Return the items of a report as JSON types.
+
+    Texts and images are listed once and items name them by position, as pairs share question, options and mostly the
+    prompt. Items of a withheld task have ids, answers, losses and groups only. Answers and groups of ``items`` are in
+    the order of the task's ``rules`` and ``columns``.
+    """
+    texts: defaultdict[str, int] = defaultdict(count().__next__)  # numbers in the order of first use
+    position = {file: number for number, file in enumerate(images.by_file)}
+    missing = len(position)
+    tasks: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
+    for number, task in enumerate(report.tasks):
+        columns = list(dict.fromkeys(column for item in task.items for column in item.groups))
+        rules = [rule.name for rule in task.rules]
+        facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
+        tasks.append({**facts, "sample": task.sample_data, "rules": rules, "columns": columns})
+        pictures = {key: position.get(file, missing) for key, file in task.pictures.items()}
+        for item in task.items:
+            answers: list[list[Any] | None] = []
+            for answer in map(item.answers.get, rules):
+                if answer is None:
+                    answers.append(None)
+                    continue
+                named = named_options(answer.value or "", item.options)
+                answers.append([answer.value, answer.reason, answer.right, as_json(answer.score), named])
+            entry: dict[str, Any] = {
+                "t": number,
+                "id": item.doc_id,
+                "u": item.unit,
+                "l": [as_json(loss) for loss in item.losses],
+                "a": answers,
+                "g": [list(item.groups.get(column, ())) for column in columns],
+            }
+            if not task.withheld:
+                entry |= {
+                    "i": [pictures.get(key, missing) for key in item.images],
+                    "q": texts[item.question],
+                    "o": [texts[option] for option in item.options],
+                    "p": texts[item.prompt],
+                    "k": item.key,
+                    "c": named_options(item.key, item.options),
+                    "r": texts[item.reply],
+                    "f": list(item.facts),
+                }
+            items.append(entry)
+    sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
+    return {
+        "texts": list(texts),
+        "pictures": [*sizes, [0, 0, "its file is missing"]],
+        "side": images.side,
+        "reasons": {str(reason): list(words) for reason, words in wording.REASONS.items()},
+        "tasks": tasks,
+        "items": items,
+    }
+
+
+def named_options(answer: str, options: Sequence[str]) -> list[int]:
+    """Return the options that an answer names, by one or several letters or by the whole text.
+
+    Example:
+        >>> named_options("A, B", ["Left", "Right"]), named_options("right", ["Left", "Right"])
+        ([0, 1], [1])
+    """
+    by_letter = {letter(number): number for number in range(len(options))}
+    names = re.findall(r"[^\s,;]+", answer)
+    if names and all(name in by_letter for name in names):
+        return sorted({by_letter[name] for name in names})
+    return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]

@@ -1,0 +1,207 @@
+"""Repeats of a run with other seeds, joined: mean and spread of each metric, and scores of the majority's answers.
+
+Nothing here depends on the order of repeats, samples or ranks. A repeat votes for the answer that its rule read, a
+letter or a text in lower case; a failed reply and one without an answer are no vote. Ties are decided by a digest of
+question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed.
+
+The interval of the mean covers the sampling of questions and of replies: values are averaged per question first, then
+clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread, a standard deviation (divisor:
+repeats minus one), covers replies to the same questions only.
+"""
+
+import hashlib
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from medtasks.errors import MedTasksError, listed
+from medtasks.families.counts import COUNTS, is_failed
+from medtasks.families.family import without_its_reasoning
+from medtasks.home import as_json, written_whole
+from medtasks.metrics.metric import Declaration, Score, mean, undeclared
+from medtasks.report.collecting import collect_run
+from medtasks.report.report_model import RepeatedRule, RepeatedScore, RepeatedTask, RunReport
+from medtasks.runs.result_files import repeat_folders
+from medtasks.runs.run import RepeatedRun, open_run, read_repeats
+from medtasks.scores.score_model import MetricScore
+from medtasks.scores.scoring import rule_scores
+from medtasks.scores.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
+from medtasks.stats.intervals import interval
+from medtasks.stats.standard_error import mean_standard_error
+from medtasks.tasks.task_files import task_file
+
+
+def write_repeats(output: Path) -> dict[str, RepeatedTask]:
+    """Join the repeats in a folder for results, and write them there; empty if nothing was repeated."""
+    joined = _joined(read_repeats(output))[1]
+    if joined:
+        with written_whole(output / "repeats.json") as partial:
+            text = json.dumps({"schema_version": 1, "tasks": as_json(joined)}, indent=2, ensure_ascii=False)
+            partial.write_text(f"{text}\n", encoding="utf-8")
+    return joined
+
+
+def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
+    """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
+    if not repeat_folders(folder):
+        return collect_run(open_run(folder, model), by=by)
+    repeats = read_repeats(folder, model)
+    readings, repeated = _joined(repeats, by)
+    first = next((run for run in repeats.runs.values() if run.tasks), None)
+    report = collect_run(first or open_run(repeat_folders(folder)[0], model), readings, by)
+    tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
+    note = (
+        f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
+        f"{first.folder.name if first else 'the first repeat'}; results over all of them are under Thinking and "
+        f"repeats. Gains and comparisons with other runs take the mean of each question over all repeats."
+    )
+    return replace(report, tasks=tasks, notes=(note, *report.notes))
+
+
+def _joined(
+    repeats: RepeatedRun, by: Sequence[str] = ()
+) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+    """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
+    readings: dict[str, dict[Path, TaskReading]] = {}
+    for folder, run in repeats.runs.items():
+        for name, recorded in run.tasks.items():
+            try:
+                task = task_file(name)
+            except MedTasksError:
+                continue
+            if task.kind == "task" and not task.only_harness:
+                readings.setdefault(name, {})[folder] = read_task(recorded, task, by)
+    joined = {}
+    for name, by_folder in readings.items():
+        of_task = list(by_folder.values())
+        if not of_task[0].task.compares_likelihoods:
+            missing = [folder.name for folder in repeats.asked if folder not in by_folder]
+            manifests = [repeats.runs[folder].manifests for folder in by_folder]
+            seeds = [of_run[-1].seeds.torch if of_run else None for of_run in manifests]
+            joined[name] = join(of_task, seeds, missing)
+    return readings, joined
+
+
+def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()) -> RepeatedTask:
+    """Join the repeats of one task, at least one."""
+    notes = []
+    if missing:
+        notes.append(
+            f"Not in any number, without results or from an earlier call with other arguments: {listed(missing)}."
+        )
+    replies = [{name: reply.recorded for name, reply in reading.samples.replies.items()} for reading in readings]
+    if len(replies) > 1 and replies[0] and all(reading == replies[0] for reading in replies):
+        notes.append(
+            "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
+        )
+    # Values of each repeat by row and metric: recorded ones, else those of its replies.
+    values: list[dict[str, dict[str, float]]] = []
+    for reading in readings:
+        by_row = {
+            name: {score.metric: score.value for score in computed.report.scores}
+            for name, computed in reading.computed.items()
+        }
+        for name, row in recorded_values(reading.recorded).items():
+            by_row.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
+        values.append(by_row)
+    rows = [name for name in readings[0].task.rows if all(name in by_row for by_row in values)]
+    return RepeatedTask(
+        task=readings[0].task.name,
+        repeats=len(readings),
+        seeds=tuple(sorted(seeds, key=lambda seed: (seed is None, seed))),
+        rows=tuple(_row(name, readings, [by_row[name] for by_row in values]) for name in rows),
+        notes=tuple(notes),
+    )
+
+
+def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRule:
+    computed = [reading.computed[name] for reading in readings if name in reading.computed]
+    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
+    has_answers = have_values or not any(reading.withheld for reading in readings)
+    by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
+    voted: dict[str, MetricScore] = {}
+    task, documents = readings[0].task, readings[0].documents
+    if by_id and task.family.scores_suffice:  # else they do not follow from single scores
+        with_score = [document for document in documents if str(document["doc_id"]) in by_id]
+        ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
+        columns = list(ordered.values()) if readings[0].withheld else with_score
+        voted = {item.metric: item for item in rule_scores(task, "", list(ordered.values()), columns).scores}
+    declared = {metric.name: metric for metric in task.metrics}
+    scores = [
+        _score(
+            name,
+            readings if has_answers else (),
+            declared.get(metric) or undeclared(metric),
+            [repeat.get(metric, math.nan) for repeat in values],
+            voted.get(metric),
+        )
+        for metric in values[0]
+        if metric not in COUNTS
+    ]
+    failed_samples = sum(map(is_failed, by_id.values()))
+    return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
+
+
+def _score(
+    row: str, readings: Sequence[TaskReading], metric: Declaration, values: Sequence[float], voted: MetricScore | None
+) -> RepeatedScore:
+    """Join the values of one metric; with an error if it is a mean over the questions, or pairs, of ``readings``."""
+    ordered = sorted(values)  # sums of floats depend on their order
+    defined = not any(map(math.isnan, values))
+    average = math.fsum(ordered) / len(ordered) if defined else math.nan
+    spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
+    share = metric.is_share(*ordered)
+    whole = RepeatedScore(metric.name, tuple(ordered), average, spread, voted, share)
+    estimate, questions = estimate_by_question(readings if defined else (), row, metric)
+    if not questions:
+        return whole
+    low, high = interval(average, estimate.error, estimate.degrees, share, estimate.effective)
+    means = [mean(answers) for answers in questions]
+    variances = [
+        math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
+        for center, answers in zip(means, questions, strict=True)
+        if len(answers) > 1
+    ]
+    within = mean(variances)
+    replies = mean([1 / len(answers) for answers in questions]) * within
+    between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
+    return replace(whole, error=estimate.error, low=low, high=high, between=between, within=within)
+
+
+def _majority_scores(
+    name: str, readings: Sequence[TaskReading], *, has_answers: bool
+) -> tuple[dict[str, Score], int, int]:
+    """Return the scores of the most frequent answers by document id, the number of ties, and that of failed replies.
+
+    There are no scores if equal answers cannot be recognised: texts of credentialed data.
+    """
+    votes_by_id: dict[str, list[tuple[str | None, Score]]] = {}
+    for reading in (reading for reading in readings if name in reading.computed):
+        family, row = reading.task.family, reading.task.rows[name]
+        for doc_id, score in reading.computed[name].samples.items():
+            vote, reply = None, reading.samples.replies.get(doc_id)
+            if "value" in score:
+                vote = None if score["value"] is None else json.dumps(score["value"])
+            elif reply is not None and not is_failed(score):
+                answer = family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
+                vote = None if answer is None else " ".join(answer.lower().strip(" .").split())
+            votes_by_id.setdefault(doc_id, []).append((None if is_failed(score) else vote, score))
+    failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+    if not has_answers:
+        return {}, 0, failed
+    ties, chosen = 0, {}
+    for doc_id, votes in votes_by_id.items():
+        counts = Counter(vote for vote, _ in votes if vote is not None)
+        most = max(counts.values(), default=0)
+        ties += sum(count == most for count in counts.values()) > 1
+        drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
+        ballots = sorted(counts.elements(), key=drawn.__getitem__)
+        winner = Counter(ballots).most_common(1)[0][0] if ballots else None
+        valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
+        candidates = valid or [score for _, score in votes]
+        chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
+    return chosen, ties, failed

@@ -1,0 +1,258 @@
+"""Numbers, names and warnings of a report in words: those of its page, its tables and its figures."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TypeVar
+
+from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
+from medtasks.extract.extractor_registry import Reason
+from medtasks.report.report_model import TaskReport
+from medtasks.report.tables import INTERVALS as INTERVALS
+from medtasks.report.tables import NOT_DEFINED, Cell
+from medtasks.scores.error_classes import ErrorClass
+from medtasks.scores.score_model import MetricScore, PairOutcomes
+
+BY_CONSTRUCTION = (
+    "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
+    "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
+)
+_Key = TypeVar("_Key")
+_MINUS = "−"
+_HUGE = 1e15
+
+REASONS: Mapping[str, tuple[str, str]] = {  # name of a reason and what it means
+    Reason.OK: ("answer found", "The reply has one answer; it may be right or wrong."),
+    Reason.EMPTY: ("empty", "The reply has no text, or nothing is left of it without its own thoughts and markup."),
+    Reason.AMBIGUOUS: ("ambiguous", "The reply points to more than one answer, and it is not clear which is meant."),
+    Reason.REFUSED: ("refused", "The model said that it cannot or will not answer."),
+    Reason.NO_MATCH: ("no match", "The reply has text, but none of the possible answers is found in it."),
+    Reason.TRUNCATED: ("cut off", "The reply ended, mostly at its length limit, before an answer was given."),
+    Reason.ADAPTER_FAILED: ("model failed", "The program that runs the model failed here; the model gave no reply."),
+    Reason.JUDGE_FAILED: ("judge failed", "The judge or labeler that reads such replies failed, so nobody read it."),
+}
+
+WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
+    ErrorClass.REFUSAL: "The model said that it cannot or will not answer.",
+    ErrorClass.IRRELEVANT: "The reply has nothing to do with the options, or repeats itself.",
+    ErrorClass.MISUNDERSTOOD: "The reply does not answer what was asked, for example by naming several options.",
+    ErrorClass.FAILED: "The program that runs the model failed here; the model gave no reply.",
+    ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
+}
+
+_DATA_WARNINGS = {
+    SAMPLE: "synthetic images, no score of a model",
+    INCOMPLETE: "not comparable with published scores",
+    COUNT_UNKNOWN: "no source states how many samples the whole set has",
+}
+
+VARIANTS: Mapping[str, str] = {  # form of the questions
+    "blind": "no image",
+    "blank": "a grey image",
+    "swapped": "the image of another question",
+    "told": "no image, and the prompt says so",
+    "degraded": "images with compression, blur, noise or other brightness, contrast or gamma",
+    "abstain": "a last option to abstain, which is never right",
+    "nota": "the right option reads 'None of the other options'; its control, in which a wrong one does, tells whether "
+    "this text alone misleads the model",
+    "nota_control": "a wrong option reads 'None of the other options'",
+}
+
+
+def number(value: float, share: bool = True) -> str:
+    """Return a score: a share as ``29.6%``, anything else with three decimals; whole numbers stay whole."""
+    if not math.isfinite(value):
+        return NOT_DEFINED
+    if abs(value) >= _HUGE:
+        return f"{value:.3e}".replace("-", _MINUS)
+    if share:
+        return f"{_rounded(100 * Decimal(repr(float(value))), 1)}%"
+    return count(int(value)).replace("-", _MINUS) if value == int(value) else _rounded(Decimal(repr(float(value))), 3)
+
+
+def interval(low: float, high: float, share: bool = True) -> str:
+    """Return the ends of an interval, such as ``35.2% to 52.6%``."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    ends = (
+        number(end, share) if share or abs(end) >= _HUGE else _rounded(Decimal(repr(float(end))), 3)
+        for end in (low, high)
+    )
+    return " to ".join(ends)
+
+
+def points(value: float, share: bool = True) -> str:
+    """Return a width, for a share in percentage points: ``4.4 pts``."""
+    text = number(value, share)
+    return f"{text[:-1]} pts" if text.endswith("%") else text
+
+
+def signed(value: float, share: bool = True) -> str:
+    """Return a difference with its sign, such as ``+4.4 pts``."""
+    text = points(value, share)
+    return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
+
+
+def difference_interval(low: float, high: float, share: bool = True) -> str:
+    """Return the ends of the interval of a difference, such as ``−1.2 to +10.0 pts``."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    return f"{signed(low, share).removesuffix(' pts')} to {signed(high, share)}"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value with four digits, or ``<0.0001``."""
+    if not math.isfinite(p):
+        return NOT_DEFINED
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def p_statement(p: float) -> str:
+    """Return ``p = 0.0312`` or ``p < 0.0001``."""
+    return f"p = {p_value(p)}".replace("= <", "< ")
+
+
+def count(value: int) -> str:
+    """Return a whole number with thousands separators."""
+    return f"{value:,}"
+
+
+def part_of(part: int, total: int) -> str:
+    """Return a number of things with its share of all, such as ``1,200 (25.0%)``."""
+    return f"{count(part)} ({number(part / total)})" if total else count(part)
+
+
+def counted(value: int, what: str) -> str:
+    """Return a number of things, such as ``1 pair``."""
+    return f"{count(value)} {what}{'' if value == 1 else 's'}"
+
+
+def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
+    """Return names, joined by commas, by what they have in common, such as a cause."""
+    names: dict[_Key, list[str]] = {}
+    for name, key in entries:
+        names.setdefault(key, []).append(name)
+    return {key: ", ".join(of_key) for key, of_key in names.items()}
+
+
+def coded(name: str, end: str = "", also: str = "") -> str:
+    """Return a name for ids, labels and files: all but letters, digits, ``_`` and ``also`` become codes."""
+    return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
+
+
+def label(*parts: str) -> str:
+    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
+    return ".".join(coded(part, end="-") for part in parts)
+
+
+def anchor(name: str) -> str:
+    """Return the name of a task as an id in the page, such as ``task-my-20task``."""
+    return "task-" + coded(name)
+
+
+def scored(score: MetricScore | None) -> str:
+    """Return a score with its interval."""
+    return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
+
+
+def estimate(value: float, low: float, high: float, share: bool) -> str:
+    """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
+    if value == math.inf:
+        return f"∞ [{number(low, share)} to ∞]"
+    text, ends = number(value, share), interval(low, high, share).replace("%", "")
+    return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
+
+
+def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.nan) -> Cell:
+    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
+    bar = (score.value, score.low, score.high, mark) if score and score.share else ()
+    return Cell(scored(score), remark=remark, bar=bar)
+
+
+def with_error(value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan) -> str:
+    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``.
+
+    An error of 0, with all answers right or all wrong, says nothing of the uncertainty: then the interval is shown.
+    """
+    text, spread = number(value, share), number(error, share)
+    if NOT_DEFINED in (text, spread):
+        return text
+    return f"{text} ± {spread}" if re.search("[1-9]", spread) else estimate(value, low, high, share)
+
+
+def clusters_in_words(score: MetricScore) -> str:
+    """Describe the clusters of a score's error; empty if they are unknown or the samples themselves."""
+    if not score.clusters or score.unit == "sample":
+        return ""
+    if score.components in (None, score.clusters):
+        return counted(score.clusters, f"independent {score.unit}")
+    apart = counted(score.components or 0, "separate component")
+    return f"{counted(score.clusters, score.unit)} that share images; {apart}"
+
+
+def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
+    """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
+    present = {name: score for name, score in scores.items() if score and score.clusters}
+    single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
+    notes = [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
+    decided = [
+        f"{score.most_shared} of {counted(score.clusters or 0, 'pair')} of {name}"
+        for name, score in present.items()
+        if 2 * score.most_shared > (score.clusters or 0) > 1
+    ]
+    if decided:
+        notes.append(f"One image decides, so that intervals are wide: it is in {', '.join(decided)}.")
+    return notes
+
+
+def difference(value: float, low: float, high: float, share: bool) -> str:
+    """Return a difference with its interval, if it has one."""
+    text, ends = signed(value, share), difference_interval(low, high, share).removesuffix(" pts")
+    return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
+
+
+def warnings(task: TaskReport) -> tuple[str, ...]:
+    """List warnings that belong to every table of a task."""
+    facts = {"name": task.dataset, "sample": task.sample_data, "complete": task.complete_data or not task.dataset}
+    title = data_warning(facts)
+    sentences = [f"{title}: {_DATA_WARNINGS[title]}"] if title else []
+    if task.answered < task.documents:
+        sentences.append(f"PARTIAL RUN: {questions(task)} questions answered")
+    return tuple(sentences)
+
+
+def questions(task: TaskReport) -> str:
+    """Return the numbers of answered and of all questions; failed replies are no answers."""
+    answered = task.answered - task.lost.failed if task.lost else task.answered
+    if task.documents:
+        return f"{count(answered)} of {count(task.documents)}"
+    return count(answered) if task.answered else "unknown"
+
+
+def _rounded(value: Decimal, digits: int) -> str:
+    # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
+    text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)
+
+
+def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
+    """Return the possible outcomes of a pair: name, meaning, and number under each rule."""
+    rows = [("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])]
+    for letter in sorted({letter for pairs in outcomes for letter in pairs.same}):
+        same = [pairs.same.get(letter, 0) for pairs in outcomes]
+        rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
+    return [
+        *rows,
+        ("Swapped", "Each image got the answer of the other.", [pairs.swapped for pairs in outcomes]),
+        ("One invalid", "One of the two replies has no valid answer.", [pairs.one_invalid for pairs in outcomes]),
+        ("Both invalid", "Neither reply has a valid answer.", [pairs.both_invalid for pairs in outcomes]),
+    ]
+
+
+def decided_pairs(outcomes: PairOutcomes) -> str:
+    """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
+    share = outcomes.solved_of_decided
+    if share is None or math.isnan(share.value):
+        return ""
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"

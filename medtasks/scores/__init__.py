@@ -1,0 +1,1 @@
+"""From replies and runs to numbers."""

@@ -1,0 +1,382 @@
+"""Scores, runs and comparisons from Python, as pandas DataFrames with the numbers that the commands print.
+
+Of credentialed data they hold numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT`` allows its
+text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. ``include_path`` names folders with task
+files of your own; reading them can run their code.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from medtasks.data.samples import Documents
+from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.families.counts import is_failed, is_unjudged
+from medtasks.families.family import Reply
+from medtasks.metrics.metric import clustered
+from medtasks.runs.asked_questions import QuestionIndex, name_of
+from medtasks.runs.replies import Samples, take_answer_field
+from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run
+from medtasks.runs.run_notes import run_notes
+from medtasks.scores.audit_items import audit_items, image_files
+from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
+from medtasks.scores.judge_labels import read_labels
+from medtasks.scores.reply_parsing import parse_reply
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.scoring import score_replies
+from medtasks.scores.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import including, scored_task, task_file
+
+RepliesInput: TypeAlias = Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+FolderInput: TypeAlias = str | Path | Sequence[str | Path]
+
+_SAMPLE_COLUMNS = (
+    *("task", "row", "doc_id", "question", "options", "target", "reply"),
+    *("answer", "reason", "correct", "score", "images", "cluster_id"),
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of recorded replies to one task."""
+
+    task: str
+    # By name of the rule, such as reference and robust.
+    rows: Mapping[str, RuleScores] = field(repr=False)
+    # Provenance of the data: fingerprint, whether it is complete or a drawn sample.
+    data: Mapping[str, Any] = field(repr=False)
+    answered: int  # number of questions with a reply
+    questions: int  # number of questions of the task
+    _reading: TaskReading = field(repr=False)
+    _folders: FolderInput = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """Return one line per rule and metric: value, standard error, 95 % interval; shares are fractions."""
+        return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
+
+    def samples(self) -> pd.DataFrame:
+        """Return one line per question and rule, with the columns of :meth:`Run.samples`."""
+        with _including(self._folders):
+            return _frame_of([self._reading])
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not."""
+
+    folder: Path
+    model: str  # empty where the run does not record it
+    tasks: tuple[str, ...]  # tasks and groups with scores or samples
+    notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
+    _recorded: RecordedRun = field(repr=False)
+    _folders: FolderInput = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """Return the recorded scores, one line per task, rule and metric; columns as of :meth:`Scores.table`."""
+        rows: list[tuple[str, str, str, Sequence[MetricScore]]] = []
+        with _including(self._folders):
+            for recorded in self._recorded.tasks.values():
+                task = _task_or_none(recorded)
+                computed = {}
+                if task:
+                    reading = _reading_of(recorded, task)
+                    recorded, computed = reading.recorded, reading.computed
+                reports, _ = rule_reports(recorded, task, computed)
+                rows += [(recorded.name, report.name, report.rule, report.scores) for report in reports]
+        return _table(rows)
+
+    def samples(self, task: str | None = None) -> pd.DataFrame:
+        """Return one line per question and rule, of one task or all tasks of medtasks.
+
+        The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
+        ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
+        neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
+        (the unit that standard errors are clustered by), and the other columns of the data. UnknownName: the run has
+        no such task.
+        """
+        if task is not None and task not in self._recorded.tasks:
+            raise unknown_name("task", task, self._recorded.tasks)
+        with _including(self._folders):
+            chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
+            return _frame_of(_reading_of(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
+
+
+def score(
+    task: str, replies: RepliesInput, *, answer_field: str | None = None, include_path: FolderInput = ()
+) -> Scores:
+    """Score replies to a task under each of its rules, as ``medtasks score`` does.
+
+    Args:
+        task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.
+        replies: Texts of the model: a list with one per question, in the order of the dataset; a dict or Series from
+            ``doc_id``; or a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``. None (or
+            NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
+        answer_field: Replies are JSON objects, and only this field of each is scored. One without it is an empty reply.
+        include_path: Folders with task files of your own.
+
+    Raises:
+        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured;
+            a reply is no text, names no question or contradicts another one, or their number is wrong.
+    """
+    with _including(include_path):
+        chosen = scored_task(task)
+        documents = task_documents(chosen)
+        by_id = take_answer_field(_by_id(replies, documents), answer_field)
+        answered = [document for document in documents if document["doc_id"] in by_id]
+        scores = scores_by_id(chosen, answered, by_id)
+        of_rows = {name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()}
+        rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
+        data = task_provenance(chosen, documents)
+        samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
+        reading = TaskReading(TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples)
+        for name, (rule, of_samples) in scores.items():
+            reading.computed[name] = without_metrics(rule, of_samples)
+        return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
+
+
+def parse(
+    rule: str,
+    replies: Sequence[str | None] | pd.Series,
+    *,
+    options: Sequence[Any] = (),
+    question: str | Sequence[str] = "",
+    answer: str | Sequence[str] | None = None,
+    language: str | None = None,
+) -> pd.DataFrame:
+    """Read replies by a rule without a task, as ``medtasks parse`` does.
+
+    Args:
+        rule: One of the rules of ``medtasks parse --help``.
+        replies: Texts of the model; None is an empty reply.
+        options: Options of all replies, or a list of them for each.
+        question: Question of all replies, or one for each; rules for yes/no read statements about it.
+        answer: Target of all replies, or one for each; for rules that compare.
+        language: Language of the replies, such as ``de``; by default it is found by itself.
+
+    Returns:
+        One line per reply: ``reply``, ``value`` (None without a valid answer), ``reason``, and facts of the rule.
+
+    Raises:
+        MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
+    """
+    texts = [None if reply is None or reply is pd.NA or reply != reply else reply for reply in replies]
+    columns: dict[str, Sequence[Any]] = {"reply": texts}
+    shared = {"question": isinstance(question, str), "answer": answer is None or isinstance(answer, str)}
+    shared["options"] = all(isinstance(option, str) for option in options)
+    for name, values in (("options", options), ("question", question), ("answer", answer)):
+        columns[name] = [values] * len(texts) if shared[name] else list(values or ())
+        if len(columns[name]) != len(texts):
+            raise RepliesError(
+                f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each"
+            )
+    lines = []
+    for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
+        item = {"language": language, **dict(zip(columns, values, strict=True))}
+        lines.append({"reply": item["reply"], **parse_reply(rule, item, f"reply {number}")})
+    return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"], dtype=object)
+
+
+def read_run(folder: str | Path, *, model: str | None = None, include_path: FolderInput = ()) -> Run:
+    """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
+
+    ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
+    own. MedTasksError: the folder holds no run, or runs of several models and ``model`` is not given.
+    """
+    with _including(include_path):
+        recorded = open_run(Path(folder), model)
+    return Run(recorded.folder, recorded.model, tuple(recorded.tasks), run_notes(recorded), recorded, include_path)
+
+
+def compare(
+    first: Run | Scores | str | Path,
+    second: Run | Scores | str | Path,
+    *,
+    task: str | None = None,
+    metrics: str | Sequence[str] = (),
+    labels: Sequence[str | Path] = (),
+    include_path: FolderInput = (),
+) -> pd.DataFrame:
+    """Compare two runs on the questions that both answered, with paired tests, as ``medtasks compare`` does.
+
+    Args:
+        first: A run or its folder, or scores of :func:`score`.
+        second: The run, or the scores, to compare with; ``difference`` is second minus first.
+        task: Compare this task only; by default all tasks that the runs have in common.
+        metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
+            ones.
+        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts.
+        include_path: Folders with task files of your own; by default those of the runs or scores.
+
+    Returns:
+        One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
+        independent clusters, ``detectable`` the smallest true difference found with 80 % power.
+    """
+    metrics = [metrics] if isinstance(metrics, str) else metrics
+    if len(labels) not in (0, 2):
+        raise RepliesError(f"{len(labels)} files of labels for two runs; give one for each, or none")
+    with _including(include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())):
+        if isinstance(first, Scores) and isinstance(second, Scores):
+            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics, labels)}
+        elif isinstance(first, Scores) or isinstance(second, Scores):
+            raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
+        else:
+            files: list[Path | None] = [*map(Path, labels)] or [None, None]
+            runs = {"first": _source(first, files[0]), "second": _source(second, files[1])}
+            tasks, causes = compare_all(runs, metrics, task=task)
+            for name, cause in causes.items():
+                warn_once(f"Not compared: {name}: {cause}")
+            for name, compared in tasks.items():
+                for run, origins in compared.origins.items():
+                    if str(origins):
+                        warn_once(f"{name}, {run}: {origins}.")
+    for name, compared in tasks.items():
+        for warning in compared.warnings:
+            warn_once(f"{name}: {warning}.")
+    tests = [
+        {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
+        for name, compared in tasks.items()
+        for test in compared.comparisons
+    ]
+    columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
+    return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
+
+
+def _source(run: Run | str | Path, labels: Path | None) -> Source:
+    return Source(run.folder, run.model, labels) if isinstance(run, Run) else Source(Path(run), labels=labels)
+
+
+def _compare_scores(
+    first: Scores, second: Scores, task: str, metrics: Sequence[str], files: Sequence[str | Path]
+) -> ComparedTask:
+    """Compare the replies of two scores, which have to be of one task and the same data."""
+    names = dict.fromkeys((first.task, second.task, task))
+    if len(names) > 1:
+        raise RepliesError(f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared")
+    if first.data["fingerprint"] != second.data["fingerprint"]:
+        raise RepliesError(f"the data of '{task}' changed between the two calls of score; score both again")
+    replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
+    labels = dict(zip(replies, map(read_labels, map(Path, files)), strict=False))
+    return compare_runs(first._reading.task, first._reading.documents, replies, metrics, labels=labels)
+
+
+def _including(folders: FolderInput) -> AbstractContextManager[None]:
+    return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
+
+
+def _task_or_none(recorded: TaskRun) -> TaskFile | None:
+    """Return the task file; None for a group and for a task that medtasks cannot score."""
+    try:
+        task = task_file(recorded.name)
+    except UnknownName:
+        return None
+    return None if task.kind == "group" or task.only_harness else task
+
+
+def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
+    """Read a recorded task; log how many of its samples have changed since they were asked."""
+    reading = read_task(recorded, task)
+    if reading.samples.changed and recorded.samples:
+        warn_once(reading.samples.describe_changes(recorded.samples))
+    return reading
+
+
+def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
+    """Return the replies by the ids of the questions that they answer; RepliesError if they do not fit."""
+    is_published = False  # names in a column ``id``, which are never rows
+    if isinstance(replies, pd.DataFrame):
+        is_published = "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns)
+        id_column = "id" if is_published else "doc_id"
+        if missing := {id_column, "reply"} - set(replies.columns):
+            raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
+        pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
+    elif isinstance(replies, Mapping | pd.Series):
+        pairs = replies.items()
+    else:
+        pairs = zip((document["doc_id"] for document in documents), _in_order(replies, len(documents)), strict=True)
+    named = [(name_of(name), text) for name, text in pairs]
+    index = QuestionIndex(documents, {} if is_published else {name: _place(name) for name, _ in named})
+    by_id: dict[str, Reply] = {}
+    for name, text in named:
+        doc_id = index.find(name, _place(name))
+        if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
+            raise RepliesError(f"{_place(name)} is no text but {type(text).__name__}; give a text or None")
+        reply = Reply.of_text(text if isinstance(text, str) else None)
+        if by_id.setdefault(doc_id, reply) != reply:
+            raise RepliesError(f"there are two different replies to '{name}'; give one per question")
+    if not by_id:
+        raise RepliesError("there are no replies; give at least one")
+    return by_id
+
+
+def _in_order(replies: Any, number: int) -> list[Any]:
+    """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
+    received = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
+    texts: list[Any] = []
+    if isinstance(replies, Iterable) and not isinstance(replies, str | Set):
+        texts = list(replies)
+        received = f"{len(texts)} replies"
+    if len(texts) != number:
+        raise RepliesError(
+            f"the task asks {number} questions, but {received} came; give a list with one reply per question, or a "
+            f"dict from doc_id to reply"
+        )
+    return texts
+
+
+def _place(name: str) -> str:
+    return f"the reply to '{name}'"
+
+
+def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.DataFrame:
+    lines = [
+        (*row, score.metric, score.value, score.error, score.low, score.high)
+        for *row, of_row in rows
+        for score in of_row
+    ]
+    columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
+    return pd.DataFrame(lines, columns=list(columns))
+
+
+def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
+    shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
+    lines: list[dict[str, Any]] = []
+    for reading in readings:
+        paths, clusters = image_files(reading), {}
+        for row, computed in reading.computed.items():
+            scores = clustered(list(computed.samples.values()))
+            ids = [score.get("cluster_id") for score in scores]
+            clusters[row] = dict(zip(computed.samples, ids, strict=True))
+        for item, document in zip(audit_items(reading), reading.answered, strict=True):
+            doc_id = str(document["doc_id"])
+            reply = reading.samples.replies.get(doc_id, Reply())
+            text = None if reply.failed or reading.withheld else reply.text
+            columns = {
+                "doc_id": item.doc_id,
+                "question": item.question,
+                "options": list(item.options),
+                "target": item.key,
+                "reply": list(item.losses) or text,
+                "images": [str(paths[key]) for key in item.images if key in paths],
+            }
+            others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
+            for row, answer in item.answers.items():
+                score = reading.computed[row].samples[doc_id]
+                read = {
+                    "answer": answer.value,
+                    "reason": answer.reason,
+                    "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
+                    "score": answer.score,
+                    "cluster_id": clusters[row][doc_id],
+                }
+                lines.append({**others, "task": reading.task.name, "row": row, **columns, **read})
+    names = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
+    return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *names]).convert_dtypes()

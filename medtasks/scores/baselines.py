@@ -1,0 +1,161 @@
+"""Scores of image-blind replies: the same answer to every question, the most frequent one, a guess.
+
+Rules read different words as an answer: a letter, an option's text, or ``2: background``. Each wording is tried until
+the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why. No judge,
+labeler or other model is asked, and of reports only the metrics that count words are computed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from medtasks.data.samples import Documents, Sample
+from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.families.constant_replies import ExpectedAnswer, Strategy
+from medtasks.families.counts import is_failed
+from medtasks.families.family import Asks, Reply, Rule, needs_labeler
+from medtasks.families.templates import written_options
+from medtasks.families.text_metrics import text_metrics
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, ScoreList, evaluate, mean
+from medtasks.metrics.report_metrics import metric_info
+from medtasks.scores.comparing import paired_values
+from medtasks.scores.run_values import Values, main_metrics
+from medtasks.scores.score_model import Baseline
+from medtasks.scores.scoring import scores_of
+from medtasks.stats.paired import PairedResult, compare_paired
+from medtasks.tasks.task_file import TaskFile
+
+
+def baselines(
+    task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
+) -> tuple[Baseline, ...]:
+    """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
+
+    There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
+    text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
+    question against a ``run``, whose scores are by name of the rule and document id.
+    """
+    if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
+        return ()
+    samples = [Sample(document) for document in documents]
+    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
+    if task.family.kind is AnswerKind.REPORT:
+        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
+        metrics: list[AnyMetric] = list(
+            text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge"))
+        )
+    else:
+        counted = {metric.name for metric in of_corpus if metric.count is not None}
+        metrics = [metric for metric in task.metrics if not metric.of_questions and metric.name not in counted]
+    constants = _constants(task, documents, task.family.constant_replies(samples), metrics, run)
+
+    scores: dict[str, dict[str, float]] = {}
+    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
+        accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
+        for name, row in task.rows.items():
+            options = [len(sample.options) for sample in samples] if task.compares_likelihoods else []
+            replies = [Reply(losses=(0.0,) * max(1, number)) for number in options] or [Reply(text="")] * len(documents)
+            guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
+            scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
+    else:
+        expected = task.family.expected_by_chance(samples)
+        by_chance = {metric.name: expected[metric.name] for metric in metrics if metric.name in expected}
+        scores = {name: dict(by_chance) for name in task.rows}
+    describes = "Chooses an option at random, each with the same chance: the exact expectation."
+    chance = Baseline("random answer", describes, scores)
+    return (*constants, chance) if any(scores.values()) else tuple(constants)
+
+
+def _constants(
+    task: TaskFile,
+    documents: Documents,
+    strategies: Sequence[Strategy],
+    metrics: Sequence[AnyMetric],
+    run: Mapping[str, Mapping[str, Score]],
+) -> list[Baseline]:
+    scores: list[dict[str, dict[str, float]]] = [{} for _ in strategies]
+    reasons: list[list[str]] = [[] for _ in strategies]
+    tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in strategies]
+    for name, row in task.rows.items():
+        by_answer = {} if needs_labeler(row) else _read(task, row, documents, strategies)
+        constants: dict[int, list[Score]] = {}
+        for position, strategy in enumerate(strategies):
+            read = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+            if len(read) == len(documents):
+                constants[position] = read
+                by_rule = evaluate(metrics, read)
+                scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
+                continue
+            why = f"it reads no reply as this answer for {len(documents) - len(read)} of {len(documents)} questions"
+            why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
+            scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
+            reasons[position].append(f" No score under {name}: {why}.")
+        if name in run and (tested := _best_against(task, documents, constants, run[name])) is not None:
+            tests[tested[0]][name] = tested[1:]
+    return [
+        Baseline(strategy.name, strategy.describes + "".join(why), by_rule, tested)
+        for strategy, why, by_rule, tested in zip(strategies, reasons, scores, tests, strict=True)
+    ]
+
+
+def _best_against(
+    task: TaskFile, documents: Documents, constants: Mapping[int, list[Score]], run: Mapping[str, Score]
+) -> tuple[int, str, PairedResult] | None:
+    """Return the position of the best constant, the metric, and its test against a run; None without a pair.
+
+    A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
+    """
+    ids = [str(document["doc_id"]) for document in documents]
+    shared = [position for position, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
+    clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
+    samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
+
+    def values(metric: AnyMetric, scores: ScoreList) -> Values:
+        settled = task.family.settled([scores[position] for position in shared])
+        return task.family.sample_values(metric, settled, samples)
+
+    for metric in main_metrics(task) if shared else ():
+        if not isinstance(metric, Metric):
+            continue
+        sign = -1 if metric.higher_is_better is False else 1
+        by_constant = {position: values(metric, scores) for position, scores in constants.items()}
+        means = {key: mean([value for _, value in by_id.values()]) for key, by_id in by_constant.items() if by_id}
+        if any(means.values()):
+            best = max(means, key=lambda position: sign * means[position])
+            paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+            result = compare_paired(*paired) if paired[0] else None
+            return (best, metric.name, result) if result and result.is_testable else None
+    return None
+
+
+def _read(
+    task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
+) -> dict[tuple[int, ExpectedAnswer], Score]:
+    """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
+
+    def wording(position: int, answer: ExpectedAnswer, attempt: int) -> Reply | None:
+        options = Sample(documents[position]).options
+        if task.compares_likelihoods:
+            losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
+            return Reply(losses=losses) if attempt == 0 else None
+        ways, form = answer.said, rule.option_form
+        if form is not None and answer.option is not None and not answer.whole:
+            ways = (written_options(form, options)[answer.option], *ways)
+        return Reply(text=ways[attempt]) if attempt < len(ways) else None
+
+    by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
+    together = zip(*(strategy.meant for strategy in strategies), strict=True)
+    # Document by document, as rules prepare much per question.
+    waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))
+    attempt = 0
+    while waiting:
+        attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
+        with_reply = [documents[position] for (position, _), _ in attempts]
+        scores = scores_of(task, rule, with_reply, [reply for _, reply in attempts])
+        for (key, _), score in zip(attempts, scores, strict=True):
+            answer = score["value"] if "value" in score else score.get("correct")
+            if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
+                by_answer[key] = score
+        waiting = [key for key, _ in attempts if key not in by_answer]
+        attempt += 1
+    return by_answer

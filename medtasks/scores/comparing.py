@@ -1,0 +1,395 @@
+"""Comparing runs on the samples that both answered, under every rule: pairing, tests and agreement.
+
+With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
+"""
+
+import itertools
+from collections import ChainMap
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from medtasks.data.samples import Documents, Sample
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.families.family import Replies, Reply
+from medtasks.families.text_metrics import NO_MEAN, NotComparable
+from medtasks.metrics.metric import AnyMetric, Role
+from medtasks.runs.replies import read_replies
+from medtasks.runs.reply_origins import ReplyOrigins, read_origins
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
+from medtasks.scores.judge_labels import Label, checked_scores, read_labels
+from medtasks.scores.paired_scores import compare_together
+from medtasks.scores.run_values import (
+    Agreement,
+    Overlap,
+    RunValues,
+    ScoresById,
+    Values,
+    agreement,
+    by_repeat,
+    chosen_metrics,
+    mean_values,
+)
+from medtasks.scores.scoring import AUROC
+from medtasks.stats.equivalence import Equivalence, equivalence
+from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
+from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files, variant_of
+
+_Key = TypeVar("_Key")
+Names = Sequence[str]
+BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
+"""Values of two runs by rule and metric."""
+LabelsByTask = Mapping[str, Mapping[str, Label]]
+"""People's labels by run and document id."""
+
+_TAKEN_AS_TRUE = (
+    "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
+    "difference; label replies of each ('medtasks judge sample') and give --labels"
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One test: two runs, one rule, one metric."""
+
+    first: str
+    second: str
+    rule: str
+    metric: str
+    result: PairedResult
+    holm: float  # p-value corrected for all tests of the call
+    values: PairedValues = field(compare=False, repr=False)
+    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
+    share: bool = False  # whether the means are fractions
+    main: bool = False  # whether the metric is a main one of the task
+    higher_is_better: bool | None = True  # None if neither is
+    equivalence: Equivalence | None = None  # None without a margin
+
+
+@dataclass(frozen=True)
+class ComparedTask:
+    """All comparisons of runs of one task."""
+
+    comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
+    overlaps: Mapping[tuple[str, str], Overlap]  # of samples that did not fail, by the names of two runs
+    agreements: Mapping[tuple[str, str], Agreement]  # likewise
+    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the rule and metric
+    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
+    # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
+    warnings: Sequence[str] = ()
+    repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
+    origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)  # origins of replies by name of the run
+
+
+def compare_runs(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Replies | Sequence[Replies]],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    labels: LabelsByTask | None = None,
+) -> ComparedTask:
+    """Compare every two runs of a task, under all rows or those with the names of ``rules``.
+
+    A run is its replies, or those of each of its repeats; failed ones are only counted. A score of all
+    samples together is compared if it follows from summed counts. By default the task's main ``metrics`` are
+    compared; with a ``margin`` also tested for equivalence. Verdicts of a judge are corrected by people's ``labels``
+    of all runs, if there are any, by name of the run. RepliesError: two runs answered no sample in common, or
+    were read by different rules.
+    """
+    chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
+    repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
+    whole = ComparedTask([], {}, {}, {}, {}, repeats={name: len(of_run) for name, of_run in repeats.items()})
+    for names in itertools.combinations(repeats, 2):
+        pair = _compare_pair(task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels)
+        whole = replace(
+            whole,
+            comparisons=[*whole.comparisons, *pair.comparisons],
+            overlaps={**whole.overlaps, **pair.overlaps},
+            agreements={**whole.agreements, **pair.agreements},
+            rules=pair.rules,
+            skipped={**whole.skipped, **pair.skipped},
+            warnings=pair.warnings,
+        )
+    return corrected_together({"": whole})[""]
+
+
+def _compare_pair(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+    metrics: Mapping[str, AnyMetric],
+    rules: Names,
+    margin: float | None,
+    labels: LabelsByTask | None,
+) -> ComparedTask:
+    """Compare two runs, which are lists of their repeats, without any correction of p-values."""
+    first, second = runs
+    valid = [[_valid(replies) for replies in repeats] for repeats in runs.values()]
+    answered = [ChainMap(*repeats) for repeats in valid]
+    shared = answered[0].keys() & answered[1].keys()
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    in_both = [[{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid]
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both)
+    _check_rules((first, second), before, after, rules)
+    versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
+    values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
+    skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+    of_labels = _corrected_values(task, documents, dict(zip(runs, in_both, strict=True)), labels)
+    values |= {key: pair for key, pair in of_labels.items() if key in values}
+    for key, (first_values, second_values) in values.items():
+        if key not in skipped and not first_values.keys() & second_values.keys():
+            skipped[key] = f"has no sample with a value in both {first} and {second}"
+    scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+    results = _compare_together(values, skipped, metrics, scores)
+    values = {key: pair for key, pair in values.items() if key not in skipped}
+    for (rule, name), pair in values.items():
+        if name.startswith(AUROC):
+            results[rule, name] = _compare_areas(name, pair, documents)
+    tests = _tests((first, second), values, results, metrics, margin)
+    number = min(map(len, runs.values()))
+    a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
+    agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
+    overlap = Overlap.of(answered[0], answered[1], len(documents))
+    warnings = _judge_warnings(scores.values(), [metric for _, metric in of_labels if metric in metrics])
+    return ComparedTask(
+        tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped, warnings=warnings
+    )
+
+
+def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, rules: Names) -> None:
+    """Raise RepliesError if other rules read the second run, or none has a name of ``rules``."""
+    if first.rules != second.rules:
+        raise RepliesError(
+            f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    if unknown := [rule for rule in rules if rule not in first.rules]:
+        raise unknown_name("rule", unknown[0], first.rules)
+
+
+def _compare_together(
+    values: dict[tuple[str, str], tuple[Values, Values]],
+    skipped: dict[tuple[str, str], str],
+    metrics: Mapping[str, AnyMetric],
+    scores: Mapping[str, tuple[ScoresById, ScoresById]],
+) -> dict[tuple[str, str], PairedResult]:
+    """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
+    results: dict[tuple[str, str], PairedResult] = {}
+    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
+        try:
+            results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
+            del skipped[rule, name]
+        except NotComparable as why:
+            skipped[rule, name] = str(why)
+    return results
+
+
+def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]) -> list[str]:
+    """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
+    if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
+        return []
+    if not corrected_metrics:
+        return [_TAKEN_AS_TRUE]
+    return [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
+
+
+def _corrected_values(
+    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: LabelsByTask | None
+) -> BothValues:
+    """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
+    if not labels:
+        return {}
+    if any(len(repeats) > 1 for repeats in runs.values()):
+        raise RepliesError("labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1")
+    first, second = (checked_scores(task, documents, of_run[0], labels[name]) for name, of_run in runs.items())
+    return {
+        (rule, score.metric): (score.values, second[rule].values) for rule, score in first.items() if rule in second
+    }
+
+
+def _valid(replies: Replies) -> dict[str, Reply]:
+    return {id_: reply for id_, reply in replies.items() if not reply.failed}
+
+
+def _tests(
+    runs: tuple[str, str],
+    values: BothValues,
+    results: Mapping[tuple[str, str], PairedResult],
+    metrics: Mapping[str, AnyMetric],
+    margin: float | None,
+) -> list[Comparison]:
+    """Test every metric under every rule, but for those with ``results``."""
+    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    tests = []
+    for (rule, metric), pair in values.items():
+        paired = paired_values(*pair)
+        result = results.get((rule, metric)) or compare_paired(*paired)
+        test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
+        share = metrics[metric].is_share(result.first, result.second)
+        tested = None if margin is None else equivalence(*paired, margin)
+        better = metrics[metric].higher_is_better
+        tests.append(replace(test, share=share, main=metric in main, higher_is_better=better, equivalence=tested))
+    return tests
+
+
+def same_values(values: BothValues, rule: str, metric: str) -> str:
+    """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
+    alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
+    first = next(alike)
+    return "" if first == rule else first
+
+
+def paired_values(first: Values, second: Values) -> PairedValues:
+    """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
+    shared = sorted(first.keys() & second.keys())
+    first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
+    return first_values, second_values, [first[sample][0] for sample in shared]
+
+
+def _compare_areas(name: str, runs: tuple[Values, Values], documents: Documents) -> PairedResult:
+    """Compare the AUROC of the class in a name such as ``auroc (Edema)``."""
+    groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
+    for sample in map(Sample, documents):
+        if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
+            is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
+            groups[is_positive].add(runs[0][sample.doc_id][0])
+    return compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
+
+
+def compare_task(
+    task: TaskFile, runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+) -> ComparedTask:
+    """Compare runs of one task, by default in its main metrics and under all its rows.
+
+    RepliesError: the task is a group, replies cannot be read, were made on other data or under another version of the
+    task; with a ``margin``, the runs were asked differently as far as is recorded, have copies of earlier replies, or
+    different numbers of repeats.
+    """
+    if task.only_harness:
+        raise RepliesError(f"'{task.name}' {task.only_harness}")
+    documents = task_documents(task)
+    data = task_provenance(task, documents)
+    files: dict[str, list[Path]] = {}
+    for name, source in runs.items():
+        recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
+        with_samples = [run for run, record in recorded if record and record.samples]
+        files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
+    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
+    check_asked_alike(task.name, firsts, strictly=margin is not None)
+    if margin is not None:
+        check_for_verdict(files, origins)
+    for path in itertools.chain.from_iterable(files.values()):
+        check_data(task.name, path, data["fingerprint"])
+    settings = image_settings(task)
+    replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
+    labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
+    compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
+    warnings = list(compared.warnings)
+    if margin is not None:
+        warnings += prompt_warnings(task, documents, [*firsts.values()])
+    return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def compare_all(
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    task: str | None = None,
+) -> tuple[dict[str, ComparedTask], dict[str, str]]:
+    """Compare all tasks of ours that at least two runs answered, as one family of tests; or one ``task`` alone.
+
+    Sanity variants are compared with a ``margin`` only: without the image no model is better.
+
+    Returns:
+        Comparisons by task, and why a task of at least two runs, or with a margin of the first, was not compared.
+
+    Raises:
+        UnknownName: No task has a metric or rule of that name.
+        RepliesError: No task could be compared.
+    """
+    compared, causes = compare_each(runs, metrics, rules, margin, task)
+    of_ours = [error for task, error in causes.items() if task in task_files() or variant_of(task)]
+    if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
+        raise of_ours[0]
+    by_task = {task: str(error) for task, error in causes.items()}
+    if not compared:
+        reasons = "; ".join(f"{task}: {cause}" for task, cause in by_task.items())
+        raise RepliesError(f"no task could be compared ({reasons})")
+    return corrected_together(compared), by_task
+
+
+def compare_each(
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    only: str | None = None,
+) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
+    """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
+
+    RepliesError: the runs have no task in common, or the ``only`` one cannot be compared.
+    """
+    if only is not None:
+        return {only: compare_task(task_file(only), runs, metrics, rules, margin)}, {}
+    answered = {name: _answered_tasks(source) for name, source in runs.items()}
+    compared: dict[str, ComparedTask] = {}
+    causes: dict[str, MedTasksError] = {}
+    if margin is not None:  # else a second run that lacks a task would pass for as good
+        first, second = answered
+        for task in sorted(answered[first] - answered[second]):
+            causes[task] = RepliesError(f"has no samples in {second}")
+    for task in sorted(set().union(*answered.values())):
+        having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
+        if len(having) < 2 or (margin is None and variant_of(task)):
+            continue
+        if not (task in task_files() or variant_of(task)):
+            causes[task] = RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+            continue
+        try:
+            compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
+        except MedTasksError as error:
+            causes[task] = error
+    if not compared and not causes:
+        raise RepliesError(
+            "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task "
+            "of recorded replies before the runs"
+        )
+    return compared, causes
+
+
+def _answered_tasks(source: Source) -> set[str]:
+    """Return the tasks of a run that have samples; warn of what others lack."""
+    tasks = set()
+    for repeat in source.repeats:
+        for task, record in repeat.run.tasks.items():
+            if record.lacks:
+                warn_once(f"{repeat.path}, {task}: {record.lacks}")
+            if record.samples is not None:
+                tasks.add(task)
+    return tasks
+
+
+def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
+    """Correct comparisons as one family of tests; rules with the same values are one test."""
+    tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
+    results = iter(correct_by_holm([(test.result, test.values) for test in tests]))
+    together = {}
+    for key, task in compared.items():
+        by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}
+        comparisons = []
+        for test in task.comparisons:
+            result, holm = by_test[test.first, test.second, test.same_as or test.rule, test.metric]
+            comparisons.append(replace(test, result=result, holm=holm))
+        together[key] = replace(task, comparisons=comparisons)
+    return together

@@ -1,0 +1,110 @@
+"""Checks that runs were asked alike, and warnings where prompts or sampling differ."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Documents
+from medtasks.errors import RepliesError, warn_once
+from medtasks.runs.replies import read_samples
+from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins
+from medtasks.runs.result_files import results_next_to, task_of
+from medtasks.tasks.documents import is_private_task
+from medtasks.tasks.task_file import TaskFile, templates_in
+from medtasks.tasks.task_index import SETTINGS, mapping_in
+
+_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
+
+
+def check_for_verdict(files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
+    """Raise RepliesError if there can be no verdict on two runs: they are copies, or differ in repeats."""
+    for name, counts in origins.items():
+        if counts.copied:
+            raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
+    if len({len(of_run) for of_run in files.values()}) > 1:
+        raise RepliesError(
+            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
+            "each, such as FOLDER/repeat_1"
+        )
+
+
+def check_data(task: str, path: Path, expected: str | None) -> None:
+    """Raise RepliesError if samples files were made on data with another fingerprint."""
+    for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+        results = results_next_to(samples, warn_once)
+        fingerprint = results.fingerprint(task) if results else None
+        if fingerprint not in (None, expected):
+            raise RepliesError(
+                f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
+                f"{expected}; point MEDTASKS_HOME to the data of that run"
+            )
+
+
+def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
+    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
+
+    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
+    instruction have to be the same, too.
+    """
+    results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
+    first_values: dict[str, tuple[str, Any]] = {}
+    for name, file in results.items():
+        facts = {"asked different versions of the task": file.of_task("versions", task)}
+        if strictly:
+            facts["were asked on different data"] = file.fingerprint(task)
+            facts["had different numbers of few-shot examples"] = file.config(task).get("num_fewshot")
+        for how, value in facts.items():
+            if value is None:
+                continue
+            first, first_value = first_values.setdefault(how, (name, value))
+            if value != first_value:
+                raise RepliesError(f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}")
+    instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
+    if strictly and len(instructions) > 1:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
+
+
+def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
+    """List possible differences in prompts and sampling of two runs, one sentence each.
+
+    RepliesError: words of the prompts differ (not white space or the marks of images), or of their templates where
+    prompts are not recorded.
+    """
+    results = [results_next_to(file, warn_once) for file in files]
+    configs = [{} if file is None else file.config(task.name) for file in results]
+    before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
+    shared = [doc_id for doc_id in before if doc_id in after]
+    warnings = []
+    if shared:
+        spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
+        if different := [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]:
+            named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
+            raise RepliesError(
+                f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} "
+                f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
+            )
+        if spaced:
+            warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
+    else:
+        templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
+        if all(templates) and templates[0] != templates[1]:
+            raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
+        warnings.append("the prompts are not recorded or withheld, so that they could not be compared")
+    if not task.compares_likelihoods:
+        warnings += _sampling_warnings(*(mapping_in(config, "generation_kwargs") for config in configs))
+    return tuple(warnings)
+
+
+def _words(prompt: str) -> list[str]:
+    return prompt.replace("<image>", " ").split()
+
+
+def _sampling_warnings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the differences in the generation settings of two runs, and whether they sample."""
+    settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
+    if settings:
+        yield f"the runs drew replies with different settings ({', '.join(settings)})"
+    if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
+        yield "replies are drawn at random, so that two runs of one backend differ, too; use temperature 0"

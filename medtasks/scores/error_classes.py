@@ -1,0 +1,184 @@
+"""Wrong answers, their kinds after the case study of GMAI-MMBench, and their export as CSV.
+
+The authors sorted 53 answers by hand into question misunderstanding, perceptual error, lack of knowledge, irrelevant
+response and refusal. A rule cannot tell perception from knowledge. Source: Chen et al., 2024, supplement.
+"""
+
+import csv
+import enum
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.samples import Document, Documents, Sample
+from medtasks.errors import MedTasksError, plain
+from medtasks.extract.careful.yes_no import is_unsure
+from medtasks.extract.extractor_registry import Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.option_mentions import is_content, same_word, words_in
+from medtasks.extract.reading.reply_text import REFUSAL, own_words
+from medtasks.families.counts import is_failed
+from medtasks.families.family import Replies
+from medtasks.home import written_whole
+from medtasks.metrics.metric import Score, ScoreList
+from medtasks.tasks.task_file import TaskFile
+
+_REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
+_LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")  # of an option; "A" may be an article
+OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
+# Columns that are shown in their own way, and a patient's, which is never shown.
+_READ = (
+    *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
+    *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
+)
+
+
+class ErrorClass(enum.StrEnum):
+    """Kind of a wrong answer, as far as a rule can tell."""
+
+    REFUSAL = "refusal"
+    IRRELEVANT = "irrelevant response"
+    MISUNDERSTOOD = "question misunderstanding"
+    FAILED = "adapter failed"
+    FOR_A_HUMAN = "perception or knowledge, for a human to tell"
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """One wrong answer."""
+
+    document: Document
+    score: Score  # of the reply, from the task's family
+    reply: str  # the reply as the model gave it; empty for likelihoods
+    kind: ErrorClass  # as far as a rule can tell
+
+
+def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorClass:
+    """Return the kind of a wrong answer.
+
+    Args:
+        reply: As the model gave it.
+        value: Letter that was read, if any.
+        asked: Question with its options; a reply without any word of them is irrelevant.
+    """
+    if failure_cause(reply) is not None:
+        return ErrorClass.FAILED
+    if value is not None:
+        return ErrorClass.FOR_A_HUMAN
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return ErrorClass.IRRELEVANT
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
+    repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2  # as broken models do
+    if repeats or not (words or re.search(r"\b[A-Z]\b", text)):
+        return ErrorClass.IRRELEVANT
+    languages = languages_of(text)
+    declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
+    if declines or is_unsure(text, languages):
+        return ErrorClass.REFUSAL
+    return ErrorClass.IRRELEVANT if _is_irrelevant(text, asked, languages) else ErrorClass.MISUNDERSTOOD
+
+
+def _is_irrelevant(text: str, asked: str, languages: tuple[str, ...]) -> bool:
+    """Return whether a text is nothing but references, or has no option's letter and no word of what is asked."""
+    lines = [line for line in text.splitlines() if not _REFERENCE.search(line)]
+    if any(map(_LABEL.search, lines)):
+        return False
+    content = _content(" ".join(lines), languages)
+    asked_content = _content(asked, languages)
+    if not content or not asked_content or {*languages}.isdisjoint(languages_of(asked)):
+        return len(lines) < len(text.splitlines()) and not content
+    return not any(same_word(word, other) for word in content for other in asked_content)
+
+
+def _content(text: str, languages: tuple[str, ...]) -> set[str]:
+    """Return the words that tell one text from another."""
+    return set(filter(is_content, words_in(pattern_of("plain", languages).sub(" ", text))))
+
+
+def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies) -> list[WrongAnswer]:
+    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
+        return []
+    wrong = []
+    for document, score in zip(documents, scores, strict=True):
+        if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
+            continue
+        reply = replies[document["doc_id"]].text
+        asked = " ".join([document.get("question") or "", *(document.get("options") or ())])
+        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"], asked)
+        wrong.append(WrongAnswer(document, score, reply or "", kind))
+    return wrong
+
+
+def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
+    """Count wrong answers by kind, the most frequent first."""
+    return dict(Counter(str(answer.kind) for answer in wrong).most_common())
+
+
+def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
+    """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
+    named = [(name, answer) for name, answers in wrong.items() for answer in answers]
+    own_names = list(dict.fromkeys(column for _, answer in named for column in own_columns(answer.document)))
+    rows = []
+    for name, answer in named:
+        document, score, columns = answer.document, answer.score, own_columns(answer.document)
+        cells = [document["doc_id"], name, document.get("question"), " | ".join(document.get("options") or ())]
+        kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
+        cells += [score["target"], score["value"], score["reason"], kind, "", answer.reply]
+        rows.append([*cells, " | ".join(image_names(document)), *(columns.get(key, "") for key in own_names)])
+    titles = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
+    write_replies(path, private, "--export-errors", (*titles, "images", *own_names), rows)
+
+
+def write_replies(
+    path: Path, private: Sequence[str], writer: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Write a table of questions and replies as CSV, in which no text is a formula.
+
+    A title that occurs before, such as that of a column of the user's own, ends with ``_own``. MedTasksError: it cannot
+    be written, or it would show text of ``private`` datasets; ``writer`` names it there.
+    """
+    if private:
+        names = ",".join(private)
+        raise MedTasksError(
+            f"'{names}' is credentialed, and {writer} writes questions and replies in clear; allow it with "
+            f"MEDTASKS_LOG_TEXT={names}"
+        )
+    headings: list[str] = []
+    for title in titles:
+        while title in headings:
+            title += "_own"
+        headings.append(title)
+    try:
+        with (
+            written_whole(path) as partial,
+            partial.open("w", encoding="utf-8", errors="replace", newline="") as stream,
+        ):
+            for row in (headings, *rows):
+                csv.writer(stream).writerow(map(_harmless_cell, row))
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _harmless_cell(cell: Any) -> Any:
+    """Return a cell without control characters, in which an apostrophe makes a formula a text again."""
+    if not isinstance(cell, str):
+        return cell
+    return f"'{plain(cell)}" if cell.startswith(_FORMULA) else plain(cell)
+
+
+def own_columns(document: Document) -> dict[str, str]:
+    """Return the columns of a user's own file that no task reads; none for prepared data."""
+    columns = {} if "dataset" in document else {name: document[name] for name in document if name not in _READ}
+    return {name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)}
+
+
+def image_names(document: Document) -> list[str]:
+    """Return the image files of a document, without absolute paths of this machine."""
+    return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]

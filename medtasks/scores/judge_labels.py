@@ -1,0 +1,158 @@
+"""People's labels of judged replies: a sheet of sampled replies, and a check of the judge by the filled-in labels.
+
+A sheet is a CSV file with a line per drawn reply and an empty column ``right`` to fill in. As many replies of each
+verdict are drawn, so that mistakes of both kinds show; ``weight`` is the number of replies that a line represents. The
+verdict itself is not in the sheet, as it would sway people.
+"""
+
+import math
+import random
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from medtasks.data.samples import Documents, Sample
+from medtasks.data.table_files import read_table
+from medtasks.errors import RepliesError, SourceError, unknown_name
+from medtasks.families.counts import was_asked
+from medtasks.families.family import Asks, Replies
+from medtasks.metrics.metric import Metric
+from medtasks.net.journal import digest_of
+from medtasks.scores.error_classes import image_names, write_replies
+from medtasks.scores.run_values import run_values
+from medtasks.stats.judged_share import JudgedShare, judged_share
+from medtasks.tasks.documents import private_datasets
+from medtasks.tasks.task_file import TaskFile
+
+_LABELS = {"yes": 1.0, "no": 0.0, "1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "": math.nan}
+
+
+@dataclass(frozen=True)
+class Label:
+    """One line of a sheet."""
+
+    right: float  # 1 or 0; NaN where it is not filled in
+    weight: float  # replies that it represents
+    digest: str  # of the reply
+
+
+@dataclass(frozen=True)
+class CheckedScore:
+    """A score from a judge's verdicts, next to its correction by people's labels."""
+
+    metric: str
+    judged: float
+    judge: JudgedShare  # ``corrected`` is the metric, corrected
+    # Cluster and corrected value by document id, whose mean that is; empty where it is not defined.
+    values: Mapping[str, tuple[Hashable, float]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class _Verdicts:
+    """A judge's verdicts on the replies of one row, of which one metric is the share."""
+
+    metric: str
+    inverted: bool  # whether that is the share of wrong replies
+    right: Mapping[str, tuple[Hashable, float]]  # cluster and verdict by document id
+    asked: frozenset[str]  # ids of replies that the judge read; of others a rule gives the verdict
+
+
+def write_sheet(
+    path: Path, task: TaskFile, documents: Documents, replies: Replies, size: int, rule: str | None
+) -> tuple[int, int]:
+    """Write a sheet of at most ``size`` judged replies; return the numbers that the judge called right and wrong.
+
+    Verdicts are those under ``rule``, by default the task's first. RepliesError: no judge says right or wrong of single
+    replies to the task, or the file exists.
+    """
+    if path.exists():
+        raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
+    by_rule = _verdicts(task, documents, replies)
+    if rule is not None and rule not in by_rule:
+        raise unknown_name("rule", rule, by_rule)
+    chosen = by_rule[rule or next(iter(by_rule))]
+    verdicts = {doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked}
+    right, wrong = (sorted(doc_id for doc_id, value in verdicts.items() if value == verdict) for verdict in (1.0, 0.0))
+    number = min(len(right), max((size + 1) // 2, size - len(wrong)))
+    numbers = (number, min(len(wrong), size - number))
+    chance = random.Random(20261123)  # the same replies give the same sheet
+    weights = {
+        doc_id: len(members) / drawn
+        for members, drawn in zip((right, wrong), numbers, strict=True)
+        for doc_id in chance.sample(members, drawn)
+    }
+    by_id = {document["doc_id"]: document for document in documents}
+    rows = []
+    for doc_id in chance.sample(sorted(weights), len(weights)):
+        document, text = by_id[doc_id], replies[doc_id].text or ""
+        options, target = " | ".join(document.get("options") or ()), task.family.target_text(Sample(document))
+        columns = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
+        rows.append((*columns, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
+    titles = ("doc_id", "question", "options", "target", "reply", "images", "right", "note", "weight", "digest")
+    write_replies(path, private_datasets(task, documents), "a sheet of judged replies", titles, rows)
+    return numbers
+
+
+def read_labels(path: Path) -> dict[str, Label]:
+    """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it."""
+    labels = {}
+    try:
+        for row in read_table(path).rows:
+            if lost := {"doc_id", "right", "weight", "digest"} - row.values.keys():
+                raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
+            answer = (row.values["right"] or "").strip().casefold()
+            if answer not in _LABELS:
+                raise RepliesError(f"{row.place}: '{answer}' under 'right' is neither yes nor no")
+            weight = float(row.values["weight"].replace(",", "."))
+            labels[row.values["doc_id"].removeprefix("'")] = Label(_LABELS[answer], weight, row.values["digest"])
+    except (SourceError, ValueError, AttributeError) as error:
+        raise RepliesError(f"cannot read labels from {path}: {error}") from error
+    return labels
+
+
+def checked_scores(
+    task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
+) -> dict[str, CheckedScore]:
+    """Return each row's score from a judge's verdicts, with its correction by people's labels."""
+    digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
+    labelled = {doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest}
+    if all(math.isnan(label.right) for label in labelled.values()):
+        count = f"{len(labelled)} of {len(labels)} lines"
+        raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
+    checked = {}
+    for row, verdicts in _verdicts(task, documents, replies).items():
+        clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
+        row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
+        was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
+        right, weights = [label.right for label in row_labels], [label.weight for label in row_labels]
+        judge = judged_share(verdict_values, right, weights, was_judged, clusters)
+        judged = math.fsum(verdict_values) / len(verdict_values)
+        corrected = [1 - value if verdicts.inverted else value for value in judge.replies]
+        judge = replace(judge, replies=())
+        if verdicts.inverted:
+            share = judge.corrected
+            wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
+            judge, judged = replace(judge, corrected=wrong), 1 - judged
+        values = dict(zip(verdicts.right, zip(clusters, corrected, strict=False), strict=False))
+        checked[row] = CheckedScore(verdicts.metric, judged, judge, values)
+    return checked
+
+
+def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
+    """Return the verdicts by name of the rule, without rows whose score is not their share; at least one."""
+    metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
+    verdicts: dict[str, _Verdicts] = {}
+    computed = run_values(task, documents, replies, metrics if task.family.asks is not Asks.NOBODY else ())
+    for (row, metric), values in computed.values.items():
+        scores = computed.scores[row]
+        if row in verdicts or not values or not values.keys() <= scores.keys():
+            continue
+        right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}
+        for inverted in (False, True):
+            if right == {doc_id: 1 - value if inverted else value for doc_id, (_, value) in values.items()}:
+                of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
+                judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
+                verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
+    if not verdicts:
+        raise RepliesError(f"no score of '{task.name}' is the share of replies that a judge calls right or wrong")
+    return verdicts

@@ -1,0 +1,254 @@
+"""Merging the runs of shards into the files of one run: samples, the results scored from them, and a manifest."""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.samples import Documents, Sample
+from medtasks.data.shards import SHARD_VARIABLE
+from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
+from medtasks.families.family import FENCED, Rule
+from medtasks.home import home, written_whole
+from medtasks.metrics.metric import STDERR, Score, evaluate
+from medtasks.running.recording import commit, versions, with_results
+from medtasks.runs.asked_questions import QuestionIndex
+from medtasks.runs.logged_samples import FOLDER_NAME
+from medtasks.runs.redaction import redacted_arguments, settings
+from medtasks.runs.replies import SampleLine, read_replies
+from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
+from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts
+from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
+from medtasks.scores.scoring import log_notes, panel_results
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
+
+TaskRows = Mapping[str, Mapping[str, Any]]  # results by task
+_OTHER_RESULTS = (
+    "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
+    "version of the code is another one"
+)
+_NO_ERROR = "N/A"  # written by the harness where it computes no standard error
+
+
+def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[RunManifest, dict[str, SampleCounts]]:
+    """Join the shards in folders and write the files of one run; return its manifest, and tasks that lost too many.
+
+    Nothing is written unless all shards are there, belong together (:func:`read_shards`), and their samples give the
+    results that each shard recorded.
+    """
+    if manifest_files(output) or results_files(output):
+        raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
+    runs = read_shards(folders)
+    tasks = {name: task_file(name) for name in runs[0].tasks}
+    if unscored := next((task for task in tasks.values() if task.only_harness), None):
+        raise MedTasksError(
+            f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
+            f"--shard, and the shards without it"
+        )
+    _check_versions(runs[0])
+    made = datetime.now(UTC)
+    samples = {name: _joined_samples(name, runs) for name in tasks}
+    content = _content(runs, {name: _task_row(task, runs) for name, task in tasks.items()})
+    content["date"] = f"{made:%Y%m%d_%H%M%S}"
+    content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
+    folder = output / str(content.get("model_name_sanitized") or "")
+    results = ResultsFile(folder / f"{content['date']}{RESULTS}", content)
+    for name, lines in samples.items():
+        with written_whole(results.samples(name)) as partial:
+            partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
+    results.write()
+    manifest = _manifest(runs, output, results.path, content["results"])
+    counted = {name: counts for name, record in manifest.tasks.items() if (counts := record.counts)}
+    lost = {name: counts for name, counts in counted.items() if not limit.allows(counts)}
+    manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
+    manifest.write(manifest_path(output, made))
+    return manifest, lost
+
+
+def _check_versions(run: ShardRun) -> None:
+    """Raise MedTasksError unless the code and the metrics' settings here are those of a run."""
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
+    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
+    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
+    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
+        raise MedTasksError(
+            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
+            f"are the same"
+        )
+
+
+def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
+    """Return the samples of a task in all shards, in the order of one process: by filter, and by row."""
+    rows: dict[int, Sequence[SampleLine]] = {}
+    for run in runs:
+        rows |= run.tasks[name].lines
+    by_row = [rows[row] for row in sorted(rows)]
+    return [lines[index] for index in range(len(runs[0].tasks[name].filters)) for lines in by_row]
+
+
+def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
+    """Score the samples of all shards; return the task's row of a results file.
+
+    MedTasksError: the task's data are not here, or the samples of a shard do not give the results that it recorded.
+    Metrics that compare texts or write a file are computed once, and not for each shard to check this.
+    """
+    parts = [run.tasks[task.name] for run in runs]
+    largest = max(parts, key=lambda part: part.asked)
+    if largest.results.content["config"]["resolved_cli_args"].get("predict_only"):
+        return dict(largest.row)
+    documents = task_documents(task)
+    scores: dict[int, list[Score]] = {}
+    for part in parts:
+        part_scores = _recorded_scores(task, part, documents)
+        scores |= part_scores
+        if part.lines and task.family.scores_suffice:
+            computed = _without_values(part.row) | _values(task, part.filters, part_scores)
+            if repr(computed) != repr(dict(part.row)):
+                raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
+    for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
+        sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
+        log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
+    return _without_values(largest.row) | _values(task, largest.filters, scores)
+
+
+def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's row without its numbers; empty lists, the harness's mark of unlisted metrics, stay."""
+    return {key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()}
+
+
+def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> dict[str, Any]:
+    """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
+    values: dict[str, Any] = {}
+    for index, name in enumerate(filters):
+        for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
+            values[f"{metric},{name}"] = estimate.value
+            if estimate.clusters is not None:
+                values[f"{metric}{STDERR},{name}"] = estimate.error
+    return dict(json.loads(json.dumps(values, default=lambda number: number.item())))  # of numpy's types
+
+
+def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
+    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
+    scores: dict[int, list[Score]] = {}
+    index = QuestionIndex(documents, {})
+    for row, lines in part.lines.items():
+        for line in lines:
+            line.document_in_row(index)
+            score = line.score
+            if score is None:
+                raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
+            score.pop("schema_version", None)
+            scores.setdefault(row, []).append(score)
+    if task.family.scores_suffice or not scores:
+        return scores
+    try:
+        replies = read_replies(part.samples, documents)
+    except WithheldReply:  # the samples file withholds them, so that they are saved
+        replies = {}
+        with contextlib.suppress(RepliesError):
+            names = sorted({str(score.get("saved")) for by_filter in scores.values() for score in by_filter})
+            replies = read_replies([home() / FOLDER_NAME / name for name in names], documents)
+        if any(documents[row]["doc_id"] not in replies for row in scores):
+            raise MedTasksError(
+                f"the samples files of {task.name} withhold the replies of credentialed data, and "
+                f"{home() / FOLDER_NAME} does not hold all of them; copy the folder '{FOLDER_NAME}' of the "
+                f"MEDTASKS_HOME of each run to this one's"
+            ) from None
+    for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
+        document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
+        reply = replies.get(document["doc_id"])  # None for a question that has changed
+        texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
+        if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
+            raise MedTasksError(
+                f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "
+                f"replies"
+            )
+        score |= texts
+    return scores
+
+
+def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Aggregate the rows of a group's tasks as its file says; reports compute the standard errors."""
+    keys = dict.fromkeys(key for task in members for key in rows[task] if "," in key and STDERR not in key)
+    declared = resolved(task_config(name).get("aggregate_metric_list")) or []
+    row: dict[str, Any] = {}
+    for metric in [declared] if isinstance(declared, Mapping) else declared:
+        aggregation = metric.get("aggregation")
+        aggregate = aggregation if callable(aggregation) else _mean
+        for key in keys:
+            if metric["metric"] in key:  # part of a metric's name suffices in the harness
+                tasks = [task for task in members if key in rows[task]]
+                values = [rows[task][key] for task in tasks]
+                row[key] = aggregate(values, [sizes[task] for task in tasks], metric.get("weight_by_size", False))
+                row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
+    return row
+
+
+def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
+    weights = sizes if is_weighted else [1] * len(sizes)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
+
+
+def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
+    contents = [run.tasks[name].results.content for name in rows for run in runs]
+    by_task = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks", "results", "groups")
+    joined = {
+        key: {name: value for content in contents[::-1] for name, value in content.get(key, {}).items()}
+        for key in by_task
+    }
+    sizes = {name: part.total for name, part in runs[0].tasks.items()}
+    joined["n-samples"] = {name: {"original": size, "effective": size} for name, size in sizes.items()}
+    for column in ("results", "groups"):
+        for name, row in joined[column].items():
+            if name in rows:
+                merged = rows[name]
+            else:
+                members = _tasks_within(name, joined["group_subtasks"])
+                merged = {key: value for key, value in row.items() if "," not in key}
+                merged |= _group_row(name, members, rows, sizes)
+            joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
+    if not joined["groups"]:
+        del joined["groups"]
+    of_process = (
+        *("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds"),
+        *("task_hashes", "efficiency"),  # of a shard's own samples
+    )
+    return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
+
+
+def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskRows) -> RunManifest:
+    """Return the manifest of all shards together, whose machine is that of the first."""
+    first, manifests = runs[0].manifest, [run.manifest for run in runs]
+    tasks = {
+        name: with_results(name, record, results, rows.get(name, {}), output).model_copy(update={"rows": None})
+        for name, record in first.tasks.items()
+    }
+    return first.model_copy(
+        update={
+            "started": min(manifest.started for manifest in manifests),
+            "ended": max(manifest.ended or manifest.started for manifest in manifests),
+            "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
+            "process": process_of(os.getpid()),
+            "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
+            "tasks": tasks,
+            "processes": tuple(process for manifest in manifests for process in manifest.processes),
+            "notices": tuple(dict.fromkeys(notice for manifest in manifests for notice in manifest.notices)),
+            "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},
+            "shard": None,
+            "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),
+        }
+    )

@@ -1,0 +1,167 @@
+"""Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs."""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from medtasks.data.samples import Documents, Sample
+from medtasks.errors import RepliesError, unknown_name
+from medtasks.families.family import Replies, Reply
+from medtasks.metrics.metric import AnyMetric, Scale
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.run_values import main_metrics, run_values
+from medtasks.stats.equivalence import (
+    NON_INFERIORITY,
+    WORKING_CORRELATION,
+    design_effect,
+    detectable_difference,
+    mcnemar_power,
+    non_inferiority_power,
+    samples_needed,
+)
+from medtasks.stats.intervals import without_noise
+from medtasks.stats.paired import ALPHA
+from medtasks.stats.standard_error import mean_error, mean_standard_error
+from medtasks.tasks.documents import image_settings, task_documents
+from medtasks.tasks.task_file import TaskFile
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Assumed properties of a comparison, with their sources in words."""
+
+    metric: str
+    samples: int  # of the prepared data that have a value: pairs, for a metric of pairs
+    clusters: int
+    score: float  # of the first model
+    score_source: str
+    discordance: float | None  # share of samples that one model alone gets right; None: as of independent answers
+    discordance_source: str
+    design: float  # effect: factor on the variance
+    design_source: str
+
+    def discordance_of(self, difference: float) -> float:
+        """Return the discordance for a difference of the second model from the first."""
+        if self.discordance is None:
+            second = min(1.0, max(0.0, self.score + difference))
+            return self.score * (1 - second) + second * (1 - self.score)  # of independent answers
+        return min(1.0, max(self.discordance, abs(difference)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Answers of a plan; None if not requested, or if it takes too many samples."""
+
+    assumptions: Assumptions
+    level: float  # of each test, two-sided; half of it for non-inferiority, which is one-sided (CONSORT, ICH E9)
+    power: float
+    difference: float | None
+    needed: int | None  # samples that show the difference
+    reached: float | None  # power of the prepared data for it
+    detectable: float  # smallest difference that the prepared data show; NaN if none
+    margin: float | None
+    needed_for_margin: int | None  # samples that show that the second model is not worse by the margin
+    reached_for_margin: float | None
+
+
+def assumptions(
+    task: TaskFile, against: float | None = None, runs: Sequence[Source] = (), rule: str | None = None
+) -> Assumptions:
+    """Estimate the properties of a comparison in a task's main metric, from its data and up to two earlier runs.
+
+    One run gives the score and the design effect, two also the discordance.
+    """
+    if len(runs) > 2:
+        raise RepliesError(f"a plan takes up to two earlier runs, but got {len(runs)}")
+    metric = main_metrics(task)[0]
+    if metric.scale is not Scale.SHARE:
+        raise RepliesError(f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one")
+    documents = task_documents(task)
+    replies_of_runs = [read_replies(replies_to(task.name, run), documents, image_settings(task)) for run in runs]
+    values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
+    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
+    if runs and not shared:
+        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
+    samples = [Sample(document) for document in documents]
+    if task.is_computed:  # the units that the metric has: those of replies without an answer
+        empty = {sample.doc_id: Reply(text="") for sample in samples}
+        if task.compares_likelihoods:
+            options = {sample.doc_id: range(1, len(sample.options) + 1) for sample in samples}
+            empty = {doc_id: Reply(losses=tuple(map(float, numbers))) for doc_id, numbers in options.items()}
+        units = [cluster for cluster, _ in _values(task, documents, metric, empty, None).values()]
+    elif task.family.paired:
+        raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
+    else:
+        units = list(task.family.independent_clusters(samples))
+    # An unknown score of the first model is taken to be the one with the largest variance.
+    score, score_source = (0.5, "assumed; --against or --run tell it") if against is None else (against, "given")
+    discordance, discordance_source = None, "if both models answer independently; two runs tell it"
+    design, design_source = design_effect(units), f"correlation {WORKING_CORRELATION} within clusters, assumed"
+    if runs:
+        first, last = ([of_run[sample][1] for sample in shared] for of_run in (values[0], values[-1]))
+        if against is None:
+            score, score_source = math.fsum(first) / len(first), "of the first run"
+        measured, of_what = first, "of the run's scores"
+        if len(runs) == 2:
+            measured = [after - before for before, after in zip(first, last, strict=True)]
+            discordance, discordance_source = math.fsum(map(abs, measured)) / len(measured), "of the two runs"
+            of_what = "of the runs' differences"
+        error = mean_error(measured, [values[0][sample][0] for sample in shared]).error
+        independent = mean_standard_error(measured)
+        if error > 0 and independent > 0:
+            design, design_source = max(1.0, without_noise((error / independent) ** 2)), of_what
+    sources = (score, score_source, discordance, discordance_source, design, design_source)
+    return Assumptions(metric.name, len(units), len(set(units)), *sources)
+
+
+def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
+    """Return the number of samples that show a difference, or non-inferiority, and the power of the prepared data.
+
+    ``tests`` share the level of 5 %, two-sided (a lower bound of Holm's power); non-inferiority is tested one-sided at
+    half of it, as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is
+    given. RepliesError: a number is out of range.
+    """
+    if not 0 <= assumed.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
+        raise RepliesError("--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1")
+    if difference is not None and (not difference or not 0 <= assumed.score + difference <= 1):
+        raise RepliesError(
+            f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
+        )
+    level, prepared = ALPHA / tests, max(1, math.floor(without_noise(assumed.samples / assumed.design)))
+    needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
+
+    def planned(power_of: Callable[[int], float]) -> int | None:
+        independent = samples_needed(power_of, power)
+        return None if independent is None else math.ceil(without_noise(independent * assumed.design))
+
+    true = difference or 0.0
+    discordance = assumed.discordance_of(true)
+    if difference is not None:
+        needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
+        reached = mcnemar_power(prepared, difference, discordance, level)
+    if margin is not None:
+        one_sided = NON_INFERIORITY / tests
+        if true > -margin:
+            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
+        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, one_sided)
+    sign = -1 if assumed.score == 1 else 1
+    detectable = detectable_difference(
+        lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
+        power,
+        assumed.score if sign < 0 else 1 - assumed.score,
+    )
+    answers = (difference, needed, reached, detectable, margin, needed_for_margin, reached_for_margin)
+    return Plan(assumed, level, power, *answers)
+
+
+def _values(
+    task: TaskFile, documents: Documents, metric: AnyMetric, replies: Replies, rule: str | None
+) -> dict[str, tuple[Hashable, float]]:
+    """Return cluster and value of each sample under a rule, by default the task's first."""
+    answered = {name: reply for name, reply in replies.items() if not reply.failed}
+    computed = run_values(task, documents, answered, [metric])
+    chosen = rule or next(iter(computed.rules))
+    if chosen not in computed.rules:
+        raise unknown_name("rule", chosen, computed.rules)
+    return dict(computed.values[chosen, metric.name])

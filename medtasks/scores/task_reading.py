@@ -1,0 +1,377 @@
+"""Reading of one recorded task: its questions, replies and scores, and every question with its reply and answers.
+
+Scores are computed again from the replies, or from the scores that a run recorded; no model is loaded, no judge asked
+and no file written. A damaged samples file is read as far as possible: a report lists what is missing.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.samples import Document, Documents
+from medtasks.errors import MedTasksError, RepliesError, UnknownName
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.families.counts import is_failed, judges_of
+from medtasks.families.family import FENCED, Replies
+from medtasks.families.text_metrics import text_values
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Declaration,
+    Estimate,
+    Metric,
+    Role,
+    Score,
+    clustered,
+    mean,
+    undeclared,
+)
+from medtasks.metrics.report_metrics import metric_info
+from medtasks.runs.logged_samples import replies_folder
+from medtasks.runs.replies import Samples, read_samples
+from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
+from medtasks.scores.error_classes import count_kinds, wrong_answers
+from medtasks.scores.run_values import values_by_question
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
+from medtasks.scores.subgroups import grouped_by, with_interval
+from medtasks.stats.standard_error import mean_error
+from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import included_option
+from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
+
+NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
+NOT_COMPUTED = "It was not computed in the run."
+_UNMATCHED = "Replies cannot be matched to questions"
+_NEEDS = "Scores are not computed here, because its metrics need a judge, a labeler or another model"
+_ERROR = "_stderr"
+_BYPASS = "bypass"  # written by the harness with --predict_only
+_OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Scores of one rule, computed from the replies."""
+
+    samples: Mapping[str, Score]  # by document id
+    report: RuleScores  # their aggregates, without the rule's name in the task and its description
+
+
+@dataclass
+class TaskReading:
+    """Recorded and computed facts about one task of ours."""
+
+    recorded: TaskRun
+    task: TaskFile
+    withheld: bool  # whether text and images must not be shown
+    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the data here; empty if there are none
+    documents: Documents = ()  # all, in order; empty if they are not here or not those of the run
+    samples: Samples = field(default_factory=Samples)  # content of the samples file
+    computed: dict[str, Computed] = field(default_factory=dict)  # by filter name
+    # Values of single samples where a metric is neither right nor wrong, by filter name and document id.
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)  # missing parts and how to get them, one sentence each
+    ungrouped: dict[str, str] = field(default_factory=dict)  # why it is not grouped by columns asked for, by column
+
+    @property
+    def answered(self) -> list[Document]:
+        """The documents that were answered, in order."""
+        return [document for document in self.documents if document["doc_id"] in self.samples.answered]
+
+    @property
+    def score_command(self) -> str:
+        """The command that scores the replies."""
+        file = self.recorded.samples if self.samples.replies else replies_folder(self.task.name) / "FILE"
+        return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
+
+
+def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
+    """Return name and version of the rule, and scores by id, by name of the rule; all documents have a reply."""
+    ids = [str(document["doc_id"]) for document in documents]
+    rows = rows_of(task, documents, replies)
+    return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
+
+
+def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
+    """Count replies by reason, and compute nothing else."""
+    judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
+
+
+def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return recorded values and standard errors by row and metric, without the harness's own additions."""
+    numbers = {
+        key: value
+        for key, value in task.scores.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    by_row: dict[str, dict[str, tuple[float, float]]] = {}
+    for key, value in numbers.items():
+        metric, _, name = key.rpartition(",")
+        if metric and _ERROR not in metric and metric != _BYPASS:
+            error = float(numbers.get(f"{metric}{_ERROR},{name}", math.nan))
+            by_row.setdefault(name, {})[metric] = (value, error if error >= 0 else math.nan)
+    return by_row
+
+
+def recorded_settings(reading: TaskReading) -> dict[str, str]:
+    """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
+    recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
+    published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+    prompts, generation = mapping_in(recorded.config, SETTINGS), mapping_in(recorded.config, "generation_kwargs")
+    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    settings = {
+        "version": recorded.version,
+        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
+        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
+        or "log-likelihood of each option" * reading.task.compares_likelihoods,
+        "source": data and ("synthetic sample images" if data.get("sample") else published),
+        **{name: data.get(name) for name in ("revision", "rows", "images")},
+        "rows left out": data and f"{len(names_in(data.get('left_out')))} notes in its manifest",
+    }
+    return {name: str(value) for name, value in settings.items() if value or value == 0}
+
+
+def rule_reports(
+    recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
+) -> tuple[tuple[RuleScores, ...], list[str]]:
+    """Return the scores of a task (None: not ours) under each rule, and sentences on disagreements.
+
+    Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
+    """
+    values = recorded_values(recorded)
+    of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
+    declared = {metric.name: metric for metric in of_task}
+    notes: list[str] = []
+    reports = []
+    for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
+        if name not in values and name not in computed:
+            continue
+        task_row = task.rows.get(name) if task else None
+        extractor = task_row and task_row.extractor
+        rule = recorded.rules.get(name) or extractor or ""
+        describes = ""
+        with contextlib.suppress(UnknownName):
+            describes = extractor_of(rule).summary
+        if task and task_row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+            rule = task.versioned_rule(task_row)
+        recomputed = (computed.get(name) or without_metrics(rule, {})).report
+        row, estimates = values.get(name, {}), recomputed.estimates
+        scores = []
+        for metric in dict.fromkeys([*declared, *row, *estimates]):
+            score = estimates.get(metric)
+            if score is not None and (metric not in row or _agrees(row[metric], score)):
+                scores.append(score)  # with an interval from its number of clusters
+            elif metric in row:
+                declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+                scores.append(with_interval(declaration, Estimate(*row[metric])))
+                if score is not None:
+                    both = (row[metric], (score.value, score.error))
+                    texts = [
+                        f"{value:.12g}" + ("" if math.isnan(error) else f" (standard error {error:.12g})")
+                        for value, error in both
+                    ]
+                    notes.append(
+                        f"{recorded.name}, {name}, {metric}: the run recorded {texts[0]}, its recorded replies give "
+                        f"{texts[1]} under today's rule; the recorded score is shown."
+                    )
+        default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
+        undefined = [score.metric for score in scores if math.isnan(score.value)]
+        failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
+        shown = replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures)
+        reports.append(shown)
+    return tuple(reports), notes
+
+
+def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
+    value, error = recorded
+    if computed.by_construction or math.isnan(error):
+        error = computed.error  # is not compared
+    pairs = ((value, computed.value), (error, computed.error))
+    return all(
+        (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
+        for first, second in pairs
+    )
+
+
+def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> TaskReading:
+    """Read what a run recorded of one of our tasks; :attr:`TaskReading.missing` lists what cannot be read.
+
+    Scores are also grouped ``by`` further columns, as far as the task has them and may show them.
+    """
+    reading = TaskReading(recorded, task, withheld=is_private_task(task))
+    try:
+        documents = [] if task.dataset else task_documents(task)
+        reading.data = task_provenance(task, documents)
+        fingerprint, here = recorded.data.get("fingerprint"), reading.data["fingerprint"]
+        if task.dataset and fingerprint not in (None, here):
+            reading.missing.append(
+                f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has "
+                f"{here}, so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+            )
+            return reading
+        reading.documents = documents or task_documents(task)
+    except MedTasksError as error:
+        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
+        return reading
+    reading.withheld = is_private_task(task, reading.documents)
+    for column in by:
+        try:
+            reading.task = grouped_by(reading.task, reading.documents, [column])
+        except RepliesError as error:
+            reading.ungrouped[column] = str(error)
+    if recorded.samples is None:
+        reading.missing.append(NO_SAMPLES)
+        return reading
+    keep = not task.is_computed or access_of_task(task) == Access.CREDENTIALED or reading.withheld
+    try:
+        reading.samples = read_samples(
+            recorded.samples,
+            reading.documents,
+            likelihoods=task.compares_likelihoods,
+            keep_scores=keep,
+            note=reading.missing.append,
+            settings=image_settings(task),
+        )
+        if reading.samples.changed:
+            # Recorded scores are of all samples, so that only those of the others count, which are computed here.
+            reading.recorded = replace(recorded, scores={})
+            reading.missing.append(reading.samples.describe_changes(recorded.samples))
+        elif not reading.samples.answered:
+            reading.missing.append(f"{recorded.samples} holds no replies; {RUN_AGAIN}.")
+    except MedTasksError as error:
+        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
+    if reading.samples.answered:
+        _compute(reading)
+    if reading.computed and not (task.is_computed or recorded_values(recorded)):
+        reading.missing.append(f"{_NEEDS}; run: {reading.score_command}")
+    return reading
+
+
+def estimate_by_question(
+    readings: Sequence[TaskReading], row: str, metric: Declaration
+) -> tuple[Estimate, Sequence[Sequence[float]]]:
+    """Estimate a mean over several readings, averaged per question or pair first, and return the values of each.
+
+    There are none, and the estimate is NaN, without readings and for a metric that is not the mean of these values.
+    """
+    undefined = Estimate(math.nan), ()
+    if not (isinstance(metric, Metric) and metric.has_error and readings):
+        return undefined
+    by_reading = []
+    for reading in readings:
+        if row not in reading.computed:
+            return undefined
+        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
+        scores = [score for _, score in answered]
+        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
+        values = reading.task.family.sample_values(metric, scores, samples)
+        estimate = metric.estimate(scores).value
+        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
+            return undefined
+        by_reading.append(values)
+    questions = values_by_question(by_reading).values()
+    means = [mean(values) for _, values in questions]
+    error = mean_error(means, [cluster for cluster, _ in questions])
+    numbers = (error.error, error.clusters, error.degrees, error.effective)
+    return Estimate(mean(means), *numbers), [values for _, values in questions]
+
+
+def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:
+    """Name the tasks that are not grouped by columns asked for. RepliesError: no task is grouped by one of them."""
+    notes = []
+    for column in by:
+        without = [reading for reading in readings if column not in reading.task.breakdown]
+        if len(without) == len(readings):
+            causes = [reading.ungrouped[column] for reading in readings if column in reading.ungrouped]
+            unread = f"no task of the run has questions and replies here that --by {column} could group"
+            raise RepliesError(next((why for why in causes if "did you mean" in why), [*causes, unread][0]))
+        if without:
+            notes.append(f"Not grouped by {column}: {', '.join(reading.task.name for reading in without)}.")
+    return notes
+
+
+def given_replies(task: TaskFile, documents: Documents, replies: Replies) -> TaskReading:
+    """Read recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
+    withheld = is_private_task(task, documents)
+    samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
+    data = task_provenance(task, documents)
+    reading = TaskReading(TaskRun(task.name), task, withheld, data, documents, samples)
+    if task.is_computed or task.family.kind is AnswerKind.REPORT:  # read without a judge or a labeler
+        _read_replies(reading)
+    if withheld:  # values of columns that no record holds are text of the dataset
+        for name, computed in reading.computed.items():
+            logged = _aggregated(task, computed.report.rule, (), computed.samples).report
+            report = replace(computed.report, groups=logged.groups, column_tests=logged.column_tests)
+            reading.computed[name] = replace(computed, report=replace(report, by_class=logged.by_class))
+    if not task.is_computed:
+        reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
+    return reading
+
+
+def _compute(reading: TaskReading) -> None:
+    """Score the replies, or aggregate the run's own records if these hold no reply."""
+    task = reading.task
+    try:
+        is_read = task.is_computed or task.family.kind is AnswerKind.REPORT  # without a judge or a labeler
+        if reading.withheld or not (reading.samples.replies and is_read):
+            rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
+            rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
+            if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
+                rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+            for name, rule in rules.items():
+                scores = reading.samples.scores.get(rule, {})
+                if documents := [document for document in reading.answered if document["doc_id"] in scores]:
+                    by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
+                    columns = () if reading.withheld else documents
+                    reading.computed[name] = _aggregated(task, rule, columns, by_id)
+            if not (reading.withheld or reading.samples.replies):
+                reading.missing.append(
+                    f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+                    f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
+                )
+        else:
+            _read_replies(reading)
+    except (MedTasksError, *_OF_RECORDS) as error:
+        cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
+        reading.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
+        return
+    if not reading.computed:
+        reading.missing.append(
+            f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
+            f"them; run: {reading.score_command}"
+        )
+
+
+def _read_replies(reading: TaskReading) -> None:
+    """Score replies; of reports only the main metric is computed, unless it loads a model."""
+    task, replies = reading.task, reading.samples.replies
+    answered = [document for document in reading.documents if document["doc_id"] in replies]
+    if not answered:
+        return
+    main, computed = task.metrics[0], {}
+    for name, (rule, by_id) in scores_by_id(task, answered, replies).items():
+        scores = list(by_id.values())
+        if task.is_computed:
+            wrong = () if task.family.paired else wrong_answers(task, answered, scores, replies)
+            report = replace(rule_scores(task, rule, scores, answered), wrong_kinds=count_kinds(wrong))
+            computed[name] = Computed(by_id, report)
+            continue
+        computed[name] = without_metrics(rule, by_id)
+        if isinstance(main, CorpusMetric) and not (metric_info(main.name).weights or metric_info(main.name).asks_judge):
+            reading.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
+    reading.computed = computed
+
+
+def _aggregated(task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]) -> Computed:
+    """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
+    if task.family.scores_suffice:
+        scores = list(by_id.values())
+        return Computed(by_id, rule_scores(task, rule, scores, documents or scores))
+    return without_metrics(rule, by_id)

@@ -1,0 +1,147 @@
+"""Verdicts on two runs of a task that were compared with a margin, and whether the second is not worse."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from medtasks.scores.comparing import ComparedTask, Comparison
+from medtasks.scores.run_values import Agreement
+from medtasks.stats.paired import ALPHA
+
+
+class Verdict(StrEnum):
+    """A verdict on the scores of two runs, from the strongest to the weakest; the last of several tasks counts."""
+
+    IDENTICAL = "identical"
+    EQUIVALENT = "equivalent within the margin"
+    SAME_ANSWERS = "same answers"
+    NOT_ENOUGH = "not enough samples to tell"
+    DIFFERENT = "different"
+
+
+class NonInferiority(StrEnum):
+    """A verdict on whether the second of two runs is worse than the first by more than the margin."""
+
+    NOT_WORSE = "not worse"
+    NOT_ENOUGH = "not enough samples to tell"
+    WORSE = "worse"
+
+
+@dataclass(frozen=True)
+class TaskVerdict:
+    """Verdict on two runs of one task, which were compared with a margin."""
+
+    verdict: Verdict
+    agreement: Agreement
+    explanation: str  # on replies that are all equal, failures of one run, or equal answers; empty for others
+    lacking: str  # the samples that a clearer verdict takes; empty if only failures prevent it
+    non_inferiority: NonInferiority
+    deciding: Comparison | None  # the test that decides against "not worse", if one does
+
+
+def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
+    """Return the verdict; equivalence requires equivalence in every main metric, under every rule."""
+    ((runs, agreement),) = task.agreements.items()
+    one_sided, answers = agreement.failed.one_sided, agreement.answers.values()
+    # Samples that failed in one run only could move a score by more than the margin.
+    failures_matter = one_sided / max(1, agreement.overlap.both) > margin
+    # All answers are equal, and with them the scores of these samples; not where no rule reads any answer.
+    same_answers = any(part.samples for part in answers) and all(part.equal == part.samples for part in answers)
+    same_scores = same_answers and not any(test.result.difference for test in task.comparisons)
+    main = [test for test in task.comparisons if test.main]
+    lacking = ""
+    if agreement.all_equal and not one_sided:
+        verdict = Verdict.IDENTICAL
+    elif any(test.holm < ALPHA and not is_equivalent(test) for test in task.comparisons):
+        verdict = Verdict.DIFFERENT
+    elif main and all(map(is_equivalent, main)) and not failures_matter:
+        verdict = Verdict.EQUIVALENT
+    else:
+        verdict = Verdict.SAME_ANSWERS if same_scores and not one_sided else Verdict.NOT_ENOUGH
+        lacking = _lacking(task.comparisons)
+    explanation = _explanation(runs, agreement, same_scores=same_scores, failures_matter=failures_matter)
+    not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
+    return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
+
+
+def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool) -> str:
+    """Return a sentence on failures in one run, equal replies or equal answers; empty if there is none to say."""
+    failed = agreement.failed
+    if failures_matter or (agreement.all_equal and failed.one_sided):
+        sides = zip((failed.only_first, failed.only_second), runs, strict=True)
+        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+        effect = "too few to move a score by the margin."
+        if failures_matter:
+            effect = (
+                "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
+                "failures first, then run again with --only-failed."
+            )
+        return f"Failures in one run ({counts}, of {agreement.overlap.both} samples): {effect}"
+    if agreement.all_equal and agreement.texts is not None:
+        return "Every reply is the same to the last byte."
+    if agreement.all_equal:
+        return "Every likelihood is the same to the last digit."
+    return "All answers are equal, so that on these samples the scores are the same." if same_scores else ""
+
+
+def _lacking(tests: Sequence[Comparison]) -> str:
+    """Return a sentence on the samples that a clearer verdict takes; empty if all main metrics are equivalent."""
+    if not tests:
+        return "No score of this task is a mean over samples, so that no test tells whether it is the same."
+    needed_by_test = [
+        (test, (test.equivalence and test.equivalence.needed) or 0)
+        for test in tests
+        if test.main and not is_equivalent(test)
+    ]
+    if not needed_by_test:
+        return ""
+    worst, needed = max(needed_by_test, key=lambda pair: pair[1])
+    samples, more = (  # with two significant digits
+        f"{number if number < 100 else int(float(f'{number:.2g}')):,}" for number in (worst.result.samples, needed)
+    )
+    has = f"{worst.metric} ({worst.rule}) has {samples} values"
+    if worst.result.units < 2:
+        return f"{has}, all of one patient, image or pair, so that no test can tell."
+    if not needed:
+        as_large = "the difference seen is as large as the margin"
+        return f"{has}; {as_large}, and more samples would tell whether it is real."
+    return f"{has}; equivalence takes about {more}, or a wider --margin."
+
+
+def _non_inferiority(
+    task: ComparedTask, verdict: Verdict, *, failures_matter: bool
+) -> tuple[NonInferiority, Comparison | None]:
+    """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
+
+    Every main metric under every rule has to show it, each by a one-sided test at 2.5 %. That is no test too many: all
+    of them have to reject.
+    """
+    if verdict is Verdict.IDENTICAL:
+        return NonInferiority.NOT_WORSE, None
+    unproven = [test for test in task.comparisons if test.main and _losses(test)[1] >= 0]
+    if worse := [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]:
+        return NonInferiority.WORSE, max(worse, key=_losses)
+    if unproven or failures_matter or not task.comparisons:
+        return NonInferiority.NOT_ENOUGH, max(unproven, key=_losses, default=None)
+    return NonInferiority.NOT_WORSE, None
+
+
+def _losses(test: Comparison) -> tuple[float, float]:
+    """Return by how much the second run is worse, and by how much that may exceed the margin, infinity if unknown.
+
+    A change is a loss in both directions if neither is better.
+    """
+    assert test.equivalence is not None
+    loss = -test.result.difference
+    most, least = (-end for end in test.equivalence.ends)
+    if test.higher_is_better is None:
+        loss, most = abs(loss), max(most, -least)
+    elif not test.higher_is_better:
+        loss, most = -loss, -least
+    return loss, math.inf if math.isnan(most) else most - test.equivalence.margin
+
+
+def is_equivalent(test: Comparison) -> bool:
+    """Return whether a test shows equivalence."""
+    return test.equivalence is not None and test.equivalence.shown

@@ -1,0 +1,157 @@
+"""A short task file for a user's questions, by what the columns of their file hold.
+
+Columns are recognised by their values: paths of images, lists of options, letters of these, yes and no. Only question
+and answer among several columns of text are told apart by their names, in the languages of the extractors.
+"""
+
+import itertools
+import mimetypes
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.document_store import is_file_name
+from medtasks.errors import MedTasksError, listed
+from medtasks.extract.reading.languages import pattern_of
+from medtasks.families.columns import Column
+from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
+from medtasks.tasks.own_documents import without_media
+from medtasks.tasks.question_files import local_tables
+from medtasks.tasks.task_index import dumped
+
+_ENUMERATED = re.compile(r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?")  # a name that ends with a letter or number of its own
+_QUESTION_MARKS = ("?", "？", "؟", ";")
+_FAMILIES = {
+    "answer": "single_choice",
+    "answers": "several_answers",
+    "label": "classification",
+    "labels": "several_findings",
+}
+"""Families by the column that has their answers."""
+
+Values = Sequence[Any]
+
+
+class QuestionFile:
+    """Columns of a file of questions, by their names; those with images are not among ``columns``."""
+
+    def __init__(self, file: Path) -> None:
+        tables = local_tables({"task": file.stem, "dataset_path": str(file)}, lambda names: names)
+        if tables is None or not len(tables["test"]):
+            raise MedTasksError(f"there are no questions in {file}; give a CSV, TSV, .xlsx, JSON or parquet file")
+        self.file = file
+        self.columns: dict[str, Values] = without_media(tables["test"]).to_dict()
+        self.images: list[Any] = []
+        for name, feature in tables["test"].features.items():
+            cells = self.columns.get(name, ())
+            lists = [cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)]
+            if name not in self.columns or (lists and all(map(self._is_image, itertools.chain(*lists)))):
+                self.images.append([name] if hasattr(feature, "feature") else name)
+                self.columns.pop(name, None)
+
+    def _is_image(self, cell: Any) -> bool:
+        if not isinstance(cell, str):
+            return isinstance(cell, bytes) or (isinstance(cell, Mapping) and "bytes" in cell)
+        kind, _ = mimetypes.guess_type(cell)
+        return str(kind).startswith("image/") or (is_file_name(cell) and (self.file.parent / cell).is_file())
+
+    def options(self) -> Iterator[tuple[list[str], list[Values]]]:
+        """Yield columns that may hold the options, one with lists or several, and the options of each question."""
+        numbered: dict[str, dict[str, str]] = {}
+        for name, cells in self.columns.items():
+            yield [name], [listed_options(cell) for cell in cells]
+            if match := _ENUMERATED.fullmatch(name):
+                numbered.setdefault(match[1].casefold(), {})[match[2].upper()] = name
+        for group in numbered.values():
+            names = in_order_of_keys(group)
+            if names:
+                rows = zip(*(self.columns[name] for name in names), strict=True)
+                yield names, [[cell for cell in row if not is_blank(cell)] for row in rows]
+
+    def answers(self, kind: Column, options: Values, taken: Iterable[str]) -> str | None:
+        """Return the column whose every value is of a kind; MedTasksError where several are, with other values."""
+        fitting: dict[str, tuple[Values, str]] = {}
+        for name in self.columns.keys() - {*taken}:
+            try:
+                values, note = read_column(name, kind, self.columns[name], options)
+            except MedTasksError:
+                continue  # it can be read in several ways, so that it needs a word of the user's
+            if all(map(kind.holds, values, options)):
+                fitting[name] = values, note
+        if kind is Column.LETTERS and all(len(value) == 1 for values, _ in fitting.values() for value in values):
+            return None
+        names = sorted(fitting, key=lambda name: (fitting[name][1], name))  # first the documented form, without a note
+        if any(fitting[name][0] != fitting[names[0]][0] for name in names):
+            return self.named("answer", names)
+        return names[0] if names else None
+
+    def named(self, role: str, names: Sequence[str]) -> str:
+        """Return the column with a role: the one of that name, or with a word for it in any language.
+
+        Raises:
+            MedTasksError: No column has the role, or several may have.
+        """
+        matching = [name for name in names if name == role]
+        matching = matching or [name for name in names if pattern_of(role).search(name.replace("_", " "))]
+        matching = matching or [*names]
+        if len(matching) != 1:
+            raise MedTasksError(
+                f"{self.file}: which column is the {role} is not clear, of {listed(matching or [*self.columns])}; call "
+                f"it '{role}' in the file, or copy a task from docs/own_tasks.md and add columns: {{{role}: COLUMN}}"
+            )
+        return matching[0]
+
+    def texts(self, taken: Iterable[str] = ()) -> list[str]:
+        """Return the columns in which every cell is a text."""
+        names = [name for name in self.columns if name not in taken]
+        return [name for name in names if all(isinstance(cell, str) and cell.strip() for cell in self.columns[name])]
+
+    def question(self, taken: Iterable[str] = ()) -> str | None:
+        """Return the column of questions, by question marks or its name; None if there is none."""
+        texts = self.texts(taken)
+        marked = [
+            name
+            for name in texts
+            if sum(cell.strip().endswith(_QUESTION_MARKS) for cell in self.columns[name]) * 2 > len(self.columns[name])
+        ]
+        by_name = [name for name in texts if pattern_of("question").search(name)]
+        return self.named("question", by_name or marked) if by_name or marked else None
+
+
+def new_task(name: str, questions: QuestionFile) -> str:
+    """Return the short task file for a file of questions; MedTasksError where no family fits its columns."""
+    family, columns = _family(questions)
+    image = questions.images if len(questions.images) > 1 else next(iter(questions.images), "none")
+    config = {"task": name, "family": family, "data": questions.file.name, "image": image}
+    renamed = {role: column for role, column in columns.items() if column not in (role, [role])}
+    if renamed:
+        config["columns"] = renamed
+    return dumped({**config, "description": f"Questions in {questions.file.name}"})
+
+
+def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
+    """Return the family that columns fit, and the file's columns by our names."""
+    for source, options in questions.options():
+        if not all(Column.OPTIONS.holds(each, ()) for each in options):
+            continue
+        columns: dict[str, Any] = {"options": source}
+        question = questions.question(source)
+        kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
+        if question is not None:
+            columns["question"] = question
+        elif all(each == options[0] for each in options):
+            kinds["label"] = Column.LABEL
+        for role, kind in reversed(kinds.items()):
+            answer = questions.answers(kind, options, [*source, str(question)])
+            if answer is not None:
+                paired = {"pair_id", "position"} <= questions.columns.keys()
+                return "pairs" if paired and role == "answer" else _FAMILIES[role], {**columns, role: answer}
+    question = questions.question()
+    if question is None:
+        return "report", {"report": questions.named("report", questions.texts())}
+    no_options = [()] * len(questions.columns[question])
+    answer = questions.answers(Column.YES_NO, no_options, [question])
+    if answer is not None:
+        return "yes_no", {"question": question, "answer": answer}
+    return "open_question", {"question": question, "answer": questions.named("answer", questions.texts([question]))}
