@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
+from medtasks.extract.reading.languages import Signal, languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import ROLES, Mention, OptionSet, option_mentions
 
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
@@ -27,6 +27,7 @@ _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at t
 _NEAR = 30  # characters
 _FEW = 6  # words
 _OPENING = 3  # characters
+_FEW_LANGUAGES = 2
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
 _DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
@@ -105,7 +106,7 @@ def statements_on(
     """Return the statements of a text on mentions of some of ``count`` options; None without any."""
     if not mentions:
         return None
-    signals = _outside_mentions(signals_in(text, ROLES, languages), mentions)
+    signals = _outside_mentions(_signals(text, languages), mentions)
     statements = _statements(text, mentions, signals, languages)
     walk: list[Statement] = []
     outside = statements
@@ -117,6 +118,17 @@ def statements_on(
         findings += _findings(text, statement, count)
     findings = _after_correction(findings, signals)
     return OptionStatements(findings, walk, _union(mentions))
+
+
+def _signals(text: str, languages: tuple[str, ...]) -> list[Signal]:
+    """Return the signals of a text; a last line in another language has those of its own."""
+    last = text.rfind("\n") + 1
+    of_last = languages_of(text[last:])
+    if not last or len(of_last) > _FEW_LANGUAGES or not set(of_last).isdisjoint(languages):
+        return signals_in(text, ROLES, languages)
+    own = signals_in(text[last:], ROLES, of_last)
+    signals = signals_in(text[:last], ROLES, languages)
+    return signals + [Signal(signal.start + last, signal.end + last, signal.roles) for signal in own]
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -306,10 +318,10 @@ def _before_first(signals: Sequence[Signal]) -> list[Signal]:
 
 
 def _is_line(text: str, statement: Statement) -> bool:
-    """Return whether a statement is a line of its own: an option after a few words and a colon."""
+    """Return whether a statement is a line of its own: an option after a few words."""
     lead = text[statement.start : statement.groups[0].start]
     is_own = statement.start == 0 or "\n" in lead
-    return is_own and ":" in lead and len(lead.split()) < _FEW and is_bare(text, statement)
+    return is_own and len(lead.split()) < _FEW and is_bare(text, statement)
 
 
 def _after(text: str, statement: Statement, place: int) -> list[Signal]:
