@@ -215,6 +215,8 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
 def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
     """Return the places of the first statement of each walk through options, and after its last."""
     items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
+    if not all(is_bare(text, statements[place]) for place in items):
+        items = [place for place in items if not _is_announced(text, statements[place])]
     if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
         items = items[1:]
     runs: list[dict[int, int]] = [{}]  # place by option
@@ -252,6 +254,14 @@ def _is_item(text: str, statement: Statement) -> bool:
     lead = lead if ":" in lead else pattern_of("option").sub("", lead)
     is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
     return not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
+
+
+def _is_announced(text: str, statement: Statement) -> bool:
+    """Return whether an option alone on its line follows a line such as "The correct answer is:"."""
+    line = text[: statement.start].rstrip().rpartition("\n")[2]
+    if not line.endswith(":") or not is_bare(text, statement):
+        return False
+    return bool(pattern_of("answer correct").search(line)) and not pattern_of("wrong").search(line)
 
 
 def is_bare(text: str, statement: Statement) -> bool:
@@ -318,10 +328,17 @@ def _before_first(signals: Sequence[Signal]) -> list[Signal]:
 
 
 def _is_line(text: str, statement: Statement) -> bool:
-    """Return whether a statement is a line of its own: an option after a few words."""
+    """Return whether a statement is a line of its own: an option after few words with a colon, or the last such line.
+
+    The last line needs no colon, but the line before it must be none for an answer.
+    """
     lead = text[statement.start : statement.groups[0].start]
     is_own = statement.start == 0 or "\n" in lead
-    return is_own and len(lead.split()) < _FEW and is_bare(text, statement)
+    if not is_own or len(lead.split()) >= _FEW or not is_bare(text, statement):
+        return False
+    *_, previous = text[: statement.start].rstrip().split("\n")
+    is_answer = len(previous.split()) < _FEW and pattern_of("answer").search(previous)
+    return ":" in lead or not (is_answer or re.search(r"\w", text[statement.end :]))
 
 
 def _after(text: str, statement: Statement, place: int) -> list[Signal]:
