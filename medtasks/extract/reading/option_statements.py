@@ -24,7 +24,9 @@ _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _PARTING = re.compile(r"[\w:\n]")  # two mentions
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
 _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
+_LINE_END = re.compile(r"[^\w\n]*(?:\n\s*(?P<next>.*)|\Z)")
 _NEAR = 30  # characters
+_LINE = 200  # characters before a line that are looked at
 _FEW = 6  # words
 _OPENING = 3  # characters
 _FEW_LANGUAGES = 2
@@ -328,17 +330,24 @@ def _before_first(signals: Sequence[Signal]) -> list[Signal]:
 
 
 def _is_line(text: str, statement: Statement) -> bool:
-    """Return whether a statement is a line of its own: an option after few words with a colon, or the last such line.
+    """Return whether a statement is a line of its own: an option after a few words.
 
-    The last line needs no colon, but the line before it must be none for an answer.
+    The first or last line of a text needs no colon, unless the line next to it is about the answer, too.
     """
     lead = text[statement.start : statement.groups[0].start]
     is_own = statement.start == 0 or "\n" in lead
     if not is_own or len(lead.split()) >= _FEW or not is_bare(text, statement):
         return False
-    *_, previous = text[: statement.start].rstrip().split("\n")
-    is_answer = len(previous.split()) < _FEW and pattern_of("answer").search(previous)
-    return ":" in lead or not (is_answer or re.search(r"\w", text[statement.end :]))
+    end = _LINE_END.match(text, statement.end)
+    if ":" in lead or end is None:
+        return ":" in lead
+    previous = text[max(statement.start - _LINE, 0) : statement.start].rstrip().rpartition("\n")[2]
+    neighbours = (previous, end["next"] or "")
+    return not all(neighbours) and not any(map(_is_about_answer, neighbours))
+
+
+def _is_about_answer(line: str) -> bool:
+    return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
 
 
 def _after(text: str, statement: Statement, place: int) -> list[Signal]:
