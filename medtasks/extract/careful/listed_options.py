@@ -7,16 +7,15 @@ right, or those that the reply names without denying them; see :mod:`medtasks.ex
 """
 
 import re
+from collections.abc import Sequence
 
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import languages_of, pattern_of, signals_in
-from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of
-from medtasks.extract.reading.option_statements import OptionStatements, decided, is_bare, option_statements, praised
+from medtasks.extract.reading.languages import few_languages_of, pattern_of, signals_in
+from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
+from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
-
-_TOGETHER = re.compile(r"\W*([A-Z]{2,})\W*")
 
 
 @extractor("listed_options", AnswerKind.LABELS, "letters, positions and texts that are listed", version=3)
@@ -36,62 +35,40 @@ def listed_options(reply: str | None, sample: Sample) -> Answer:
 
 def _nothing_else(text: str, options: OptionSet) -> frozenset[int]:
     """Return the options of a text of nothing but letters or positions; letters of no option are -1."""
-    words = _bare_names(text, options)
-    positions = frozenset(int(word) - 1 for word in words if word.isdigit())
-    if positions and len(positions) == len(words):
-        return positions if positions <= {*options.letters.values()} else frozenset()
-    if any(len(word) > 1 or not word.isascii() for word in words):
+    names = _bare_names(text, options)
+    if all(name.isdigit() for name in names):
+        positions = frozenset(int(name) - 1 for name in names)
+        return positions & {*options.letters.values()}
+    if any(len(name) > 1 or not name.isascii() for name in names):
         return frozenset()
-    return frozenset(options.letters.get(word.upper(), -1) for word in words)
+    return frozenset(options.letters.get(name.upper(), -1) for name in names)
 
 
-def _bare_names(text: str, options: OptionSet) -> list[str]:
+def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
     """Return the words of a text without those around an answer; "ACD" is three words."""
-    together = _TOGETHER.fullmatch(text)
-    if together and {*together[1]} <= options.letters.keys():
-        return list(together[1])
 
     def without(word: re.Match[str]) -> str:
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
-    rest = pattern_of("and answer option choose correct final", languages_of(text)).sub(without, text)
-    return [token.word for token in tokens_of(folded(rest)) if token.word.isalnum()]
+    words = words_in(pattern_of("and answer option choose correct final", few_languages_of(text)).sub(without, text))
+    return words[0] if len(words) == 1 and text.isupper() else words
 
 
 def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
-    languages = languages_of(text, sample.languages)
+    languages = few_languages_of(text, sample.languages)
     everything = frozenset(options.letters.values())
+    is_all = any("all" in signal.roles for signal in signals_in(text, "all aside", languages))
     statements = option_statements(text, options, languages)
     if statements is None:
-        if quantity_option("all", options, ("all",)) is None and _is_all(text, languages):
+        if is_all and quantity_option("all", options) is None:
             return everything
         unnamed = unnamed_option(text, options, sample, languages)
         return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
-    if statements.named != everything and _excepts(text, languages):
-        return everything - statements.named
-    listed = decided(statements.findings) or _in_walk(text, statements, everything) or statements.affirmed
+    excepts = pattern_of("except", languages)
+    if excepts.match(text) or (is_all and excepts.search(text)):
+        return everything - statements.named or Reason.AMBIGUOUS
+    listed = statements.decided or statements.affirmed
     if listed:
         return listed
     return Reason.REFUSED if pattern_of("refusal none", languages).search(text) else Reason.NO_MATCH
-
-
-def _excepts(text: str, languages: tuple[str, ...]) -> bool:
-    """Return whether a reply names the options that are left out: "all but B", "except B"."""
-    excepts = pattern_of("except", languages).search(text)
-    if excepts is None:
-        return False
-    is_whole = excepts.start() == 0 or not re.search(r"\w", text[excepts.end() :])
-    return is_whole or _is_all(text, languages)
-
-
-def _is_all(text: str, languages: tuple[str, ...]) -> bool:
-    return any("all" in signal.roles for signal in signals_in(folded(text), "all aside", languages))
-
-
-def _in_walk(text: str, statements: OptionStatements, everything: frozenset[int]) -> frozenset[int] | None:
-    """Return the options of a walk that are called right, or of a list of some options without a word on them."""
-    named = statements.named
-    if statements.walk and named != everything and all(is_bare(text, statement) for statement in statements.walk):
-        return named
-    return praised(statements.walk, text)

@@ -13,7 +13,7 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.reading.languages import pattern_of
 from medtasks.extract.reading.negation import ENGLISH
 from medtasks.extract.reading.option_mentions import Mention
-from medtasks.extract.reading.option_statements import decided, statements_on
+from medtasks.extract.reading.option_statements import statements_on
 from medtasks.extract.reading.reply_text import UNABLE, own_words
 
 _FORMS = {
@@ -56,7 +56,7 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     statements = statements_on(text, _mentions(text), len(_FORMS), ENGLISH)
     if statements is None or not statements.affirmed:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
-    chosen = decided(statements.findings) or statements.affirmed
+    chosen = statements.decided or statements.affirmed
     return worded_option({[*_FORMS][index] for index in chosen}, sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 

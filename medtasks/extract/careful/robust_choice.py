@@ -7,9 +7,9 @@ is cut into statements: lines and sentences. Each mention of an option in a stat
 * **denied**: a denial or a dismissal reaches it ("not A", "A is unlikely", "rather than A", "A" with a cross), or it
   was only a first thought;
 * **named**: it is mentioned;
-* **declared**: it is all of its statement, follows a colon or begins the reply as a label; or the words around it are
-  about the answer, praise it or choose it ("the answer is A", "A fits best");
-* **final**: declared, with a word that concludes ("final answer: A", "therefore A").
+* **declared**: it is all of its statement, follows a colon or begins the reply as a label; or words near it are about
+  the answer, praise it or choose it ("the answer is A", "A fits best");
+* **final**: a word that concludes is near it ("therefore A"), or it is a line for the answer ("Answer: A").
 
 Two or more statements in a row that each begin with another option are a *walk* through the options. A walk of nothing
 but options repeats the question and is not read; of any other only praise counts.
@@ -17,9 +17,9 @@ but options repeats the question and is not read; of any other only praise count
 The first of these that names options decides; several options on one step are ambiguous:
 
 1. the last final statement;
-2. declared statements outside a walk;
-3. the one option that a walk praises;
-4. statements after a walk, else before it, else all statements, that name an option;
+2. declared statements outside a walk, by label, else by text;
+3. the options that a walk praises;
+4. statements outside a walk that name an option;
 5. of a reply without any mention: a position ("the third option", "2"), "none" and "all" where an option says so, the
    words of one option that no other option has, and what a statement says about a yes/no question.
 
@@ -33,15 +33,9 @@ from functools import cache
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.languages import few_languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of, whole_option
-from medtasks.extract.reading.option_statements import (
-    OptionStatements,
-    decided,
-    is_cut,
-    option_statements,
-    praised,
-)
+from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
 
 _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
@@ -52,10 +46,10 @@ _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a reply; a sample without options has A and B with unknown texts."""
     options = option_set(tuple(sample.options) or ("", ""))
-    text = own_words(reply, cut_questions=False, is_answer=lambda value: whole_option(value, options) is not None)
+    text = own_words(reply, is_answer=lambda value: whole_option(value, options) is not None)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    languages = languages_of(text, sample.languages)
+    languages = few_languages_of(text, sample.languages)
     text = _without_invented(text, options, sample.question, languages)
     new_question = _NEW_QUESTION.search(text)
     chosen: int | Reason = Reason.NO_MATCH
@@ -73,12 +67,7 @@ def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, .
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
-    if _chooses_none(text[statements.end :], languages):
-        return Reason.REFUSED
-    chosen = decided(statements.findings)
-    if chosen is None and statements.walk:
-        chosen = praised(statements.walk, text)
-    return _single(chosen) if chosen is not None else _named(text, statements, options, languages)
+    return _single(statements.decided) if statements.decided else _named(text, statements, options, languages)
 
 
 def _single(options: frozenset[int]) -> int | Reason:
@@ -90,24 +79,15 @@ def _single(options: frozenset[int]) -> int | Reason:
 def _named(text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
     named = statements.affirmed
-    for role, others in (("none", statements.denied), ("all", named)):
-        rest = quantity_option(role, options, (role,)) if len(others) == len(options) - 1 else None
-        if rest is not None and rest not in others | statements.denied:
-            return rest
+    none = quantity_option("none", options, ("none",)) if len(statements.denied) == len(options) - 1 else None
+    if none is not None and none not in statements.denied:
+        return none
     if (named or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
     if len(named) != 1 and pattern_of("refusal none", languages).search(text):
         return Reason.REFUSED
     is_denied = statements.denied and not statements.walk
     return _single(named) if named or is_denied else Reason.AMBIGUOUS
-
-
-def _chooses_none(rest: str, languages: tuple[str, ...]) -> bool:
-    """Return whether the last line of a text without options is "none of the above", as an answer."""
-    line = re.split(r"\n|[.!?]\s", rest.rstrip(" ."))[-1].partition("(")[0]
-    none = pattern_of("none", languages).search(line)
-    framed = pattern_of("answer final", languages).sub("", line[: none.start()]) if none else line
-    return none is not None and not re.search(r"\w", framed + line[none.end() :])
 
 
 def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:

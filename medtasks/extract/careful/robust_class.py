@@ -33,8 +33,6 @@ from medtasks.extract.reading.option_statements import (
     Evidence,
     Finding,
     OptionStatements,
-    decided,
-    praised,
     statements_on,
 )
 from medtasks.extract.reading.reply_text import own_words
@@ -197,7 +195,7 @@ def _read(text: str, classes: ClassChoices, named: Sequence[str] = ()) -> int | 
     if statements is None:
         return _unnamed(text, classes, languages)
     statements = statements._replace(findings=_without_absence(statements.findings))
-    chosen = decided(statements.findings) or praised(statements.walk, text)
+    chosen = statements.decided
     if not chosen:
         chosen = statements.affirmed
         if len(chosen) != 1 and pattern_of("refusal none", languages).search(text):

@@ -11,21 +11,17 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import verdicts, yes_no
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.languages import pattern_of, words_of
-from medtasks.extract.reading.option_mentions import OptionSet, folded, is_content, numeral, same_word, tokens_of
+from medtasks.extract.reading.option_mentions import OptionSet, is_content, numeral, same_word, words_in
 
-_MOST_WORDS = 60  # of a reply that is compared by single words
 _FEW_WORDS = 8
 _FOREIGN = 3  # words that are not the option's
 _PRONOUN = re.compile(r"(?:^|(?<=[.,;!?]\s)|(?<=\bso\s)|(?<=\band\s)|(?<=\bbut\s))I(?=['’]|\s+[a-z])")
-_ENCLOSING = re.compile("[\ufe0f\u20e3]")  # a digit on a key
 _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin ones
 
 
 def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
-    text = _ENCLOSING.sub("", text)
-    words = tokens_of(folded(text))
-    if len(words) <= _FEW_WORDS:
+    if len(words_in(text)) <= _FEW_WORDS:
         position = position_called(text, options, languages)
         if position is None:
             position = quantity_option(text, options)
@@ -35,41 +31,46 @@ def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tup
             return Reason.REFUSED
     if pattern_of("refusal", languages).search(text):
         return Reason.REFUSED
-    said = _yes_or_no(text, options, sample)
-    if said is not None:
-        return said
-    return _by_words(text, options, languages) if len(words) <= _MOST_WORDS else Reason.NO_MATCH
+    of_statement = _yes_or_no(text, options, sample)
+    if of_statement is not None:
+        return of_statement
+    return _by_words(text, options, languages)
 
 
 def position_called(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer."""
-    if all(own and all(word[0].isdigit() for word in own) for own in options.words):
+    if all(option[:1].isdigit() for option in options.texts):
         return None
-    rest = _without_frame(text, languages)
-    left = [numeral(token.word) for token in tokens_of(folded(rest))]
+    left = _words_left(text, languages)
     if len(left) == 1 and left[0].isdigit():
-        position = int(left[0]) - 1
-        return position if 0 <= position < len(options) else None
+        return _among(int(left[0]) - 1, options)
+    joined = f" {' '.join(words_in(text))}"
     for language in languages:
-        letters = [folded(entry) for entry in words_of("letters", (language,))]
+        letters = [" ".join(words_in(entry)) for entry in words_of("letters", (language,))]
         if len(left) == 1 and left[0] in letters and left[0] not in _LOOK_ALIKE:
             return _among(letters.index(left[0]), options)
-        if not pattern_of("option", languages).search(text):
-            continue
-        for place, entry in enumerate(words_of("first", (language,))):
-            stem = re.escape(folded(entry.strip("*")))
-            if re.search(rf"(?<![^\W\u3040-\u9fff]){stem}", folded(text)):
-                return _among(place, options)
+        place = _ordinal(joined, language)
+        if place is not None and pattern_of("option", languages).search(text):
+            return _among(place, options)
+    return None
+
+
+def _ordinal(joined: str, language: str) -> int | None:
+    """Return the place that an ordinal of a language names in words joined by blanks, from 0."""
+    for place, entry in enumerate(words_of("first", (language,))):
+        if f" {' '.join(words_in(entry))}" in joined:
+            return place
     return None
 
 
 def _among(place: int, options: OptionSet) -> int | None:
-    return place if place < len(options) else None
+    return place if 0 <= place < len(options) else None
 
 
-def _without_frame(text: str, languages: tuple[str, ...]) -> str:
-    """Return a text without the words around an answer."""
-    return pattern_of("answer option correct choose final article", languages).sub(" ", text)
+def _words_left(text: str, languages: tuple[str, ...]) -> list[str]:
+    """Return the words of a text without those around an answer."""
+    rest = pattern_of("answer option correct choose final article", languages).sub(" ", text)
+    return [numeral(word) for word in words_in(rest)]
 
 
 def quantity_option(text: str, options: OptionSet, roles: tuple[str, ...] = ("none", "all")) -> int | None:
@@ -96,18 +97,15 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
 
 def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
     """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
-    rest = _without_frame(_PRONOUN.sub(" ", text), languages)
-    words = [numeral(token.word) for token in tokens_of(folded(rest))]
-    plain = set(words)
+    words = _words_left(_PRONOUN.sub(" ", text), languages)
     of_options = [[numeral(word) for word in own] for own in options.words]
     begun = [index for index, own in enumerate(of_options) if words and own[: len(words)] == words]
     if begun:
-        is_clear = len(begun) == 1 and sum(plain.issubset(own) for own in of_options) == 1
-        return begun[0] if is_clear else Reason.AMBIGUOUS
+        return _one(begun)
     if pattern_of("not wrong not_after", languages).search(text):
         return Reason.NO_MATCH
-    whole = [index for index, own in enumerate(of_options) if own and plain.issuperset(own)]
-    return whole[0] if len(whole) == 1 else _by_parts(plain, of_options, options)
+    whole = [index for index, own in enumerate(of_options) if own and {*words}.issuperset(own)]
+    return whole[0] if len(whole) == 1 else _by_parts({*words}, of_options, options)
 
 
 def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) -> int | Reason:
@@ -117,13 +115,13 @@ def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) 
         occurring = sum(_occurs(part, words) for part in parts)
         foreign = sum(not _occurs(word, {*of_options[index]}) for word in words if is_content(word))
         is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
-        if occurring and (is_enough or occurring > 1):
+        if occurring and is_enough:
             having.append(index)
-        elif occurring:
-            return Reason.NO_MATCH
-    if len(having) == 1:
-        return having[0]
-    return Reason.AMBIGUOUS if having else Reason.NO_MATCH
+    return _one(having) if having else Reason.NO_MATCH
+
+
+def _one(indices: list[int]) -> int | Reason:
+    return indices[0] if len(indices) == 1 else Reason.AMBIGUOUS
 
 
 def _occurs(part: str, words: set[str]) -> bool:

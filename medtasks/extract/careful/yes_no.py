@@ -157,7 +157,7 @@ def verdicts(text: str) -> set[str]:
     read = set[str]()
     final = set[str]()
     starts = [0, *(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
-    for signal in signals_in(text.lower(), "yes no maybe", ()):
+    for signal in signals_in(text, "yes no maybe", ()):
         if not _after_verdict().match(text, signal.end):
             continue
         near = text[max(0, signal.start - _NEAR) : signal.start]

@@ -16,23 +16,10 @@ from medtasks.home import packaged_facts
 _ANY = "und"  # block of marks that belong to no language
 # To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
 _WORD_CHARACTER = r"(?-i:[\w\u0300-\u036f\u0900-\u0963\u0966-\u0dff])"
-_WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
+_BOUNDED = r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[\u0900-\u0dff]"  # in scripts with blanks
 _LETTERS = re.compile(r"[^\W\d_]+")
-_GAP = re.compile(r" \.\.\. |\* ")
-_KANA = re.compile("[\u3040-\u30ff]")
-_SCRIPTS = (
-    (_KANA, ("ja",)),
-    (re.compile("[\uac00-\ud7af]"), ("ko",)),
-    (re.compile("[\u4e00-\u9fff]"), ("zh", "ja")),
-    (re.compile("[\u0370-\u03ff]"), ("el",)),
-    (re.compile("[\u0400-\u04ff]"), ("ru", "uk")),
-    (re.compile("[\u0590-\u05ff]"), ("he",)),
-    (re.compile("[\u0600-\u06ff]"), ("ar", "fa")),
-    (re.compile("[\u0900-\u097f]"), ("hi",)),
-    (re.compile("[\u0980-\u09ff]"), ("bn",)),
-    (re.compile("[\u0e00-\u0e7f]"), ("th",)),
-)
-_LETTERS_OF = {"uk": re.compile("[іїєґ]"), "fa": re.compile("[پچژگ]")}  # that no other language of the script has
+_DOTTED_I = re.compile(r"İ(?=\w)")  # alone it is no numeral
+_FEW = 2  # languages of a text; the patterns of each combination take compiling
 
 
 class Signal(NamedTuple):
@@ -67,9 +54,10 @@ def known_language(name: object, place: str = "") -> str:
 
 def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the entries of a role, as written in the file, in some languages or in all."""
-    blocks = _words()
-    entries = (blocks[language].get(role, ()) for language in (_ANY, *(languages or all_languages())))
-    return tuple(dict.fromkeys(entry for of_language in entries for entry in of_language))
+    entries: dict[str, None] = {}
+    for language in (_ANY, *(languages or all_languages())):
+        entries |= dict.fromkeys(_words()[language].get(role, ()))
+    return tuple(entries)
 
 
 @cache
@@ -83,79 +71,67 @@ def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
     Returns:
         A pattern that ignores case, never matches an empty text, and finds the longest of several phrases.
     """
-    return re.compile(_alternatives(_roles_by_entry(roles, languages)), re.IGNORECASE)
-
-
-@cache
-def _roles_by_entry(roles: str, languages: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
-    """Return the roles that each entry has, out of some."""
-    by_entry: dict[str, frozenset[str]] = {}
+    entries = set[str]()
     for role in roles.split():
-        for entry in words_of(role, languages):
-            by_entry[entry.lower()] = by_entry.get(entry.lower(), frozenset()) | {role}
-    return by_entry
-
-
-def _alternatives(entries: Iterable[str]) -> str:
-    """Return a pattern of entries, grouped by their first character, which is faster than a plain list."""
-    groups: dict[tuple[bool, str], list[str]] = defaultdict(list)
+        entries.update(map(str.lower, words_of(role, languages)))
+    bounded: dict[str, list[str]] = defaultdict(list)  # by first character, which is faster than a plain list
+    inside: dict[str, list[str]] = defaultdict(list)
     for entry in sorted(entries, key=len, reverse=True):
-        first = entry.lstrip("*")[0]
-        begins_inside = entry.startswith("*") or re.match(rf"{_WITHOUT_BLANKS}|\W", first)
-        groups[not begins_inside, first].append(_ending(entry))
-    of_words = [f"{first}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if bounded]
-    inside = [
-        f"{re.escape(first)}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if not bounded
-    ]
-    bounded = [rf"(?<!{_WORD_CHARACTER})(?:{'|'.join(of_words)})"] if of_words else []
-    return "|".join([*bounded, *inside]) or r"(?!)"
+        phrase = entry.strip("*")
+        begins_inside = entry.startswith("*") or not re.match(_BOUNDED, phrase)
+        groups = inside if begins_inside else bounded
+        groups[phrase[0]].append(_ending(entry))
+    return re.compile(f"(?<!{_WORD_CHARACTER})(?:{_any(bounded)})|{_any(inside)}", re.IGNORECASE)
+
+
+def _any(groups: Mapping[str, Iterable[str]]) -> str:
+    """Return a pattern of endings by first character."""
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items()) or "(?!)"
 
 
 def _ending(entry: str) -> str:
     """Return the pattern of an entry after its first character."""
     phrase = entry.strip("*")
-    escaped = re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
-    escaped = escaped.replace(r"\*", rf"{_WORD_CHARACTER}*")
+    ending = re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
+    ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
     if entry.endswith("*"):
-        return rf"{escaped}{_WORD_CHARACTER}*"
-    ends_inside = re.search(rf"(?:{_WITHOUT_BLANKS}|[^\w\u0900-\u0dff])$", phrase)
-    return escaped if ends_inside else rf"{escaped}(?!{_WORD_CHARACTER})"
+        return f"{ending}{_WORD_CHARACTER}*"
+    return f"{ending}(?!{_WORD_CHARACTER})" if re.match(_BOUNDED, phrase[-1]) else ending
 
 
-def signals_in(lower: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
-    """Return the words of a lower-case text that have one of some roles, in order."""
-    pattern = _signal_pattern(roles, languages)
+def lower_case(text: str) -> str:
+    """Return a text in lower case, of the same length."""
+    if "İ" in text:
+        text = _DOTTED_I.sub("i", text).replace("İ", "ı")
+    return text.lower()
+
+
+@lru_cache(maxsize=4)  # a text is looked at for labels and for statements
+def signals_in(text: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
+    """Return the words of a text that have one of some roles, in order."""
+    pattern = _lower_case_pattern(roles, languages)
     return [
-        Signal(*match.span(), _roles_of(match[0], roles, languages)) for match in pattern.finditer(lower) if match[0]
+        Signal(match.start(), match.end(), _roles_of(match[0], roles, languages))
+        for match in pattern.finditer(lower_case(text))
     ]
 
 
 @cache
-def _signal_pattern(roles: str, languages: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(_alternatives(_roles_by_entry(roles, languages)))
+def _lower_case_pattern(roles: str, languages: tuple[str, ...]) -> re.Pattern[str]:
+    """Return :func:`pattern_of` for lower case alone, which is found faster."""
+    return re.compile(pattern_of(roles, languages).pattern)
 
 
 @lru_cache(maxsize=8192)
 def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[str]:
-    """Return the roles of words that an entry matches: of the entry itself, or of the longest that they begin with."""
-    by_entry = _roles_by_entry(roles, languages)
-    for end in range(len(words), 0, -1):
-        for entry in (words[:end], f"{words[:end]}*", f"*{words[:end]}", f"*{words[:end]}*"):
-            if entry in by_entry:
-                return by_entry[entry]
-    return frozenset[str]().union(
-        *(
-            of_entry
-            for entry, of_entry in by_entry.items()
-            if _GAP.search(entry) and words.startswith(_GAP.split(entry)[0])
-        )
-    )
+    return frozenset(role for role in roles.split() if pattern_of(role, languages).fullmatch(words))
 
 
 @cache
-def _latin_languages() -> tuple[str, ...]:
-    scripted = {language for _, languages in _SCRIPTS for language in languages}
-    return tuple(language for language in all_languages() if language not in scripted)
+def _scripts() -> Mapping[str, re.Pattern[str]]:
+    """Return the letters that show a language, of languages that are not written in Latin ones."""
+    blocks = _words()
+    return {language: re.compile(f"[{block['script'][0]}]") for language, block in blocks.items() if "script" in block}
 
 
 @cache
@@ -163,9 +139,14 @@ def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
     """Return the Latin languages that have a word in any role."""
     languages: dict[str, tuple[str, ...]] = {}
     for language in _latin_languages():
-        for word in {entry for entries in _words()[language].values() for entry in entries}:
+        for word in set[str]().union(*_words()[language].values()):
             languages[word] = (*languages.get(word, ()), language)
     return languages
+
+
+@cache
+def _latin_languages() -> tuple[str, ...]:
+    return tuple(language for language in all_languages() if language not in _scripts())
 
 
 def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
@@ -175,20 +156,30 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         text: Any text; of one in Latin letters without a known word all languages with these letters are returned.
         named: Languages that the task names. Replies in others, apart from English, are not expected.
     """
+    present = _by_words(text)
+    if not text.isascii():
+        present |= {language for language, script in _scripts().items() if script.search(text)}
+    if "ja" in present:  # Chinese characters are used there
+        present.discard("zh")
+    if named:
+        expected = {*named, "en"}
+        present = (present & expected) or expected
+    return tuple(language for language in all_languages() if language in (present or _latin_languages()))
+
+
+def _by_words(text: str) -> set[str]:
+    """Return the Latin languages of which a text has most words, or more than half as many."""
     by_word = _languages_by_word()
     # a single capital is the letter of an option
     written = {word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()}
-    scores = Counter(language for word in written & by_word.keys() for language in by_word[word])
+    scores = Counter[str]()
+    for word in written & by_word.keys():
+        scores.update(by_word[word])
     most = max(scores.values(), default=0)
-    present = {language for language, score in scores.items() if 2 * score > most}
-    if not text.isascii():
-        present |= _by_script(text)
-    expected = {*named, "en"} if named else {*(present or _latin_languages())}
-    return tuple(language for language in all_languages() if language in ((present & expected) or expected))
+    return {language for language, score in scores.items() if 2 * score > most}
 
 
-def _by_script(text: str) -> set[str]:
-    present = {language for script, languages in _SCRIPTS if script.search(text) for language in languages}
-    if {"zh", "ja"} <= present:
-        present.discard("zh" if _KANA.search(text) else "ja")
-    return present - {language for language, letters in _LETTERS_OF.items() if not letters.search(text)}
+def few_languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
+    """Return :func:`languages_of` a text, or all languages if they are hardly told apart."""
+    languages = languages_of(text, named)
+    return languages if len(languages) <= _FEW else all_languages()

@@ -80,7 +80,7 @@ def _contrasts(piece: str, languages: tuple[str, ...]) -> list[str]:
     """Cut after words such as "but" and "except"; a single character, as in "が、", is one only next to a comma."""
     parts = []
     start = 0
-    for signal in signals_in(piece.lower(), "but except not than wrong absent", languages):
+    for signal in signals_in(piece, "but except not than wrong absent", languages):
         near = piece[max(0, signal.start - 1)] + piece[signal.end : signal.end + 1]
         is_contrast = "but" in signal.roles or signal.roles == {"except"}  # "sin" and "ohne" are denials, too
         if is_contrast and (signal.end - signal.start > 1 or "," in near):
@@ -126,7 +126,7 @@ class _Sign(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
-    signals = signals_in(clause.lower(), _ROLES, languages)
+    signals = signals_in(clause, _ROLES, languages)
     signs = []
     for signal in signals:
         kind = _stance_of(signal, clause, languages)

@@ -7,15 +7,12 @@ import enum
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import takewhile
+from typing import NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
-from medtasks.extract.reading.option_mentions import Mention, OptionSet, option_mentions
+from medtasks.extract.reading.languages import Signal, languages_of, pattern_of, signals_in
+from medtasks.extract.reading.option_mentions import ROLES, Mention, OptionSet, option_mentions
 
-_ROLES = (
-    "answer final choose correct wrong likely not not_after lack because and or but than than_after before correction "
-    "aside reasoning yes"
-)
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
 _STATEMENT_END = re.compile(
@@ -24,13 +21,19 @@ _STATEMENT_END = re.compile(
     r"(?<=[^\W\d_][\s(][A-Z\d][.!?])(?=\s+(?![a-z])))(?<!\bvs[.!?])"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
+_PARTING = re.compile(r"[\w:\n]")  # two mentions
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
 _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
-_NEAR = 25  # characters
+_LINE_END = re.compile(r"[^\w\n]*(?:\n\s*(?P<next>.*)|\Z)")
+_NEAR = 30  # characters
+_LINE = 200  # characters before a line that are looked at
 _FEW = 6  # words
 _OPENING = 3  # characters
+_FEW_LANGUAGES = 2
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
 _DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
+
+_Placed = TypeVar("_Placed", Mention, Signal)
 
 
 class Evidence(enum.IntEnum):
@@ -39,8 +42,7 @@ class Evidence(enum.IntEnum):
     DENIED = 0
     NAMED = 1
     DECLARED = 2
-    ANSWERED = 3
-    FINAL = 4
+    FINAL = 3
 
 
 class Finding(NamedTuple):
@@ -49,7 +51,6 @@ class Finding(NamedTuple):
     options: frozenset[int]
     evidence: Evidence
     start: int
-    is_line: bool  # a line of its own, with at most a few words and a colon before
     is_label: bool
 
 
@@ -59,17 +60,16 @@ class Statement(NamedTuple):
     start: int
     end: int
     groups: list[Mention]
-    signals: list[Signal]
+    signals: Sequence[Signal]
 
 
-def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
-    return frozenset[int]().union(*sets)
+def _union(findings: Iterable[Finding | Mention]) -> frozenset[int]:
+    return frozenset[int]().union(*(finding.options for finding in findings))
 
 
-def _union_of(findings: Sequence[Finding]) -> frozenset[int]:
+def _named_by(findings: Sequence[Finding]) -> frozenset[int]:
     """Return the options that findings name by label, else by text."""
-    labelled = [finding for finding in findings if finding.is_label]
-    return _union(finding.options for finding in labelled or findings)
+    return _union([finding for finding in findings if finding.is_label] or findings)
 
 
 class OptionStatements(NamedTuple):
@@ -77,19 +77,24 @@ class OptionStatements(NamedTuple):
 
     findings: list[Finding]  # outside, without what is taken back
     walk: list[Statement]
-    after_walk: list[Finding]  # those of the findings that come after it
     named: frozenset[int]  # options with a mention of any kind
-    end: int  # of the last statement
 
     @property
     def affirmed(self) -> frozenset[int]:
-        """Options that the findings name without denying them: those after a walk, by label, if there are any."""
-        return _union_of([finding for finding in self.after_walk or self.findings if finding.evidence])
+        """Options that the findings name without denying them: by label, if there are any."""
+        return _named_by([finding for finding in self.findings if finding.evidence])
 
     @property
     def denied(self) -> frozenset[int]:
         """Options that the findings deny."""
-        return _union(finding.options for finding in self.findings if not finding.evidence)
+        return _union(finding for finding in self.findings if not finding.evidence)
+
+    @property
+    def decided(self) -> frozenset[int]:
+        """Options of the last final statement, else all that are declared, else those that a walk calls right."""
+        final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
+        declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
+        return _named_by(final[-1:] or declared) or _praised(self.walk)
 
 
 def option_statements(text: str, options: OptionSet, languages: tuple[str, ...]) -> OptionStatements | None:
@@ -103,16 +108,29 @@ def statements_on(
     """Return the statements of a text on mentions of some of ``count`` options; None without any."""
     if not mentions:
         return None
-    signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
-    statements = _statements(text, mentions, signals)
-    walks = _walks(text, statements, count)
-    walk = [statement for first, last in walks for statement in statements[first:last]]
-    outside = [statement for statement in statements if statement not in walk]
-    findings = [finding for statement in outside for finding in _findings(text, statement, count)]
-    findings = _closed(_after_correction(findings, signals), statements)
-    after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
-    named = _union(mention.options for mention in mentions)
-    return OptionStatements(findings, walk, after_walk, named, statements[-1].end)
+    signals = _outside_mentions(_signals(text, languages), mentions)
+    statements = _statements(text, mentions, signals, languages)
+    walk: list[Statement] = []
+    outside = statements
+    for first, end in _walks(text, statements, count):
+        walk += statements[first:end]
+        outside = [statement for statement in outside if statement not in walk]
+    findings: list[Finding] = []
+    for statement in outside:
+        findings += _findings(text, statement, count)
+    findings = _after_correction(findings, signals)
+    return OptionStatements(findings, walk, _union(mentions))
+
+
+def _signals(text: str, languages: tuple[str, ...]) -> list[Signal]:
+    """Return the signals of a text; a last line in another language has those of its own."""
+    last = text.rfind("\n") + 1
+    of_last = languages_of(text[last:])
+    if not last or len(of_last) > _FEW_LANGUAGES or not set(of_last).isdisjoint(languages):
+        return signals_in(text, ROLES, languages)
+    own = signals_in(text[last:], ROLES, of_last)
+    signals = signals_in(text[:last], ROLES, languages)
+    return signals + [Signal(signal.start + last, signal.end + last, signal.roles) for signal in own]
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -120,31 +138,6 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
     return [signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start]
-
-
-def decided(findings: Sequence[Finding]) -> frozenset[int] | None:
-    """Return the options of the strongest evidence; None without any declaration.
-
-    A final statement makes the last answer count; others count together with what is declared after them.
-    """
-    answers = [finding for finding in findings if finding.evidence >= Evidence.ANSWERED]
-    if any(finding.evidence is Evidence.FINAL for finding in answers):
-        return answers[-1].options
-    last = answers[-1].start if answers else 0
-    declared = [finding for finding in findings if finding.evidence is Evidence.DECLARED]
-    if answers:
-        declared = [finding for finding in declared if finding.start > last and not finding.is_line]
-    return _union_of(answers + declared) or None
-
-
-def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Finding]:
-    """Make the last line final if it is a line for the answer, and the only such line."""
-    last = findings[-1] if findings else None
-    if last is None or not last.is_line or not last.evidence or last.start < statements[-1].start:
-        return findings
-    if any(finding.is_line and finding.options != last.options for finding in findings):
-        return findings
-    return [*findings[:-1], last._replace(evidence=Evidence.FINAL)]
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
@@ -157,79 +150,75 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 # ---- statements ----
 
 
-def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Statement]:
+def _statements(
+    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: tuple[str, ...]
+) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
+    joints = pattern_of("and or", languages)
     statements: list[Statement] = []
-    start = place = heard = 0
+    start = 0
     for end in _ends(text, mentions):
-        first_mention = place
-        while place < len(mentions) and mentions[place].start < end:
-            place += 1
-        first_signal = heard
-        while heard < len(signals) and signals[heard].start < end:
-            heard += 1
-        if place > first_mention:
-            own_signals = list(signals[first_signal:heard])
-            groups = _groups(text, mentions[first_mention:place], own_signals)
+        own_signals = _between(signals, start, end)
+        groups = _groups(text, _between(mentions, start, end), own_signals, joints)
+        if groups:
             statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
 
 
-def _groups(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Mention]:
+def _groups(
+    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], joints: re.Pattern[str]
+) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
-    joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
-    last_joiner = max((start for start in joiners if start < mentions[-1].start), default=-1)
-    denials = (signal.start for signal in signals if signal.roles & {"not", "lack"})
-    denial = min(denials, default=len(text))
+    denial = min((signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text))
+    joiners = [signal.start for signal in signals if signal.roles & {"and", "or"}]
     groups: list[Mention] = []
     for mention in mentions:
         last = groups[-1] if groups else None
-        if (
-            last
-            and last.is_label == mention.is_label
-            and (denial > last.start or last_joiner >= last.end)
-            and _is_joint(text, last.end, mention.start, joiners)
-        ):
-            mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
-            groups.pop()
+        if last and last.is_label == mention.is_label and _is_list(text[last.end : mention.start], joints):
+            last_joiner = max((start for start in joiners if start < mentions[-1].start), default=0)
+            if denial > last.start or last_joiner >= last.end:
+                groups.pop()
+                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
+
+
+def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
+    """Return whether there is nothing but "and", "or" and marks between two mentions."""
+    return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
+
+
+def _between(placed: Sequence[_Placed], start: int, end: int) -> Sequence[_Placed]:
+    """Return what begins between two places."""
+    first = bisect_left(placed, start, key=_start)
+    return placed[first : bisect_left(placed, end, first, key=_start)]
+
+
+def _start(placed: Mention | Signal) -> int:
+    return placed.start
 
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
     """Return the places where statements end: not within a bracket, nor within a mention."""
     ends: list[int] = []
-    place = start = 0
+    start = 0
+    last_ends = [0, *(mention.end for mention in mentions)]
+    starts = [mention.start for mention in mentions]
     for match in _STATEMENT_END.finditer(text):
         end = match.start()
-        while place < len(mentions) and mentions[place].end <= end:
-            place += 1
-        is_within = place < len(mentions) and mentions[place].start < end
         is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
-        if not is_within and not is_in_bracket:
+        if not is_in_bracket and last_ends[bisect_left(starts, end)] <= end:
             ends.append(end)
             start = end
     return [*ends, len(text)]
 
 
-def _is_joint(text: str, start: int, end: int, joiners: dict[int, int]) -> bool:
-    """Return whether there is nothing but "and", "or" and marks between two places."""
-    if end - start > _NEAR:
-        return False
-    while start < end:
-        if start in joiners:
-            start = joiners[start]
-        elif text[start].isalnum() or text[start] in ":\n":
-            return False
-        else:
-            start += 1
-    return True
-
-
 def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
     """Return the places of the first statement of each walk through options, and after its last."""
     items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
+    if not all(is_bare(text, statements[place]) for place in items):
+        items = [place for place in items if not _is_announced(text, statements[place])]
     if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
         items = items[1:]
     runs: list[dict[int, int]] = [{}]  # place by option
@@ -240,20 +229,24 @@ def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple
         runs[-1][option] = place
     walks = []
     for run in runs:
-        if _is_walk(text, [statements[place] for place in run.values()], list(run), count):
+        if _is_walk(text, [statements[place] for place in run.values()], count):
             first, *_, last = run.values()
-            line_end = text.find("\n", statements[last].groups[0].start)
-            while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
-                last += 1
-            walks.append((first, last + 1))
+            walks.append((first, _line_end(text, statements, last)))
     return walks
 
 
-def _is_walk(text: str, items: Sequence[Statement], order: Sequence[int], count: int) -> bool:
-    """Return whether items are a walk: not one alone, nor two in reverse, nor two of more that nothing is said of."""
-    if len(order) < 2 or (len(order) == 2 and order[0] > order[1]):
-        return False
-    return len(order) >= min(count, 3) or not all(is_bare(text, item) for item in items)
+def _line_end(text: str, statements: Sequence[Statement], place: int) -> int:
+    """Return the place of the first statement after those on one line with another."""
+    end = text.find("\n", statements[place].groups[0].start)
+    place += 1
+    while place < len(statements) and (end < 0 or statements[place].end <= end):
+        place += 1
+    return place
+
+
+def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
+    """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
+    return len(items) >= min(count, 3) or (len(items) > 1 and not all(is_bare(text, item) for item in items))
 
 
 def _is_item(text: str, statement: Statement) -> bool:
@@ -261,11 +254,16 @@ def _is_item(text: str, statement: Statement) -> bool:
     first = statement.groups[0]
     lead = text[statement.start : first.start]
     lead = lead if ":" in lead else pattern_of("option").sub("", lead)
-    return (
-        len(first.options) == 1
-        and not re.search(r"[^\W\d_]{2}", lead)
-        and bool(_ITEM.match(text, first.end, statement.end))
-    )
+    is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
+    return not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
+
+
+def _is_announced(text: str, statement: Statement) -> bool:
+    """Return whether an option alone on its line follows a line such as "The correct answer is:"."""
+    line = text[: statement.start].rstrip().rpartition("\n")[2]
+    if not line.endswith(":") or not is_bare(text, statement):
+        return False
+    return bool(pattern_of("answer correct").search(line)) and not pattern_of("wrong").search(line)
 
 
 def is_bare(text: str, statement: Statement) -> bool:
@@ -274,15 +272,23 @@ def is_bare(text: str, statement: Statement) -> bool:
 
 
 def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
-    """Return whether the first item is an answer, which the walk follows."""
-    first, second, *others = (min(item.groups[0].options) for item in items)
-    if items[0].groups[0].start <= _OPENING and items[0].groups[0].is_label and not items[1].groups[0].is_label:
-        return True
-    rest = [second, *others]
-    is_ordered = rest == sorted(set(rest)) and len(rest) > 1
-    if (second <= first and is_ordered) or (first in rest and first + second != 1):
-        return True
-    return is_bare(text, items[0]) and len(others) > 0 and not any(is_bare(text, item) for item in items[1:])
+    """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
+    first, second, *_ = (min(item.groups[0].options) for item in items)
+    return second <= first or (is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:]))
+
+
+def _praised(walk: Sequence[Statement]) -> frozenset[int]:
+    """Return the options of the items of a walk that are called right."""
+    right = set[int]()
+    for statement in walk:
+        roles = _roles(statement.signals)
+        if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
+            right |= statement.groups[0].options
+    return frozenset(right)
+
+
+def _roles(signals: Iterable[Signal]) -> frozenset[str]:
+    return frozenset[str]().union(*(signal.roles for signal in signals))
 
 
 # ---- evidence ----
@@ -290,93 +296,117 @@ def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
 
 def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
-    signals, groups = statement.signals, statement.groups
-    starts = [signal.start for signal in signals]
+    groups = statement.groups
     findings = []
     for place, group in enumerate(groups):
-        before_start = groups[place - 1].end if place else 0
-        after_end = groups[place + 1].start if place + 1 < len(groups) else statement.end
-        before = signals[bisect_left(starts, before_start) : bisect_left(starts, group.start)]
-        after = signals[bisect_left(starts, group.end) : bisect_left(starts, after_end)]
-        if place:
-            cut = _border(text, before, before_start, group.start)
-            before = [signal for signal in before if _is_forward(signal, cut)]
-        else:
-            before = _from_last_break(before)
-        if place + 1 < len(groups):
-            cut = _border(text, after, group.end, after_end)
-            after = [signal for signal in after if not _is_forward(signal, cut)]
-        if len(group.options) < max(count, 2):
-            evidence = _evidence(text, statement, group, before, _to_first_break(after))
-            is_line = len(groups) == 1 and _is_line(text, statement, group)
-            findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
+        if len(group.options) >= max(count, 2):
+            continue
+        evidence = _evidence(text, statement, place)
+        findings.append(Finding(group.options, evidence, group.start, group.is_label))
     return findings
 
 
-def _border(text: str, signals: Sequence[Signal], start: int, end: int) -> int | None:
-    """Return the last place between two mentions where a clause begins; None if they are in one clause."""
-    marks = [match.start() for match in _SEPARATOR.finditer(text, start, end)]
-    breaks = [signal.start for signal in signals if signal.roles & {"but", "because", "final"}]
-    return max([*marks, *breaks], default=None)
+def _before(text: str, statement: Statement, place: int) -> list[Signal]:
+    """Return the signals before a group that are about it, not about the group before or an earlier clause.
+
+    Between two groups in one clause, only denials and choices are about the second.
+    """
+    group = statement.groups[place]
+    if not place:
+        return _before_first(_between(statement.signals, statement.start, group.start))
+    start = statement.groups[place - 1].end
+    signals = _between(statement.signals, start, group.start)
+    separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
+    if separators:
+        return [signal for signal in signals if signal.start > separators[-1]]
+    return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
 
 
-def _is_forward(signal: Signal, border: int | None) -> bool:
-    """Return whether a signal between two mentions is about the second: after the border, else denials and choices."""
-    if border is None:
-        return bool(signal.roles & {"not", "lack", "than", "before"})
-    return signal.start >= border
+def _before_first(signals: Sequence[Signal]) -> list[Signal]:
+    """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
+    breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
+    start = max(breaks, default=0)
+    return [signal for signal in signals if signal.start >= start and "than" not in signal.roles]
 
 
-def _from_last_break(signals: Sequence[Signal]) -> list[Signal]:
-    """Return the signals before a first mention that are about it: after a "but", and no comparison."""
-    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
-    return [signal for signal in signals[breaks[-1] if breaks else 0 :] if "than" not in signal.roles]
+def _is_line(text: str, statement: Statement) -> bool:
+    """Return whether a statement is a line of its own: an option after a few words.
 
-
-def _to_first_break(signals: Sequence[Signal]) -> list[Signal]:
-    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
-    return list(signals[: breaks[0]] if breaks else signals)
-
-
-def _is_line(text: str, statement: Statement, group: Mention) -> bool:
-    lead = text[statement.start : group.start]
+    The first or last line of a text needs no colon, unless the line next to it is about the answer, too.
+    """
+    lead = text[statement.start : statement.groups[0].start]
     is_own = statement.start == 0 or "\n" in lead
-    is_short = not re.search(r"\w", lead) or (":" in lead and len(lead.split()) < _FEW)
-    return is_own and is_short and not re.search(r"\w", text[group.end : statement.end])
+    if not is_own or len(lead.split()) >= _FEW or not is_bare(text, statement):
+        return False
+    end = _LINE_END.match(text, statement.end)
+    if ":" in lead or end is None:
+        return ":" in lead
+    previous = text[max(statement.start - _LINE, 0) : statement.start].rstrip().rpartition("\n")[2]
+    neighbours = (previous, end["next"] or "")
+    return not all(neighbours) and not any(map(_is_about_answer, neighbours))
 
 
-def _evidence(
-    text: str, statement: Statement, group: Mention, before: Sequence[Signal], after: Sequence[Signal]
-) -> Evidence:
-    clause_end = _SEPARATOR.search(text, group.end, statement.end)
-    in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
+def _is_about_answer(line: str) -> bool:
+    return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
+
+
+def _after(text: str, statement: Statement, place: int) -> list[Signal]:
+    """Return the signals after a group that are about it: up to the next one, or to another thought."""
+    start = statement.groups[place].end
+    if place + 1 == len(statement.groups):
+        signals = _between(statement.signals, start, statement.end)
+    else:
+        of_next = _before(text, statement, place + 1)
+        between = _between(statement.signals, start, statement.groups[place + 1].start)
+        signals = [signal for signal in between if signal not in of_next]
+    return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
+
+
+def _evidence(text: str, statement: Statement, place: int) -> Evidence:
+    group = statement.groups[place]
+    before = _before(text, statement, place)
+    after = _after(text, statement, place)
+    in_clause = _between(after, group.end, _clause_end(text, statement, group))
     if not group.is_label:  # "melanoma without ulceration", but "A without contrast" has no label
         in_clause = [signal for signal in in_clause if "lack" not in signal.roles]
-    near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
-    rest = text[group.end : statement.end]
-    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after) or _is_no(rest):
+    if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
         return Evidence.DENIED
-    roles = {role for signal in before for role in signal.roles}
-    close = {role for signal in before for role in signal.roles if group.start - signal.end <= _NEAR}
-    if "reasoning" in roles:
-        return Evidence.NAMED
-    if "final" in close or ("final" in roles and roles & {"answer", "correct"}):
+    close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
+    if "final" in close or ("answer" in close and _is_line(text, statement)):
         return Evidence.FINAL
-    lead = text[statement.start : group.start]
-    is_all = not re.search(r"[^\W_]", lead + rest)
-    opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
-    if "answer" in close or (is_all and group.is_label and not group.has_text):
-        return Evidence.ANSWERED
-    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
-    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
-    is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
+    near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
+    is_declared = near & _DECLARING or _is_set_off(text, statement, group)
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _clause_end(text: str, statement: Statement, group: Mention) -> int:
+    separator = _SEPARATOR.search(text, group.end, statement.end)
+    return separator.end() if separator else statement.end
+
+
+def _is_dismissed(
+    text: str, statement: Statement, group: Mention, after: Sequence[Signal], in_clause: Sequence[Signal]
+) -> bool:
+    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return True
+    return _is_no(text[group.end : statement.end])
 
 
 def _is_no(rest: str) -> bool:
     """Return whether all that follows a mention is "no" or "absent"."""
-    value = rest.strip(" :-–=()[].\"'")
-    return pattern_of("not absent").fullmatch(value) is not None
+    return pattern_of("not absent").fullmatch(rest.strip(" :-–=()[].\"'")) is not None
+
+
+def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
+    """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
+    lead = text[statement.start : group.start]
+    rest = text[group.end : statement.end]
+    if group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement):
+        return True
+    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
+    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    return follows_colon or not re.search(r"[^\W_]", lead + rest)
 
 
 def _is_offer(statement: Statement) -> bool:
@@ -385,11 +415,6 @@ def _is_offer(statement: Statement) -> bool:
     return any(
         group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups
     )
-
-
-def _reaches(role: str, distance: int) -> bool:
-    """Return whether a role is about a mention: "it is B", but not "it is a large mass of the liver"."""
-    return role not in ("choose", "final") or distance <= _NEAR
 
 
 def _denies(text: str, before: Sequence[Signal]) -> bool:
@@ -401,26 +426,6 @@ def _denies(text: str, before: Sequence[Signal]) -> bool:
         if later is None or later.start - signal.end < _NEAR:
             return True
     return False
-
-
-def _dismisses(after: Sequence[Signal]) -> bool:
-    """Return whether a mention is called wrong after it, before anything is called right."""
-    verdict = next((signal for signal in after if signal.roles & {"wrong", "correct", "answer"}), None)
-    return verdict is not None and "wrong" in verdict.roles
-
-
-def praised(walk: Sequence[Statement], text: str) -> frozenset[int] | None:
-    """Return the options of the items of a walk that are called right; None without any."""
-    roles: dict[int, set[str]] = {}
-    option = -1
-    for statement in walk:
-        if _is_item(text, statement):
-            option = min(statement.groups[0].options)
-        roles.setdefault(option, set()).update(*(signal.roles for signal in statement.signals))
-    right = {
-        option for option, of in roles.items() if of & {"correct", "yes"} and not of & {"wrong", "not", "not_after"}
-    }
-    return frozenset(right) or None
 
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from medtasks.extract.reading.languages import pattern_of
 
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
 _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
-_EMPTY_THOUGHT = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
+_BEGUN_THOUGHT = re.compile(r"(?i)(?<=[^\s>])\s*<think(?:ing)?>\s*\Z")  # after an answer
 # End-of-turn tokens of any family: <eos>, </s>, <end_of_turn>, <|im_end|>, [EOS].
 _TURN_END = re.compile(
     r"(?i)<[|｜]?(?:/s|eos|eot(?:_\w+)?|end[_▁]?of[_▁]?\w+|endof\w+|end|\w+_end|\w+[_▁]end[_▁]\w+)[|｜]?>|\[eos\]|\[/inst\]"
@@ -83,7 +83,6 @@ def own_words(
     reply: str | None,
     *,
     split_names: bool = False,
-    cut_questions: bool = True,
     is_answer: Callable[[str], bool] | None = None,
 ) -> str | Reason:
     """Return the model's answer, never empty, or the reason why there is no text to read.
@@ -94,7 +93,6 @@ def own_words(
     Args:
         reply: The raw reply.
         split_names: Whether underscores join words; else they are Markdown.
-        cut_questions: Whether to leave out an invented next question with all that follows it.
         is_answer: Whether the value of a JSON field is an answer, where no field is called one.
 
     Returns:
@@ -103,7 +101,7 @@ def own_words(
     raw = given_text(reply)
     if isinstance(raw, Reason):
         return raw
-    text = _outside_thoughts(raw)
+    text = without_thoughts(_BEGUN_THOUGHT.sub("", raw))
     if text is None:
         return Reason.TRUNCATED
     text = next(filter(str.strip, (_SPECIAL.sub(" ", piece) for piece in _TURN_END.split(text))), "")
@@ -118,15 +116,8 @@ def own_words(
         text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))
     text = text.strip()
     # A reply that begins with a question repeats its prompt's; only a later question is invented.
-    invented = _NEXT_TURN.search(text, 1) if cut_questions else None
+    invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
-
-
-def _outside_thoughts(raw: str) -> str | None:
-    """Return a reply without thoughts; None if one never ends, unless it has not begun, after an answer."""
-    text = without_thoughts(raw)
-    begins = _EMPTY_THOUGHT.search(raw) if text is None else None
-    return (without_thoughts(raw[: begins.start()]) or "").strip() or None if begins else text
 
 
 def without_html(text: str) -> str:
@@ -157,23 +148,28 @@ def _as_text(value: Any) -> str:
 
 
 def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
-    """Return the answer's field, else a field that is an answer, else the prose before an object that was cut."""
+    """Return the answer's field, else fields that are an answer, else the prose before an object that was cut."""
     fields = json_fields(text)
-    if not fields:
-        return text
     for role in ("answer", "option"):
-        called = [value for key, value in fields if _is_called(key, role)]
-        if called:
-            return next((value for value in reversed(called) if value.strip()), "")
-    answers = []
-    for key, value in fields if "{" in text else ():
-        answers += [text for text in (key if value == "true" else value,) if is_answer is not None and is_answer(text)]
-    if answers:
-        return "\n".join(dict.fromkeys(answers))
-    if is_answer and all(value.isdigit() for _, value in fields):  # positions, from 0 or from 1
-        return " ".join(key for key, _ in fields)
+        values = [value for key, value in fields if _is_called(key, role)]
+        if values:
+            return next(filter(str.strip, reversed(values)), "")
+    if "{" not in text:
+        return text
+    unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
+    if unnamed:
+        return unnamed
     prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
-    return prose if "{" in text and "}" not in text and prose else text
+    return text if "}" in text else prose or text
+
+
+def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool]) -> str:
+    """Return the fields that are an answer, a line each; the keys where all are positions, from 0 or from 1."""
+    values = [key if value == "true" else value for key, value in fields]
+    answers = dict.fromkeys(filter(is_answer, values))
+    if not answers and all(value.isdigit() for _, value in fields):
+        return " ".join(key for key, _ in fields)
+    return "\n".join(answers)
 
 
 def _is_called(key: str, role: str) -> bool:
@@ -211,17 +207,12 @@ def json_field(text: str, name: str) -> str | None:
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
-    with contextlib.suppress(ValueError):
-        whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
-        values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
-        if values:
-            return _as_text(values[-1])
+    whole = _decoded(text[text.find("{") : text.rfind("}") + 1])
+    values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
+    if values:
+        return _as_text(values[-1])
     value = _VALUE.match(text, mentions[-1].end())
-    written = value[0].strip() if value else ""
-    for end in ("", '"'):  # of a string that was cut
-        with contextlib.suppress(ValueError):
-            return _as_text(parse_json(written + end, strict=False))
-    return written.strip("\"'")
+    return _as_text(_decoded(value[0] if value else ""))
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
@@ -286,7 +277,7 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
         text = text.replace(mark, usual)
     after, answer = without_thoughts(text, nested=True), None
     if after is not None:
-        tagged = [content for content in _ANSWER.findall(after) if content.strip()]
+        tagged = list(filter(str.strip, _ANSWER.findall(after)))
         within = tagged[-1] if tagged else after
         is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
         contents = (content.strip() for content in reversed(boxes(within)))
