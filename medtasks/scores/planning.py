@@ -10,7 +10,7 @@ from medtasks.families.family import Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.run_values import main_metrics, run_values
+from medtasks.scores.run_values import Values, main_metrics, run_values
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
     WORKING_CORRELATION,
@@ -96,10 +96,7 @@ def assumptions(
         design_source=f"correlation {WORKING_CORRELATION} within clusters, assumed",
     )
     if runs:
-        clusters = [values[0][sample][0] for sample in shared]
-        assumed = _with_measured_values(
-            assumed, clusters, [[of_run[sample][1] for sample in shared] for of_run in values]
-        )
+        assumed = _with_measured_values(assumed, shared, values)
     return assumed if against is None else replace(assumed, score=against, score_source="given")
 
 
@@ -118,16 +115,15 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
-def _with_measured_values(
-    assumed: Assumptions, clusters: Sequence[Hashable], runs: Sequence[Sequence[float]]
-) -> Assumptions:
-    """Replace what is assumed by what one or two runs show, shape (runs, samples)."""
-    first = runs[0]
+def _with_measured_values(assumed: Assumptions, samples: Sequence[str], runs: Sequence[Values]) -> Assumptions:
+    """Replace what is assumed by what one or two runs show on these samples."""
+    first = [runs[0][sample][1] for sample in samples]
+    clusters = [runs[0][sample][0] for sample in samples]
     measured = first
     source = "of the run's scores"
     assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
     if len(runs) == 2:
-        measured = [after - before for before, after in zip(*runs, strict=True)]
+        measured = [runs[1][sample][1] - before for sample, before in zip(samples, first, strict=True)]
         discordance = math.fsum(map(abs, measured)) / len(measured)
         assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
         source = "of the runs' differences"
