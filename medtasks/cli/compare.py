@@ -22,7 +22,7 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
-from medtasks.scores.run_values import NEAR_TIE, Agreement, Overlap
+from medtasks.scores.run_values import NEAR_TIE, Agreement, LikelihoodAgreement, Overlap
 from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
@@ -118,30 +118,39 @@ def _compared(
         raise MedTasksError(
             f"the margin {margin:g} is no fraction between {_LEAST_MARGIN:g} and 1; 0.01 is one percentage point"
         )
-    task = names[0] if names[0] in task_files() or variant_of(names[0]) else None
-    if task is None and not Path(names[0]).exists():
-        raise RepliesError(
-            f"'{names[0]}' is neither a task of ours nor a folder or file{near_match(names[0], task_files())}; see "
-            f"'medtasks tasks'"
-        )
+    task = _named_task(names[0])
     paths = [Path(name) for name in names[task is not None :]]
     if margin is not None and len(paths) != 2:
         raise RepliesError(f"expected two runs, but got {len(paths)}")
-    if labels and (len(labels) != len(paths) or task is None):
-        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
-    sources = _sources(paths, models, labels)
+    sources = _sources(paths, models, labels, task)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
-    tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
+    tests = 0
+    for of_task in tasks.values():
+        tests += sum(not test.same_as for test in of_task.comparisons)
     runs = {label: source.path for label, source in sources.items()}
     numbers = (margin, verdicts, verdict, tests)
     return ComparedRuns(runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values()))
 
 
-def _sources(paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path]) -> dict[str, Source]:
+def _named_task(name: str) -> str | None:
+    """Return the first word of a command if it is a task. Raises RepliesError if it is no path either."""
+    if name in task_files() or variant_of(name):
+        return name
+    if not Path(name).exists():
+        hint = near_match(name, task_files())
+        raise RepliesError(f"'{name}' is neither a task of ours nor a folder or file{hint}; see 'medtasks tasks'")
+    return None
+
+
+def _sources(
+    paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path], task: str | None
+) -> dict[str, Source]:
     """Return the runs by letter; ``models`` are none, one for all, or one each, and ``labels`` none or one each."""
+    if labels and (len(labels) != len(paths) or task is None):
+        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
     if not 2 <= len(paths) <= len(ascii_uppercase):
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
     if len(models) > 1 and len(models) != len(paths):
@@ -371,35 +380,43 @@ def _cells(test: Comparison) -> list[str]:
 
 def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
     """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
-
-    def equal(part: int, total: int) -> str:
-        return f"{part} of {total}" + (f" ({wording.number(part / total)})" if total else "") + " equal"
-
     if (failed := agreement.failed).one_sided:
         yield "  failed", f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
     if (texts := agreement.texts) is not None:
         spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
-        yield "  replies", f"{equal(texts.equal, texts.samples)}{spaces}"
+        yield "  replies", f"{_equal(texts.equal, texts.samples)}{spaces}"
         if details and texts.characters and texts.words:
             common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
             yield "  they part", f"after {common} (median); {texts.at_first_word} within the first word"
-    if (losses := agreement.likelihoods) is not None:
-        yield "  likelihoods", f"{equal(losses.equal, losses.samples)} to the last digit"
-        if details and losses.absolute:
-            size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
-            yield "  difference", f"{size} nats per token; mean with sign {losses.mean_signed:+.2g}"
-        near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
-        flips = f"; {near} of {len(losses.flips)} flips at near ties ({runs[0]}'s margin at most {NEAR_TIE:g} nats)"
-        yield "  choices", f"{equal(losses.equal_choices, losses.samples)}{flips if losses.flips else ''}"
-        if losses.greedy_options:
-            yield "  greedy flags", equal(losses.equal_greedy, losses.greedy_options)
+    if agreement.likelihoods is not None:
+        yield from _likelihood_lines(agreement.likelihoods, runs[0], details)
     rows = []
     for row, answers in agreement.answers.items():
         neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
-        rows.append((row, f"{equal(answers.equal, answers.samples)}{neither}"))
+        rows.append((row, f"{_equal(answers.equal, answers.samples)}{neither}"))
     yield from (("  answers", f"{text}, read by {names}") for text, names in wording.names_by(rows).items())
     if details and agreement.examples:
         yield "  look at", ", ".join(agreement.examples)
+
+
+def _likelihood_lines(losses: LikelihoodAgreement, run: str, details: bool) -> Iterator[tuple[str, str]]:
+    yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
+    if details and losses.absolute:
+        size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
+        yield "  difference", f"{size} nats per token; mean with sign {losses.mean_signed:+.2g}"
+    choices = _equal(losses.equal_choices, losses.samples)
+    if losses.flips:
+        near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
+        ties = f"{near} of {len(losses.flips)} flips at near ties"
+        choices += f"; {ties} ({run}'s margin at most {NEAR_TIE:g} nats)"
+    yield "  choices", choices
+    if losses.greedy_options:
+        yield "  greedy flags", _equal(losses.equal_greedy, losses.greedy_options)
+
+
+def _equal(part: int, total: int) -> str:
+    share = f" ({wording.number(part / total)})" if total else ""
+    return f"{part} of {total}{share} equal"
 
 
 def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:

@@ -169,14 +169,19 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
         chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
-        words = Counter(draft.options[option_index(draft.answers[0])] for draft in chosen if is_yes_no(draft))
-        letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
-        others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
-        rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
+        rows.append(_answer_row(kind_of_error or "all", chosen))
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
     for reason, count in balance_answers(drafts)[1].items():
         say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
+
+
+def _answer_row(kind_of_error: str, drafts: Sequence[Draft]) -> tuple[str, str, str, str, str]:
+    """Return the number of drafts by right answer."""
+    words = Counter(draft.options[option_index(draft.answers[0])] for draft in drafts if is_yes_no(draft))
+    letters = Counter(draft.answers[0] for draft in drafts if draft.options and not is_yes_no(draft))
+    others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+    return kind_of_error, str(len(drafts)), str(words["Yes"]), str(words["No"]), others
 
 
 def _print_outcomes(folder: Path, kind: StudyKind) -> None:

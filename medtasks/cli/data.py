@@ -139,10 +139,7 @@ def prepare(
     access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
 ) -> None:
     """Prepare a dataset, or all complete ones of a group; an interrupted run continues where it stopped."""
-    if images and not (name or "").startswith(MEDHEVAL):
-        raise typer.BadParameter("--images is for the sets of MedHEval")
-    if allow_changed and not (name or "").startswith((MEDHEVAL, "gmai_mmbench")):
-        raise typer.BadParameter("--allow-changed is for the sets of MedHEval and GMAI-MMBench")
+    _check_changed_sources(name or "", images, allow_changed)
     if (name is None) == (from_folder is None):
         raise typer.BadParameter("give the NAME of a dataset ('medtasks data list'), or your own with --from-folder")
     if from_folder is not None:
@@ -165,6 +162,14 @@ def prepare(
         _prepare_published(infos[0], options)
     else:
         _prepare_group(name, infos, options)
+
+
+def _check_changed_sources(name: str, images: Sequence[str] | None, allow_changed: bool) -> None:
+    """Raise BadParameter for options that a dataset does not have."""
+    if images and not name.startswith(MEDHEVAL):
+        raise typer.BadParameter("--images is for the sets of MedHEval")
+    if allow_changed and not name.startswith((MEDHEVAL, "gmai_mmbench")):
+        raise typer.BadParameter("--allow-changed is for the sets of MedHEval and GMAI-MMBench")
 
 
 def _image_folders(texts: Sequence[str]) -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from medtasks.metrics.missing_weights import weights_trouble
 from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_home
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
-from medtasks.report.tables import number_table
+from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import names_by, number
 from medtasks.running.recording import installed_version
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
@@ -55,12 +55,7 @@ def metrics(
     settings = ModelSettings.from_environment()
     settings = replace(settings, device=device or settings.device, dtype=dtype or settings.dtype, named_weights=named)
     settings = replace(settings, batch_size=batch_size, progress=sys.stderr.isatty())
-    names = [name.strip() for part in metric for name in part.split(",") if name.strip()]
-    if not names:
-        raise typer.BadParameter("--metric names no metric; without it they are listed")
-    chosen: dict[str, dict[str, None]] = {}  # keys of scores by metric
-    for name in REPORT_METRICS if _ALL in names else names:
-        chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
+    chosen = _choose_scores(metric)
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
@@ -68,6 +63,18 @@ def metrics(
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
         _score(pairs, chosen, settings, json_file)
+
+
+def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
+    """Return the keys of the scores in ``--metric``, by metric."""
+    parts = ",".join(words).split(",")
+    names = [part.strip() for part in parts if part.strip()]
+    if not names:
+        raise typer.BadParameter("--metric names no metric; without it they are listed")
+    chosen: dict[str, dict[str, None]] = {}
+    for name in REPORT_METRICS if _ALL in names else names:
+        chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
+    return chosen
 
 
 def _list_metrics() -> None:
@@ -94,7 +101,8 @@ def _score(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    scores, failures = dict[str, ReportScores](), dict[str, str]()
+    scores = dict[str, ReportScores]()
+    failures = dict[str, str]()
     for name in chosen:
         try:
             compute = report_metric(name, settings)
@@ -102,16 +110,7 @@ def _score(
         except (MedTasksError, OSError) as error:
             failures[name] = str(error)
     if scores:
-        replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
-        count = len(pairs.references)
-        title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
-        rows = []
-        for name, result in scores.items():
-            for key in chosen[name]:
-                info = metric_info(key)
-                value = number(result.totals[key], info.scale is Scale.SHARE)
-                rows.append((key, value, _BETTER[info.higher_is_better]))
-        show(number_table(title, ("score", "value", "better"), rows))
+        show(_score_table(pairs, chosen, scores))
     for name, result in scores.items():
         if "judge" in result.settings:
             say(f"Judge of {name}: {result.settings['judge']}.")
@@ -125,6 +124,21 @@ def _score(
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
         raise MedTasksError("\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items()))
+
+
+def _score_table(
+    pairs: ReportPairs, chosen: Mapping[str, Collection[str]], scores: Mapping[str, ReportScores]
+) -> Table:
+    replies = sum(not text.strip() for text in pairs.hypotheses)
+    references = sum(not text.strip() for text in pairs.references)
+    rows = []
+    for name, result in scores.items():
+        for key in chosen[name]:
+            info = metric_info(key)
+            value = number(result.totals[key], info.scale is Scale.SHARE)
+            rows.append((key, value, _BETTER[info.higher_is_better]))
+    title = f"pairs: {len(pairs.references)}, empty replies: {replies}, empty references: {references}"
+    return number_table(title, ("score", "value", "better"), rows)
 
 
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:

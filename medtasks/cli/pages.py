@@ -89,12 +89,21 @@ def report(
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
     _write_tables(content, page, checklist or (), markdown, latex, json_file)
+    _print_notes(content)
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _print_notes(content: RunReport) -> None:
+    """Print the tasks without results, the sentences on missing samples, and the notes of a report."""
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
-    missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
-    for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
+    sentences: list[tuple[str, str]] = []
+    for task in content.tasks:
+        sentences += [(task.name, sentence) for sentence in task.missing]
+    for text, names in names_by(sentences).items():
+        say(f"note: {names}: {text}")
+    for note in content.notes:
         say(f"note: {note}")
-    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
 def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:

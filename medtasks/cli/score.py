@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
+from medtasks.families.family import Replies
 from medtasks.home import as_json
 from medtasks.judges.judge_check import check_judge
 from medtasks.judges.judge_client import judge_for
@@ -109,10 +110,7 @@ def score(
         summary["likelihood_auroc"] = as_json(classes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
     _print_origins(files, replies)
-    answered = sum(not reply.failed for reply in recorded.values())
-    title = f"{task}: {answered} of {len(documents)} questions answered"
-    if answered < len(recorded):
-        title = f"{task}: {len(recorded)} asked, {answered} answered"
+    title = _title(task, recorded, len(documents))
     further = list(class_tables(task, rules.values()))
     if classes:
         further.append(class_table(task, classes))
@@ -127,6 +125,14 @@ def _rules_as_json(
     for name, check in checked.items():
         by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
     return by_rule
+
+
+def _title(task: str, replies: Replies, documents: int) -> str:
+    """Return how many questions were asked and answered."""
+    answered = sum(not reply.failed for reply in replies.values())
+    if answered < len(replies):
+        return f"{task}: {len(replies)} asked, {answered} answered"
+    return f"{task}: {answered} of {documents} questions answered"
 
 
 def _print_origins(files: Sequence[Path], replies: Sequence[Path]) -> None:
@@ -146,12 +152,7 @@ def _print_scores(
     limit: FailureLimit,
 ) -> None:
     """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
-    notes: dict[str, None] = {}
-    for table in tables:
-        show(table)
-        for note in (note for note in table.notes if note not in notes):
-            say(note)
-        notes |= dict.fromkeys(table.notes)
+    _show_with_notes(tables)
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -168,6 +169,17 @@ def _print_scores(
     problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
     if problems:
         raise MedTasksError("\n".join(problems))
+
+
+def _show_with_notes(tables: Iterable[Table]) -> None:
+    """Print tables, each with the notes that no earlier one has."""
+    notes: dict[str, None] = {}
+    for table in tables:
+        show(table)
+        for note in table.notes:
+            if note not in notes:
+                say(note)
+        notes |= dict.fromkeys(table.notes)
 
 
 def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:

@@ -234,16 +234,15 @@ def _show_model(chosen: Recipe) -> None:
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    in_tables = [
-        f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
-        + (f" ({score.remark})" if score.remark else "")
-        for task, score in published_of(chosen.published_as)
-    ]
-    elsewhere = [
-        f"{', '.join(f'{name} {value}' for name, value in scores.values.items())}"
-        f"{f' ({scores.remark})' if scores.remark else ''}; source: {scores.source}"
-        for scores in chosen.scores
-    ]
+    in_tables = []
+    for task, score in published_of(chosen.published_as):
+        remark = f" ({score.remark})" if score.remark else ""
+        in_tables.append(f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}{remark}")
+    elsewhere = []
+    for scores in chosen.scores:
+        values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
+        remark = f" ({scores.remark})" if scores.remark else ""
+        elsewhere.append(f"{values}{remark}; source: {scores.source}")
     for title, lines in (
         ("Known traps", chosen.traps),
         ("Unknown", chosen.unknown),
@@ -254,12 +253,19 @@ def _show_model(chosen: Recipe) -> None:
             out.print(f"\n[bold]{title}[/]")
         for line in lines:
             _print_line(line)
+    _print_commands(chosen)
+
+
+def _print_commands(chosen: Recipe) -> None:
+    """Print the commands that run a model, or why a backend cannot."""
     out.print("\n[bold]Commands[/]")
     backends: tuple[Backend, ...] = ("hf", "server")
     for backend in backends:
         if backend not in chosen.backends:
-            without = chosen.hf.without if backend == "hf" else chosen.server.without
-            _print_line(f"{'not in this process' if backend == 'hf' else 'not on a server'}: {without}")
+            if backend == "hf":
+                _print_line(f"not in this process: {chosen.hf.without}")
+            else:
+                _print_line(f"not on a server: {chosen.server.without}")
             continue
         extra = ""
         if backend == "server":

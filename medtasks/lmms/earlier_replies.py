@@ -69,31 +69,52 @@ def _rows(
     withheld: dict[int, SampleLine] = {}
     changed: set[int] = set()
     for line in _lines_of_one_run(samples):
-        row = line.row
-        if line.asked is not None:
-            doc_id, parts = line.match(index, settings)
-            if parts:
-                changed.add(row)
-                continue
-            row = index.rows[doc_id]
-        replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in _recorded(line)]
-        if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
+        row = _unchanged_row(line, index, settings)
+        if row is None:
+            changed.add(line.row)
+            continue
+        replies = _unwrapped(line)
+        if _are_withheld(replies):
             withheld[row] = line
         elif task.config.output_type == "multiple_choice":
-            yield row, [parse_loglikelihood(reply) for reply in replies], line
+            yield row, list(map(parse_loglikelihood, replies)), line
         elif len(replies) == 1 and isinstance(replies[0], str):
             yield row, replies, line
-    saved = _saved_lines(manifest, name) if withheld else {}
-    for row, line in withheld.items():
-        saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
-        if saved_line is None:
-            continue
+    for row, line, saved_line in _saved_replies(manifest, name, documents, withheld):
         if changed_parts(saved_line.asked or {}, documents[row], settings):
             changed.add(row)
         else:
             yield row, [saved_line.record["reply"]], line
     if changed:
         warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
+
+
+def _unchanged_row(line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]) -> int | None:
+    """Return the row that a line answers; None if its sample has changed since it was asked."""
+    if line.asked is None:
+        return line.row
+    doc_id, changes = line.match(index, settings)
+    return None if changes else index.rows[doc_id]
+
+
+def _unwrapped(line: SampleLine) -> list[Any]:
+    """Return the replies of a line, each without the list around it."""
+    return [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in _recorded(line)]
+
+
+def _are_withheld(replies: Sequence[Any]) -> bool:
+    return any(isinstance(reply, str) and is_withheld(reply) for reply in replies)
+
+
+def _saved_replies(
+    manifest: RunManifest, name: str, documents: Sequence[Any], withheld: Mapping[int, SampleLine]
+) -> Iterator[tuple[int, SampleLine, SampleLine]]:
+    """Yield each row whose reply the samples file withholds, with its line there and the saved one."""
+    saved = _saved_lines(manifest, name) if withheld else {}
+    for row, line in withheld.items():
+        saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
+        if saved_line is not None:
+            yield row, line, saved_line
 
 
 def _recorded(line: SampleLine) -> Sequence[Any]:

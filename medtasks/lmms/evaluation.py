@@ -50,10 +50,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     lm = call.arguments["lm"]
     tasks = dict(_tasks(call.arguments["task_dict"]))
-    for task in tasks.values():
-        # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
-        if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
-            task.config.process_results = without_scoring
+    _keep_text_out_of_logs(tasks)
     ours = {name: task for name, task in tasks.items() if _is_ours(task)}
     others = {name: task for name, task in tasks.items() if name not in ours}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
@@ -63,11 +60,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
     datasets = _datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
-    if hasattr(lm, "quote_errors"):
-        lm.quote_errors(allowed=not any(map(is_private, datasets)))
-    if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
-        lm.harness_tasks = tasks
-    getattr(lm, "copied", set()).clear()
+    _prepare_model(lm, tasks, datasets)
     origins: SampleOrigins = {}
     try:
         with (
@@ -93,6 +86,23 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         _record_origins(results, origins, watched)
         _annotate(results, lm, ours, shard, rows)
     return results
+
+
+def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
+    """Replace the metric ``bypass``, which --predict_only puts in place of a task's hook."""
+    for task in tasks.values():
+        metrics = getattr(task.config, "metric_list", None) or ()
+        if [entry.get("metric") for entry in metrics] == ["bypass"]:
+            task.config.process_results = without_scoring
+
+
+def _prepare_model(lm: Any, tasks: HarnessTasks, datasets: Collection[str]) -> None:
+    """Tell a model of ours its tasks and whether its errors may quote text; forget what it copied."""
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
+    if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
+        lm.harness_tasks = tasks
+    getattr(lm, "copied", set()).clear()
 
 
 def _is_ours(task: Any) -> bool:
@@ -284,20 +294,6 @@ def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, i
 @contextlib.contextmanager
 def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
     """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
-
-    def build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
-        task._instances = []
-        if not rows:  # on all ranks: the harness's own function would raise
-            return
-        build_all(**options)
-        requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
-        if not requests:  # a rank without any pads, as in the harness
-            first = task._instances[0].doc_id
-            requests = [each for each in task._instances if each.doc_id == first]
-            for request in requests:
-                request.metadata, request.doc_id = {**(request.metadata or {}), _PADDING: True}, _NO_ROW
-        task._instances = requests
-
     chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
         if shard is None:
@@ -305,9 +301,25 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
         documents = task.eval_docs_no_media
         has_clusters = _is_ours(task) or bool(datasets_of_files(vars(task.config)))  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
-        task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
+        task.build_all_requests = partial(_build_requests, task, task.build_all_requests, chosen[name])
     try:
         yield {name: len(rows) for name, rows in chosen.items()}
     finally:
         for name in chosen:
             del tasks[name].build_all_requests
+
+
+def _build_requests(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
+    """Build the requests of a harness's task for some rows only; a rank without any pads, as in the harness."""
+    task._instances = []
+    if not rows:  # on all ranks: the harness's own function would raise
+        return
+    build_all(**options)
+    requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
+    if not requests:
+        first = task._instances[0].doc_id
+        requests = [each for each in task._instances if each.doc_id == first]
+        for request in requests:
+            request.metadata = {**(request.metadata or {}), _PADDING: True}
+            request.doc_id = _NO_ROW
+    task._instances = requests

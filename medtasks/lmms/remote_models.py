@@ -135,8 +135,11 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
     if not destination.url:
         return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
-    origin, host = servers.origin(destination.url), servers.host(destination.url)
-    to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
+    origin = servers.origin(destination.url)
+    host = servers.host(destination.url)
+    to = f"to {origin}"
+    if destination.source:
+        to += f" ({destination.source})"
     is_local = servers.is_loopback(host)
     try:
         if not is_local and trusted_model(environment) != origin:
@@ -147,13 +150,18 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     scheme = destination.url.partition(":")[0]
     if not destination.obeys_proxies or not (is_local or scheme == "http"):
         return ""
+    proxy = _proxy_variable(scheme, host, environment)
+    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}" if proxy else ""
+
+
+def _proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> str:
+    """Return the variable that names a proxy for a host; empty if there is none."""
     # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
     exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
-    proxies = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
-    proxy = next((name for name in proxies if environment.get(name, "").strip()), "")
-    if not proxy or {host, "*"} & {entry.strip() for entry in exempt}:
+    if {host, "*"} & {entry.strip() for entry in exempt}:
         return ""
-    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
+    names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
+    return next((name for name in names if environment.get(name, "").strip()), "")
 
 
 def planned_destinations(
