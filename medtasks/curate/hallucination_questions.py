@@ -11,7 +11,7 @@ A field that is missing, unknown, empty or of another type breaks the form of th
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -210,16 +210,22 @@ def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) ->
         right, flags = resolve_yes_no(question.answer, question.question, choices)
     else:
         right, flags = resolve_choice(question.answer, options)
-    reason = "" if right else next((_UNRESOLVED[flag] for flag in flags if flag in _UNRESOLVED), "")
-    if binary:
-        reason = reason and "its answer is neither yes nor no"
-    elif len(options) < 2:
-        reason = "it has fewer than two options that can be told apart"
-    elif len({option.casefold().rstrip(".") for option in options}) < len(options):
-        reason = "two of its options are equal"
+    reason = _fault_of(options, binary, right, flags)
     if reason or not right:
         return {"options": options, "answers": (question.answer,), "reason": reason}
     shuffled = options
     if not binary and not any(_ORDERED.search(option) for option in options):
         shuffled = tuple(sorted(options, key=lambda option: digest_of(item, option)))
     return {"options": shuffled, "answers": (letter(shuffled.index(options[ord(right) - ord("A")])),), "reason": ""}
+
+
+def _fault_of(options: Sequence[str], binary: bool, right: str | None, flags: Iterable[Flag]) -> str:
+    """Return what is wrong with a closed question; empty if nothing is."""
+    if not binary and len(options) < 2:
+        return "it has fewer than two options that can be told apart"
+    if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):
+        return "two of its options are equal"
+    causes = [_UNRESOLVED[flag] for flag in flags if flag in _UNRESOLVED]
+    if right or not causes:
+        return ""
+    return "its answer is neither yes nor no" if binary else causes[0]

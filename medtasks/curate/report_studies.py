@@ -115,7 +115,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
     context: dict[str, Any] = {name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)}
     if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
         return "it has no notes"
-    if not report and not any(name in context for name in _SHOWN):
+    if not report and context.keys().isdisjoint(_SHOWN):
         others = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
         return f"it has no report{others}"
     file = folder.resolve() / row.text("image")

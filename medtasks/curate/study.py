@@ -212,12 +212,7 @@ def begun(folder: Path, planned: Study) -> Study | None:
     MedTasksError if its settings are not as ``planned``, or if a new one could overwrite its source or other files.
     """
     if not (folder / STUDY).exists():
-        files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
-        of_killed_run = [file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"]
-        if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
-            raise MedTasksError(
-                f"{folder} holds other files, and a study needs a folder of its own; take another --out"
-            )
+        _check_own_folder(folder, planned)
         return None
     study = read_study(folder, planned.kind)
     recorded = {"name": study.name, "access": study.access, **study.made_with}
@@ -226,13 +221,23 @@ def begun(folder: Path, planned: Study) -> Study | None:
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             before = {part: before.get(part) for part in now}
         if before != now:
-            both = (before, now)
-            old, new = (f"{of['name']}, {of['digest'][:8]}" if isinstance(of, Mapping) else str(of) for of in both)
+            option = _OPTIONS.get(key, "--" + key.replace("_", "-"))
             raise MedTasksError(
-                f"{folder} was made with another {_OPTIONS.get(key, '--' + key.replace('_', '-'))} ({old}, now {new}), "
+                f"{folder} was made with another {option} ({_in_words(before)}, now {_in_words(now)}), "
                 f"and a study is not changed once it is made; give --out a new folder, what was computed is kept"
             )
     return study
+
+
+def _check_own_folder(folder: Path, planned: Study) -> None:
+    files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
+    of_killed_run = [file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"]
+    if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
+        raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
+
+
+def _in_words(setting: object) -> str:
+    return f"{setting['name']}, {setting['digest'][:8]}" if isinstance(setting, Mapping) else str(setting)
 
 
 def problem_of(error: ValueError) -> str:

@@ -60,24 +60,29 @@ def matching_values(column: str, chosen: Iterable[str], columns: Mapping[str, Ma
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
-    published, selected = columns[column], set[str]()
+    published = columns[column]
+    selected = set[str]()
     abbreviations = packaged_facts(__package__, "abbreviations").get(column, {})
     full_names = {short.casefold(): name for short, name in abbreviations.items()}
     for word in chosen:
-        name = word.strip().casefold()
-        matches = {value for value in published if value.casefold() == name}
-        if not matches and re.search(r"[*?]", name):
-            pattern = re.compile(fnmatch.translate(name))
-            matches = {value for value in published if pattern.match(value.casefold())}
-        elif not matches:
-            full = _plain(full_names.get(name, name))
-            matches = {value for value in published if full and _plain(value) == full}
+        matches = _values_like(word.strip().casefold(), published, full_names)
         if not matches:
             hint = near_match(word.casefold(), [value.casefold() for value in published])
             hint = hint or "; see what there is with --list"
             raise MedTasksError(f"no question has the {column} '{word}'{hint}")
         selected |= matches
     return selected
+
+
+def _values_like(name: str, published: Iterable[str], full_names: Mapping[str, str]) -> set[str]:
+    matches = {value for value in published if value.casefold() == name}
+    if matches:
+        return matches
+    if re.search(r"[*?]", name):
+        pattern = re.compile(fnmatch.translate(name))
+        return {value for value in published if pattern.match(value.casefold())}
+    full = _plain(full_names.get(name, name))
+    return {value for value in published if full and _plain(value) == full}
 
 
 def criteria_line(criteria: Criteria) -> str:

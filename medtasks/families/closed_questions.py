@@ -161,36 +161,35 @@ class ClosedQuestions(TaskFamily):
             for form, sample in zip(forms, samples, strict=True)
             if sample.target is not None
         )
-
-        def verdict(sample: Sample, word: str) -> ExpectedAnswer:
-            letter_read = extractor_of(_STRICT).extract(word, sample).value
-            value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
-            return ExpectedAnswer(
-                (word,), value, None if letter_read is None else option_index(letter_read), whole=True
-            )
-
-        strategies = [
-            Strategy(
-                f"always {word.lower()}",
-                f"Answers {word} to every question, also where options are asked for.",
-                tuple(verdict(sample, word) for sample in samples),
-            )
-            for word in ("Yes", "No")
-            if any(sample.document["kind"] == BINARY for sample in samples)
-        ]
+        strategies: list[Strategy] = []
+        if any(sample.document["kind"] == BINARY for sample in samples):
+            strategies = [_always(word, samples) for word in ("Yes", "No")]
         most = []
         for form, sample in zip(forms, samples, strict=True):
-            name, binary = frequent.get(form, YES), sample.document["kind"] == BINARY
+            name = frequent.get(form, YES)
+            binary = sample.document["kind"] == BINARY
             if not sample.options:
                 most.append(ExpectedAnswer((name,), whole=True))
                 continue
             text = sample.options[option_index(name)]
             # Any reading will do where options cannot be listed or none is the target.
             is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
-            said = (text,) if binary else (f"{name}. {text}", name, text)
-            most.append(ExpectedAnswer(said, name if is_listed else None, option_index(name)))
+            replies = (text,) if binary else (f"{name}. {text}", name, text)
+            most.append(ExpectedAnswer(replies, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
+
+
+def _always(word: str, samples: Sequence[Sample]) -> Strategy:
+    """Return the strategy that answers every question by Yes or No."""
+    answers = []
+    for sample in samples:
+        letter_read = extractor_of(_STRICT).extract(word, sample).value
+        index = None if letter_read is None else option_index(letter_read)
+        value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
+        answers.append(ExpectedAnswer((word,), value, index, whole=True))
+    describes = f"Answers {word} to every question, also where options are asked for."
+    return Strategy(f"always {word.lower()}", describes, tuple(answers))
 
 
 @lru_cache(maxsize=16384)

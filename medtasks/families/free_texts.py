@@ -274,8 +274,8 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
     )
 
 
-def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
-    texts = {text.text for _, reference, report, _ in rows for text in (reference, report)}
+def _read_labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
+    """Return the labels of texts, and why the labeler read not all of them."""
     filled = sorted(text for text in texts if text.strip())
     labels = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
     failures: list[Exception] = []
@@ -289,15 +289,23 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
             labels[text] = chosen_findings(result, CONDITIONS)
         except LabelerError as error:
             failures.append(error)
-    cause = ""
-    if failures:  # a message that is not our own may quote a report
-        is_ours = isinstance(failures[0], MedTasksError)
-        cause = str(failures[0]).rstrip(".") if is_ours else type(failures[0]).__name__
-    read = [
-        (cluster, label_cells(labels[reference.text], labels[report.text]))
-        for cluster, reference, report, _ in rows
-        if reference.text in labels and report.text in labels
-    ]
+    if not failures:
+        return labels, ""
+    if isinstance(failures[0], MedTasksError):
+        return labels, str(failures[0]).rstrip(".")
+    # A message that is not our own may quote a report.
+    return labels, type(failures[0]).__name__
+
+
+def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
+    texts: set[str] = set()
+    for _, reference, report, _ in rows:
+        texts |= {reference.text, report.text}
+    labels, cause = _read_labels(texts)
+    read = []
+    for cluster, reference, report, _ in rows:
+        if reference.text in labels and report.text in labels:
+            read.append((cluster, label_cells(labels[reference.text], labels[report.text])))
     of_all = f"{len(rows) - len(read)} of {len(rows)} reports"
     warnings = (f"The metrics of labels leave out {of_all}: {cause}",) if cause else ()
     if not read:

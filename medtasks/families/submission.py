@@ -15,12 +15,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from loguru import logger
 
 from medtasks.data.document_store import load_documents
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Documents, Sample, letter
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
@@ -41,16 +42,10 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
 
     It is JSON with the answers by id, or a spreadsheet of questions and predictions. A variant has a folder of its own.
     """
-    from openpyxl import Workbook
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-
-    def cell(text: str | None) -> str:
-        plain = ILLEGAL_CHARACTERS_RE.sub(" ", text or "")[:_CELL]
-        return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
-
     if not scores:
         return math.nan
-    dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
+    dataset = str(scores[0]["dataset"])
+    variant = scores[0].get(COLUMN)
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
     path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
     by_sample = {score["sample"]: score for score in scores}
@@ -61,16 +56,7 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
                 answers = {document["doc_id"]: by_sample[document["doc_id"]]["reply"] or "" for document in documents}
                 file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
             else:
-                letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
-                book = Workbook(write_only=True)
-                sheet = book.create_sheet("predictions")
-                sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
-                for document in documents:
-                    score, options = by_sample[document["doc_id"]], document["options"]
-                    texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
-                    cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
-                    sheet.append([cell(text) for text in cells])
-                book.save(file)
+                _write_spreadsheet(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
         logger.error("The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.", error)
         return math.nan
@@ -82,6 +68,28 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
         "'{}' has no published targets, so there is no score: send {} to the benchmark's authors.", dataset, path
     )
     return float(len(scores))
+
+
+def _write_spreadsheet(file: Path, documents: Documents, by_sample: Mapping[str, Score]) -> None:
+    from openpyxl import Workbook
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    def cell(text: str | None) -> str:
+        plain = ILLEGAL_CHARACTERS_RE.sub(" ", text or "")[:_CELL]
+        return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
+
+    most = max(len(document["options"]) for document in documents)
+    letters = [letter(index) for index in range(most)]
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+    sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
+    for document in documents:
+        score = by_sample[document["doc_id"]]
+        options = document["options"]
+        texts = [*options, *[""] * (most - len(options)), *(document[group] for group in _GROUPS)]
+        cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
+        sheet.append([cell(text) for text in cells])
+    book.save(file)
 
 
 def _metrics(ending: str) -> tuple[AnyMetric, ...]:

@@ -94,25 +94,28 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
             if scores.counts is not None:
                 of_counts = values_with_errors(scores.counts.cells, [row[0] for row in rows], scores.counts.scores)
             for key in keys:
-                samples, total = scores.samples.get(key) or (math.nan,) * len(rows), scores.totals[key]
-                valued = [(value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)]
-                values = [value for value, _ in valued]
-                if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
-                    by_key[key] = Estimate(total, of_counts.get(f"{key}{STDERR}", math.nan))
-                    continue
-                of_means = clustered_error(values, [cluster for _, cluster in valued])
-                is_whole = len(values) == len(rows)  # else its clusters are fewer than those of all samples
-                by_key[key] = Estimate(
-                    total,
-                    of_means.error,
-                    None if is_whole else of_means.clusters,
-                    None if is_whole else of_means.degrees,
-                )
+                error_of_counts = of_counts.get(f"{key}{STDERR}", math.nan)
+                by_key[key] = _estimate(scores.samples.get(key, ()), scores.totals[key], rows, error_of_counts)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
             by_key = dict.fromkeys(keys, Estimate(math.nan))
         estimates |= by_key
     return PanelResult(estimates, failures, settings)
+
+
+def _estimate(samples: Sequence[float], total: float, rows: Sequence[TextRow], error_of_counts: float) -> Estimate:
+    """Return a total with the error of a mean if it is that of its samples, else with another one."""
+    if not samples:
+        return Estimate(total, error_of_counts)
+    valued = [(value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)]
+    values = [value for value, _ in valued]
+    if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
+        return Estimate(total, error_of_counts)
+    of_means = clustered_error(values, [cluster for _, cluster in valued])
+    if len(values) == len(rows):
+        return Estimate(total, of_means.error)
+    # The clusters are fewer than those of all samples.
+    return Estimate(total, of_means.error, of_means.clusters, of_means.degrees)
 
 
 def text_values(metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False) -> list[tuple[Score, float]]:

@@ -64,31 +64,36 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     present = _calls([decision for decision in decisions if decision.present])
     absent = _calls([decision for decision in decisions if not decision.present])
     answered = [decision for decision in decisions if not decision.failed]
-    parts = {
-        "sensitivity": [(decision.called is True, decision) for decision in answered if decision.present],
-        "specificity": [(decision.called is False, decision) for decision in answered if not decision.present],
-        "ppv": [(decision.present, decision) for decision in answered if decision.called],
-        "npv": [(not decision.present, decision) for decision in answered if decision.called is False],
-    }
+    parts = _parts(answered)
     shares: dict[str, EstimatedValue] = {}
     degrees: dict[str, float] = {}
     for metric, part in parts.items():
         shares[metric], degrees[metric] = _share(part)
     of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
     fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
-    one_sided = PRESENT if parts["sensitivity"] else ABSENT
-    is_ratio = bool(parts["sensitivity"] and parts["specificity"])
-    reasons = {
-        "sensitivity": ABSENT,
-        "specificity": PRESENT,
-        "ppv": NEVER,
-        "npv": ALWAYS,
-        "lr_positive": NO_FALSE_POSITIVE if is_ratio else one_sided,
-        "lr_negative": NO_TRUE_NEGATIVE if is_ratio else one_sided,
-    }
+    reasons = _reasons(bool(parts["sensitivity"]), bool(parts["specificity"]))
     numbers = {**shares, "lr_positive": _ratio(answered, True, fewest), "lr_negative": _ratio(answered, False, fewest)}
     undefined = {metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)}
     return ClassNumbers(name, present, absent, numbers, undefined)
+
+
+def _parts(answered: Sequence[Decision]) -> dict[str, list[tuple[bool, Decision]]]:
+    """Return the decisions that each share is about, and whether they count in it."""
+    return {
+        "sensitivity": [(decision.called is True, decision) for decision in answered if decision.present],
+        "specificity": [(decision.called is False, decision) for decision in answered if not decision.present],
+        "ppv": [(decision.present, decision) for decision in answered if decision.called],
+        "npv": [(not decision.present, decision) for decision in answered if decision.called is False],
+    }
+
+
+def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
+    """Return why a number is not defined, if it is not."""
+    reasons = {"sensitivity": ABSENT, "specificity": PRESENT, "ppv": NEVER, "npv": ALWAYS}
+    if has_present and has_absent:
+        return {**reasons, "lr_positive": NO_FALSE_POSITIVE, "lr_negative": NO_TRUE_NEGATIVE}
+    one_sided = PRESENT if has_present else ABSENT
+    return {**reasons, "lr_positive": one_sided, "lr_negative": one_sided}
 
 
 def _calls(decisions: Sequence[Decision]) -> Calls:

@@ -13,7 +13,6 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Literal, TypeVar
@@ -179,23 +178,25 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
     Links count in a folder only. An unreadable source raises an OSError, or an error of zipfile or tarfile.
     """
     if source.is_dir():
-        paths = (Path(folder, name) for folder, _, names in os.walk(source, followlinks=True) for name in names)
+        paths: list[Path] = []
+        for folder, _, names in os.walk(source, followlinks=True):
+            paths += [Path(folder, name) for name in names]
         for path in sorted(paths):
             name = path.relative_to(source).as_posix()
             if name_pattern.fullmatch(name) and path.is_file():
                 with path.open("rb") as file:
                     yield name, file
         return
-    with ExitStack() as opened:
-        members: Iterator[tuple[str, IO[bytes] | None]]
-        if zipfile.is_zipfile(source):
-            archive = opened.enter_context(zipfile.ZipFile(source))
-            members = ((name, archive.open(name)) for name in archive.namelist() if name_pattern.fullmatch(name))
-        else:
-            packed = opened.enter_context(tarfile.open(source))
-            files = ((member.name.removeprefix("./"), member) for member in packed if member.isfile())
-            members = ((name, packed.extractfile(member)) for name, member in files if name_pattern.fullmatch(name))
-        yield from ((name, file) for name, file in members if file)
+    if zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as archive:
+            for name in filter(name_pattern.fullmatch, archive.namelist()):
+                yield name, archive.open(name)
+        return
+    with tarfile.open(source) as packed:
+        for member in packed:
+            name = member.name.removeprefix("./")
+            if member.isfile() and name_pattern.fullmatch(name) and (content := packed.extractfile(member)):
+                yield name, content
 
 
 def text_key(*texts: str) -> bytes:

@@ -13,6 +13,7 @@ without a mistake of the judge do not show that it makes none.
 Simulated coverage of 95 % intervals is in ``benchmarks/RESULTS.md`` (``benchmarks/intervals.py``).
 """
 
+import itertools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -58,27 +59,32 @@ def judged_share(
     if not used or any((has_label & (verdict == value)).sum() < 2 for value in used):
         nothing = EstimatedValue(math.nan)
         return JudgedShare(int(has_label.sum()), nothing, nothing, nothing, nothing)
-    added = [(value, truth, weight[has_label & (verdict == value)].mean()) for value in used for truth in (0.0, 1.0)]
-    more = np.array(added).T
+    added = list(itertools.product(used, (0.0, 1.0)))  # verdict and label
     larger = _figures(
-        np.append(verdict, more[0]),
-        np.append(label, more[1]),
-        np.append(weight, more[2]),
+        np.append(verdict, [value for value, _ in added]),
+        np.append(label, [truth for _, truth in added]),
+        np.append(weight, [weight[has_label & (verdict == value)].mean() for value, _ in added]),
         np.append(is_asked, np.ones(len(added), dtype=bool)),
     )
-    in_dyads = any(isinstance(cluster, Dyad) for cluster in clusters)
-    names = [f"added label {number}" for number in range(len(added))]
-    units = [*clusters, *(Dyad(name, name, name) if in_dyads else ("added", name) for name in names)]
+    units = [*clusters, *_added_units(clusters, len(added))]
     degrees = len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled}) - 1.0
     estimates = {}
     figures = _figures(verdict, label, weight, is_asked)
     for name, (value, _) in figures.items():
         smoothed, influences = larger[name]
-        error, is_share = mean_error(influences.tolist(), units), name != "kappa"
+        error = mean_error(influences.tolist(), units)
+        is_share = name != "kappa"
         size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
     return JudgedShare(int(has_label.sum()), **estimates, replies=tuple(figures["corrected"][1].tolist()))
+
+
+def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
+    names = [f"added label {index}" for index in range(number)]
+    if any(isinstance(cluster, Dyad) for cluster in clusters):
+        return [Dyad(name, name, name) for name in names]
+    return [("added", name) for name in names]
 
 
 def _figures(

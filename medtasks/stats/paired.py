@@ -95,7 +95,7 @@ def compare_paired(
     differences = [after - before for before, after in zip(first, second, strict=True)]
     number, samples = len(set(units)), len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
-    gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    gained, lost = _discordant_samples(differences)
     evidence: int | None = number
     if in_dyads or smaller is not None:
         test = DYADIC if smaller is None else DELONG
@@ -125,6 +125,11 @@ def compare_paired(
         evidence=evidence,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
+
+
+def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
+    """Return the numbers of samples that only the second, and only the first model got right."""
+    return sum(difference > 0 for difference in differences), sum(difference < 0 for difference in differences)
 
 
 def _student_test(

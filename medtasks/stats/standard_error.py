@@ -68,32 +68,18 @@ def clustered_error(
     if len(values) != len(clusters):
         raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
     weights = [1.0] * len(values) if weights is None else weights
-    members: dict[Hashable, list[int]] = defaultdict(list)
-    for index, cluster in enumerate(clusters):
-        members[cluster].append(index)
+    members = _indices_by_cluster(clusters)
     number = len(members)
     if number < 2:
         return MeanError(math.nan, math.nan, math.nan, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
-    # Sums of deviations by cluster have the covariance K = L D L' with L = I - a 1', where a are the shares of the
-    # clusters and the diagonal of D their variances d. Traces of K and its square are expanded here, as K has a row for
-    # every cluster. A weight counts as a number of equal samples.
     sizes = np.array(sorted(math.fsum(weights[index] for index in indices) for indices in members.values()))
-    d, a = sizes * (1 + _WORKING_CORRELATION * (sizes - 1)), sizes / sizes.sum()
-    summed, ad, aa = d.sum(), a @ d, a @ a
-    trace = summed - 2 * ad + summed * aa
-    mixed = 2 * (summed * (a**2 @ d) - 2 * (a @ d**2))
-    square = d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
-    correction, degrees = float(summed / trace), float(trace**2 / square)
+    correction, degrees = _correction(sizes)
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
-    outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
-    rarer = min(
-        sum(any(abs(values[index] - outcome) > _NO_SPREAD for index in indices) for indices in members.values())
-        for outcome in outcomes
-    )
+    rarer = _clusters_with_rarer_outcome(mean, [[values[index] for index in indices] for indices in members.values()])
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
     few = _FEW_CLUSTERS
     if set(values) <= {0.0, 1.0}:
@@ -103,6 +89,41 @@ def clustered_error(
     if rarer < few:
         effective = min(effective, number)
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
+
+
+def _indices_by_cluster(clusters: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for index, cluster in enumerate(clusters):
+        members[cluster].append(index)
+    return members
+
+
+def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the correction of the variance for clusters of several sizes, and its degrees of freedom.
+
+    Sums of deviations by cluster have the covariance K = L D L' with L = I - a 1', where a are the shares of the
+    clusters and the diagonal of D their variances d. Traces of K and its square are expanded here, as K has a row for
+    every cluster. A weight counts as a number of equal samples.
+    """
+    d = sizes * (1 + _WORKING_CORRELATION * (sizes - 1))
+    a = sizes / sizes.sum()
+    summed = d.sum()
+    ad = a @ d
+    aa = a @ a
+    trace = summed - 2 * ad + summed * aa
+    mixed = 2 * (summed * (a**2 @ d) - 2 * (a @ d**2))
+    square = d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
+    return float(summed / trace), float(trace**2 / square)
+
+
+def _clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
+    """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only."""
+    outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
+    numbers = []
+    for outcome in outcomes:
+        differing = [any(abs(value - outcome) > _NO_SPREAD for value in values) for values in clusters]
+        numbers.append(sum(differing))
+    return min(numbers)
 
 
 def dyadic_error(

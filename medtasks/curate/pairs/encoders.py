@@ -281,20 +281,27 @@ def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encode
             if images:
                 encode = encode or _Encoding(encoder, most_failures)
                 new = _unit_vectors(images, encode(list(images.values())))
-                before = _dimension(stored)
-                now = _dimension(new)
-                if before and now and before != now:
-                    raise MedTasksError(
-                        f"the encoder {encoder.name} gives {now} numbers per image, and {store.path} holds embeddings "
-                        f"of {before}; delete that file if it is another encoder's"
-                    )
+                _check_dimension(encoder, store.path, _dimension(stored), _dimension(new))
                 store.put(new)
                 stored.update(new)
             bar.update(len(batch))
-    numbers = [number for number, digest in enumerate(digests) if digest in stored]
-    left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in stored)
-    joined = np.frombuffer(b"".join(stored[digests[number]] for number in numbers), np.float16)
-    return Embedded(joined.reshape(len(numbers), _dimension(stored)), np.array(numbers, np.int64), left_out)
+    return _joined(digests, stored, reasons)
+
+
+def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int) -> None:
+    if before and now and before != now:
+        raise MedTasksError(
+            f"the encoder {encoder.name} gives {now} numbers per image, and {store} holds embeddings of {before}; "
+            f"delete that file if it is another encoder's"
+        )
+
+
+def _joined(digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]) -> Embedded:
+    """Return the vectors of images in their order; ``reasons`` are those of images without one."""
+    numbers = [number for number, digest in enumerate(digests) if digest in vectors]
+    left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in vectors)
+    joined = np.frombuffer(b"".join(vectors[digests[number]] for number in numbers), np.float16)
+    return Embedded(joined.reshape(len(numbers), _dimension(vectors)), np.array(numbers, np.int64), left_out)
 
 
 def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) -> dict[bytes, bytes]:

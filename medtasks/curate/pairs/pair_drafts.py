@@ -18,7 +18,7 @@ The paper's radiologist corrected the LLM's list: it is a draft for an expert, n
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -110,37 +110,41 @@ class PairReply:
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
     """Draft a question for each pair of a study that has none yet, and count the outcomes."""
-    images, prompt = read_images(folder), prompts_in(PROMPTS)["question"]
-
-    def drafted(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
-        reply = read_pair_reply(text)
-        if reply is None:
-            return None
-        question, options, answers = reply.question, reply.options, reply.answers
-        why = next(iter(broken_rules(reply)), "")
-        if not why:  # a rejected draft is unchanged, any other has its options in order
-            letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
-            positions = [option_of_answer(answer, options) for answer in answers]
-            texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
-            options, answers = (texts["A"], texts["B"]), letters
-        draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
-        rejected = {"outcome": DraftOutcome.REJECTED, "reason": why} if why else {}
-        return {"drafts": (draft.model_copy(update=rejected),)}
-
+    images = read_images(folder)
+    prompt = prompts_in(PROMPTS)["question"]
     jobs: dict[str, Job] = {}
     for pair in read_pairs(folder):
         if not images.keys() >= set(pair.images):
             raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        skip = ""
-        for caption in values.values():
-            if len(caption) < SHORTEST:
-                skip = skip or f"a caption is shorter than {SHORTEST} characters"
-            elif addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
-                skip = skip or "a caption seems to address the LLM"
-        jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair), skip=skip)
+        skip = _skip_reason(values.values())
+        jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(_pair_draft, pair), skip=skip)
     return draft_all(folder, jobs, llm.settings.concurrency)
+
+
+def _skip_reason(captions: Iterable[str]) -> str:
+    for caption in captions:
+        if len(caption) < SHORTEST:
+            return f"a caption is shorter than {SHORTEST} characters"
+        if addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
+            return "a caption seems to address the LLM"
+    return ""
+
+
+def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
+    """Read the draft of a pair from a reply: unchanged if it is rejected, else with its options in order."""
+    reply = read_pair_reply(text)
+    if reply is None:
+        return None
+    question, options, answers = reply.question, reply.options, reply.answers
+    draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
+    if causes := broken_rules(reply):
+        return {"drafts": (draft.model_copy(update={"outcome": DraftOutcome.REJECTED, "reason": causes[0]}),)}
+    letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
+    positions = [option_of_answer(answer, options) for answer in answers]
+    texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
+    return {"drafts": (draft.model_copy(update={"options": (texts["A"], texts["B"]), "answers": letters}),)}
 
 
 def read_pair_reply(text: str) -> PairReply | None:

@@ -33,6 +33,7 @@ from medtasks.curate.study import (
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
+from medtasks.data.prepare.source_tables import SourceRow
 from medtasks.errors import MedTasksError, SourceError, near_match
 from medtasks.net.journal import digest_of
 
@@ -174,20 +175,11 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
     keys: set[str] = set()
     for row in list_rows(source, "id"):
         keys.update(row.values)
-        caption = row.values.get("caption")
-        caption = caption.strip() if isinstance(caption, str) else ""
-        image, group, licence = (
-            None if row.values.get(key) in (None, "") else row.name(key) for key in ("image", "group", "licence")
-        )
-        try:
-            file = source.parent / image if image and (source.parent / image).is_file() else None
-        except OSError:  # of a name that is too long, for example
-            file = None
-        if file is None or not caption:
-            left_out["without a caption" if file else "image file missing"] += 1
+        image = _listed_image(source.parent, row)
+        if isinstance(image, StudyImage):
+            images.append(image)
         else:
-            about: dict[str, Any] = {"image_id": row.name("id"), "text": caption, "group": group, "licence": licence}
-            images.append(StudyImage(file=str(file), sha256="", **about))
+            left_out[image] += 1
     if keys and "caption" not in keys:
         raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
     if len(images) < 2:
@@ -195,6 +187,24 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
         raise SourceError(f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two")
     images.sort(key=lambda image: image.image_id)
     return images, left_out, sorted(keys.difference(KEYS))
+
+
+def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
+    """Return the image of a row, or why it cannot be used."""
+    caption = row.values.get("caption")
+    text = caption.strip() if isinstance(caption, str) else ""
+    keys = ("image", "group", "licence")
+    image, group, licence = (None if row.values.get(key) in (None, "") else row.name(key) for key in keys)
+    file = folder / (image or "")
+    try:
+        is_file = file.is_file()
+    except OSError:  # of a name that is too long, for example
+        is_file = False
+    if not is_file:
+        return "image file missing"
+    if not text:
+        return "without a caption"
+    return StudyImage(image_id=row.name("id"), file=str(file), sha256="", text=text, group=group, licence=licence)
 
 
 def make_pair_study(

@@ -154,16 +154,20 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
     """Return why it matters that two images, or all uses of one, show the same; None if it does not."""
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
-    uses, twins = first.asking, second.asking
-    pairs = {use.pair_id for use in uses} & {use.pair_id for use in twins} - {None}
-    if first is second:
-        questions = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in uses})
-        pairs = {pair for pair in pairs if questions[pair] > 1}
-    if pairs:
+    if _in_one_pair(first, second):
         return Concern.PAIR
+    uses = first.asking
+    twins = second.asking
     if _differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
         return Concern.PATIENTS
     return Concern.TWICE if _differ({use.identity for use in uses}, {use.identity for use in twins}) else None
+
+
+def _in_one_pair(first: DistinctImage, second: DistinctImage) -> bool:
+    if first is not second:
+        return bool({use.pair_id for use in first.asking} & {use.pair_id for use in second.asking} - {None})
+    pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in first.asking} if pair is not None)
+    return any(questions > 1 for questions in pairs.values())
 
 
 def _differ(ids: set[Any], of_twins: set[Any]) -> bool:

@@ -209,31 +209,45 @@ def _decoded(source: ImageSource, decoding: Decoding, side: int | None) -> Decod
         raise
     with image:
         size = image.size
-        # Pillow's name for the layout of the values in a file that is opened and not decoded yet.
-        tiles = getattr(image, "tile", None)
-        args = tiles[0].args if tiles else ""
-        raw = str(args[0] if isinstance(args, tuple) and args else args or "")
+        raw = _layout_of(image)
         if side is not None:
             image.draft(None, (side, side))
         pixels, done = _to_rgb(image, raw, source, decoding)
-        try:  # the turn that puts the image upright; TIFF files have been turned by now
-            turn = _TURNED.get(image.getexif().get(_ORIENTATION, 1))
-        except _BROKEN:
-            turn = None
+        turn = _turn_of(image)
         if turn is not None and decoding.rule is ImageRule.REFERENCE:
             done.append("EXIF orientation ignored")
         elif turn is not None:
             done.append("EXIF orientation applied")
             size = size[::-1] if turn in _LYING else size
             pixels = pixels.transpose(turn)
-        if image.mode in ("P", "PA"):
-            done.append("palette to its colours")
-        elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
-            done.append(f"{image.mode} to RGB")
-        with contextlib.suppress(*_BROKEN):
-            if getattr(image, "is_animated", False):
-                done.append("first of several frames")
-        return DecodedImage(pixels, size, tuple(done))
+        return DecodedImage(pixels, size, (*done, *_other_conversions(image)))
+
+
+def _layout_of(image: Image.Image) -> str:
+    """Return Pillow's name for the layout of the values in a file that is opened and not decoded yet."""
+    tiles = getattr(image, "tile", None)
+    args = tiles[0].args if tiles else ""
+    return str(args[0] if isinstance(args, tuple) and args else args or "")
+
+
+def _turn_of(image: Image.Image) -> Image.Transpose | None:
+    """Return the turn that puts an image upright; TIFF files have been turned when they are decoded."""
+    try:
+        return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
+    except _BROKEN:
+        return None
+
+
+def _other_conversions(image: Image.Image) -> list[str]:
+    conversions = []
+    if image.mode in ("P", "PA"):
+        conversions.append("palette to its colours")
+    elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
+        conversions.append(f"{image.mode} to RGB")
+    with contextlib.suppress(*_BROKEN):
+        if getattr(image, "is_animated", False):
+            conversions.append("first of several frames")
+    return conversions
 
 
 def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:

@@ -52,16 +52,7 @@ def scale_to_8_bits(
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
-    depths: tuple[int, ...] = ()  # bits of each channel from the sBIT chunk of a PNG file, if one precedes the pixels
-    if image.format == "PNG":
-        with contextlib.ExitStack() as opened:
-            stream = opened.enter_context(source.open("rb")) if isinstance(source, Path) else source
-            stream.seek(0)
-            data, at = stream.read(), 8
-        while at + 8 <= len(data) and not depths and (name := data[at + 4 : at + 8]) != b"IDAT":
-            length = int.from_bytes(data[at : at + 4], "big")
-            depths = tuple(data[at + 8 : at + 8 + length]) if name == b"sBIT" else ()
-            at += 12 + length
+    depths = _png_depths(source) if image.format == "PNG" else ()
     if value_range is not None:
         low, high = value_range
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
@@ -89,6 +80,25 @@ def scale_to_8_bits(
             if not raw.startswith("RGBa"):  # these are multiplied already
                 share = share * (opacity if share.ndim == 2 else opacity[..., None])
     return from_unit(share), conversions
+
+
+def _png_depths(source: ImageSource) -> tuple[int, ...]:
+    """Return the bits of each channel from the sBIT chunk of a PNG file, if one precedes the pixels."""
+    with contextlib.ExitStack() as opened:
+        stream = opened.enter_context(source.open("rb")) if isinstance(source, Path) else source
+        stream.seek(0)
+        data = stream.read()
+    at = 8
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        name = data[at + 4 : at + 8]
+        if name == b"IDAT":
+            return ()
+        depths = tuple(data[at + 8 : at + 8 + length])
+        if name == b"sBIT" and depths:
+            return depths
+        at += 12 + length
+    return ()
 
 
 def to_unit(values: Any, low: float, high: float) -> Any:
@@ -142,24 +152,31 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
         bits = _FULL
     else:
         tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}  # other formats say nothing
-        low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
-        kind, full = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
-        low = (0,) if low is None and kind == _UNSIGNED else low
+        kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
+        full = max(tags.get(_BITS, (1,)))
+        low = tags.get(_S_MIN_SAMPLE)
+        high = tags.get(_S_MAX_SAMPLE)
+        if low is None and kind == _UNSIGNED:
+            low = (0,)
         if low is not None and high is not None and min(low) < max(high):
             return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
         if kind != _UNSIGNED or full > _FULL:
-            floats = values.dtype.kind == "f"
-            if floats and ends[0] >= 0 and ends[1] <= 1:
-                return (0.0, 1.0), "floats scaled from 0..1"
-            raise UnclearRange(
-                f"its {'floats' if floats else 'signed or 32-bit values'} go from {ends[0]:g} to {ends[1]:g}, and no "
-                f"bit depth gives their range",
-                ends,
-            )
+            return _range_of_floats(values, ends)
         stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
         named = stated.bit_length() if stated & (stated + 1) == 0 else 0
         bits = used_bits(values, (named or full,), full)
     return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
+
+
+def _range_of_floats(values: Any, ends: Range) -> tuple[Range, str]:
+    is_float = values.dtype.kind == "f"
+    if is_float and ends[0] >= 0 and ends[1] <= 1:
+        return (0.0, 1.0), "floats scaled from 0..1"
+    raise UnclearRange(
+        f"its {'floats' if is_float else 'signed or 32-bit values'} go from {ends[0]:g} to {ends[1]:g}, and no "
+        f"bit depth gives their range",
+        ends,
+    )
 
 
 def used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:

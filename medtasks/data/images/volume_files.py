@@ -65,13 +65,7 @@ def read_header(data: bytes, length: int | None = None) -> Any:
     """
     import nibabel
 
-    forms = itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>")
-    headers = (kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False) for kind, order in forms)
-    for header in headers:
-        if header["sizeof_hdr"] == header.sizeof_hdr and header["magic"] == header.single_magic:
-            break
-    else:
-        raise UnreadableImage("it is no NIfTI file")
+    header = _unchecked_header(data)
     if len(data) < header.sizeof_hdr:
         raise UnreadableImage("its header is cut short")
     axes, *sizes = header["dim"].tolist()
@@ -90,6 +84,16 @@ def read_header(data: bytes, length: int | None = None) -> Any:
                 raise UnreadableImage("it holds fewer voxels than its header says")
             return header
     raise UnreadableImage("its header does not say which way its axes run")
+
+
+def _unchecked_header(data: bytes) -> Any:
+    import nibabel
+
+    for kind, order in itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>"):
+        header = kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False)
+        if header["sizeof_hdr"] == header.sizeof_hdr and header["magic"] == header.single_magic:
+            return header
+    raise UnreadableImage("it is no NIfTI file")
 
 
 def bytes_of_volume(header: Any) -> int:

@@ -159,20 +159,28 @@ def not_found(source: Path, what: str, fix: str = "name the folder that holds it
 
 
 def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
-    for outer, _, inner in (pattern.partition("!") for pattern in patterns):
-        paths = sorted(source.glob(outer)) if source.is_dir() else []
-        files = [] if inner else [SourceFile(path) for path in paths if path.is_file()]
-        archives = [source] if not source.is_dir() and zipfile.is_zipfile(source) else paths
-        for archive in archives if inner else ():
-            with unpacking(archive), open_archive(archive) as opened:
-                members = sorted(fnmatch.filter(opened.namelist(), inner))
-            # Files that a Mac adds to an archive have the names of the real ones.
-            files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
-        if files:
+    for pattern in patterns:
+        if files := _files_at(source, pattern):
             return files
     plain_patterns = [pattern for pattern in patterns if "*" not in pattern]
     variants = (_variants(source, pattern) for pattern in plain_patterns)
     return next(filter(None, variants), [])
+
+
+def _files_at(source: Path, pattern: str) -> list[SourceFile]:
+    outer, _, inner = pattern.partition("!")
+    paths = sorted(source.glob(outer)) if source.is_dir() else []
+    if not inner:
+        return [SourceFile(path) for path in paths if path.is_file()]
+    if not source.is_dir() and zipfile.is_zipfile(source):
+        paths = [source]
+    files: list[SourceFile] = []
+    for archive in paths:
+        with unpacking(archive), open_archive(archive) as opened:
+            members = sorted(fnmatch.filter(opened.namelist(), inner))
+        # Files that a Mac adds to an archive have the names of the real ones.
+        files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
+    return files
 
 
 def _variants(source: Path, location: str) -> list[SourceFile]:

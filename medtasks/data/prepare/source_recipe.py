@@ -108,16 +108,9 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         SourceError: The source is missing, malformed or incomplete; the message names file and row.
         MedTasksError: The disk is full, or another process prepares the same dataset.
     """
-    if options.source is not None and not options.source.exists():
-        raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
-    if options.source is None and recipe.download is None:
-        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+    _check_source(info, recipe, options.source)
     with work_folder(info.name, info.access) as work:
-        source = options.source
-        if source is None and recipe.download is not None:
-            (work / SCRATCH / "source").mkdir(parents=True, exist_ok=True)
-            source = recipe.download(work / SCRATCH / "source")
-        assert source is not None
+        source = options.source or _downloaded_source(recipe, work / SCRATCH / "source")
         images = ImageStore(work, recipe.decoding)
         documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
@@ -148,6 +141,19 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, arrow_schema(recipe.columns), demonstrations)
     return manifest
+
+
+def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
+    if source is None and recipe.download is None:
+        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+    if source is not None and not source.exists():
+        raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
+
+
+def _downloaded_source(recipe: SourceRecipe, folder: Path) -> Path:
+    assert recipe.download is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    return recipe.download(folder)
 
 
 def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:

@@ -144,14 +144,9 @@ class _OmniMedVQA(TableReader):
         return SourceTable(records)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
-        options = [text for text in published.values() if text is not None]
-        absent = next((name for name, text in published.items() if text is None), "")
-        if absent and _LETTERS.index(absent) < len(options):
-            raise UnusableRow(f"it has no option {absent} and one behind it")
-        if len(options) < 2:
-            raise UnusableRow("it has fewer than two options")
-        gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
+        options = _omni_options(row)
+        gold = row.text("gt_answer")
+        modality = row.optional_text("modality_type")
         equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
         flags = {
             "null_option": any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
@@ -171,6 +166,17 @@ class _OmniMedVQA(TableReader):
             modality=row.optional_text("modality") if modality is None else modality,
             part=row.text("part"),
         )
+
+
+def _omni_options(row: SourceRow) -> list[str]:
+    texts = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
+    options = [text for text in texts.values() if text is not None]
+    for name in _LETTERS[: len(options)]:
+        if texts[name] is None:
+            raise UnusableRow(f"it has no option {name} and one behind it")
+    if len(options) < 2:
+        raise UnusableRow("it has fewer than two options")
+    return options
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:

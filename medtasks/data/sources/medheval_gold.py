@@ -320,23 +320,27 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
         return (alone[1], ()) if exists else (None, (Flag.GOLD_UNRESOLVED,))
     labelled = _LABELLED.fullmatch(text)
     if labelled and option_index(labelled[1]) < len(options):
-        letter, named = labelled.groups()
-        equal = _equal(named, options)
-        if option_index(letter) in equal:
-            return letter, ()
-        if equal:
-            return None, (Flag.GOLD_CONTRADICTORY,)
-        others = {label for label in _LABEL.findall(named) if label != letter and option_index(label) < len(options)}
-        if others or _names_several(named, options):
-            return None, (Flag.GOLD_SEVERAL,)
-        contained = _contained(named, options)[0]
-        if contained and option_index(letter) not in contained:
-            return None, (Flag.GOLD_CONTRADICTORY,)
-        return letter, (Flag.GOLD_INTERPRETED,)
+        return _resolve_labelled(labelled[1], labelled[2], options)
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
     index = option_said(text, options)
     return (None, (Flag.GOLD_UNRESOLVED,)) if index is None else (letter_of(index), (Flag.GOLD_INTERPRETED,))
+
+
+def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolved:
+    """Resolve an answer with the letter of an option in front of it."""
+    equal = _equal(named, options)
+    if option_index(letter) in equal:
+        return letter, ()
+    if equal:
+        return None, (Flag.GOLD_CONTRADICTORY,)
+    others = {label for label in _LABEL.findall(named) if label != letter and option_index(label) < len(options)}
+    if others or _names_several(named, options):
+        return None, (Flag.GOLD_SEVERAL,)
+    contained = _contained(named, options)[0]
+    if contained and option_index(letter) not in contained:
+        return None, (Flag.GOLD_CONTRADICTORY,)
+    return letter, (Flag.GOLD_INTERPRETED,)
 
 
 def _equal(text: str, options: Sequence[str]) -> list[int]:

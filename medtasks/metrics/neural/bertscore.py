@@ -5,7 +5,7 @@ and the baseline version 0.3.13 of the ``bert-score`` package.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -97,12 +97,7 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
     A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 (of a single text, or
     equal texts) has NaN, and the pair an F1 of 0, as in ``bert-score``.
     """
-    weights_by_id: NDArray[np.float64] | None = None
-    if idf is not Idf.NONE:
-        texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
-        size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
-        counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
-        weights_by_id = np.asarray(np.log((len(texts) + 1) / (counts + 1)))
+    weights_by_id = None if idf is Idf.NONE else _weights_by_id(matches, idf)
 
     def weighted_mean(best: NDArray[np.float32], ids: NDArray[np.int32]) -> float:
         # Not by position: a text may hold "</s>" itself.
@@ -127,6 +122,13 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
             *(idf, undefined, len(matches), idf),
         )
     return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
+
+
+def _weights_by_id(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
+    texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
+    size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
+    counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
+    return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
 
 
 class ContextualEncoder:
@@ -203,25 +205,17 @@ def match_pairs(
         best = cosines.amax(dim=1).numpy(), cosines.amax(dim=0).numpy()
         return position, TokenMatches(reference, hypothesis, *best)
 
-    pairs_of: dict[tuple[int, str], list[int]] = {}  # positions of pairs by number of the window, and text
-    window = tokens = 0
     lengths = [tuple(len(ids[text]) for text in pair) for pair in pairs]
+    filled = []
     for position in sorted(range(len(pairs)), key=lambda position: -max(lengths[position])):
-        if min(lengths[position]) <= _SPECIAL_TOKENS:
+        if min(lengths[position]) > _SPECIAL_TOKENS:
+            filled.append(position)
+        else:
             yield matched(position, torch.zeros(lengths[position]))
-            continue
-        for text in set(pairs[position]):
-            pairs_of.setdefault((window, text), []).append(position)
-        tokens += sum(lengths[position])
-        if tokens >= _WINDOW:
-            window, tokens = window + 1, 0
+    pairs_of = _pairs_by_window(pairs, lengths, filled)
     queue = sorted(pairs_of)
-    batches: list[list[int]] = []
     batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
-    for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
-        numbers = list(group)
-        of_window = text_encoders.length_batches([len(ids[queue[number][1]]) for number in numbers], batch_size)
-        batches += [[numbers[index] for index in batch] for batch in of_window]
+    batches = _window_batches(queue, [len(ids[text]) for _, text in queue], batch_size)
     encoded = text_encoders.run_batches(
         batches,
         lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
@@ -229,6 +223,7 @@ def match_pairs(
         progress=settings.progress,
     )
     vectors: dict[str, torch.Tensor] = {}
+    window = 0
     for number, text_vectors in encoded:
         if queue[number][0] != window:
             vectors.clear()
@@ -240,6 +235,33 @@ def match_pairs(
                 with text_encoders.encoding(encoder.device, "float32"):
                     cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
                 yield matched(position, cosines)
+
+
+def _pairs_by_window(
+    pairs: Sequence[tuple[str, str]], lengths: Sequence[tuple[int, ...]], positions: Iterable[int]
+) -> dict[tuple[int, str], list[int]]:
+    """Return positions of pairs by number of the window, and text."""
+    pairs_of: dict[tuple[int, str], list[int]] = {}
+    window = 0
+    tokens = 0
+    for position in positions:
+        for text in set(pairs[position]):
+            pairs_of.setdefault((window, text), []).append(position)
+        tokens += sum(lengths[position])
+        if tokens >= _WINDOW:
+            window += 1
+            tokens = 0
+    return pairs_of
+
+
+def _window_batches(queue: Sequence[tuple[int, str]], lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Return batches of numbers of texts in a queue of windows and texts; each batch is of one window."""
+    batches: list[list[int]] = []
+    for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
+        numbers = list(group)
+        of_window = text_encoders.length_batches([lengths[number] for number in numbers], batch_size)
+        batches += [[numbers[index] for index in batch] for batch in of_window]
+    return batches
 
 
 @dataclass(frozen=True)

@@ -167,15 +167,10 @@ def rate_score(
     first = entities[: len(references)]
     second = entities[len(references) :]
     empty = sum(None in pair for pair in zip(first, second, strict=True))
-    suffix = ""
-    unscored = math.nan
-    if as_published:
-        first = [report for report in first if report is not None]
-        second = [report for report in second if report is not None]
-        suffix = "_reference"
-        unscored = 0.5
-    pairs = list(zip(first, second, strict=not as_published))
-    scored = [(reference, hypothesis) if reference and hypothesis else None for reference, hypothesis in pairs]
+    suffix = "_reference" if as_published else ""
+    unscored = 0.5 if as_published else math.nan
+    pairs = _pairs(first, second, as_published)
+    scored = _pairs_with_entities(pairs)
     compared = chain.from_iterable(chain.from_iterable(filter(None, scored)))
     vectors = entity_vectors(settings, [entity.text for entity in compared])
     results = [entity_scores(*pair, vectors, as_published=as_published) if pair else None for pair in scored]
@@ -189,8 +184,26 @@ def rate_score(
     without = sum([] in pair for pair in pairs)
     stated = {"model": f"{NER}, {ENCODER}", "dtype": settings.dtype, "pairs": str(len(references))}
     stated |= {"pairs_with_an_empty_report": str(empty), "pairs_without_entities": str(without)}
-    totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
-    return ReportScores(samples, totals, stated)
+    return ReportScores(samples, {key: _mean_of_numbers(values) for key, values in samples.items()}, stated)
+
+
+def _pairs_with_entities(
+    pairs: Sequence[tuple[list[Entity] | None, list[Entity] | None]],
+) -> list[tuple[list[Entity], list[Entity]] | None]:
+    return [(reference, hypothesis) if reference and hypothesis else None for reference, hypothesis in pairs]
+
+
+def _mean_of_numbers(values: Sequence[float]) -> float:
+    return mean([value for value in values if not math.isnan(value)])
+
+
+def _pairs(
+    first: Sequence[list[Entity] | None], second: Sequence[list[Entity] | None], as_published: bool
+) -> list[tuple[list[Entity] | None, list[Entity] | None]]:
+    if not as_published:
+        return list(zip(first, second, strict=True))
+    with_sentences = [[report for report in side if report is not None] for side in (first, second)]
+    return list(zip(*with_sentences, strict=False))
 
 
 rate_score_reference = partial(rate_score, as_published=True)

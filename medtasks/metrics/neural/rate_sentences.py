@@ -68,25 +68,30 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
             rows[fields[0], fields[2].strip()] = float(fields[1]) % 2 == 0
     rules: dict[str, list[_Rule]] = {"stbegin": [], "stend": []}
     for (text, kind), is_boundary in rows.items():
-        parts, literals = list[str](), set[str]()
-        for escaped, wildcard, literal, marker, plus in re.findall(r"(\\(.))|([^()+])|([()])|(\+)", text):
-            if escaped and wildcard in "be":
-                parts.append(r"\A" if wildcard == "b" else r"\Z")
-            elif escaped:
-                parts.append(_CLASSES.get(wildcard, "(?!)"))
-                literals |= {wildcard} & set("()")
-            elif literal:
-                parts.append(regex.escape(literal))
-                literals.add(literal)
-            elif marker == "(":
-                parts.append("(?P<begin>)")
-            elif marker:
-                parts.append("(?P<end>)")
-            elif plus and not parts[-1].startswith("(?P"):
-                # A repetition takes the whole run, or one character.
-                parts[-1] = f"(?:{parts[-1]}{{1,{_MOST_REPEATS}}}+|{parts[-1]})"
-        rules[kind].append(_Rule(regex.compile("".join(parts)), frozenset(literals), is_boundary))
+        rules[kind].append(_compiled_rule(text, is_boundary))
     return rules
+
+
+def _compiled_rule(text: str, is_boundary: bool) -> _Rule:
+    parts: list[str] = []
+    literals: set[str] = set()
+    for escaped, wildcard, literal, marker, plus in re.findall(r"(\\(.))|([^()+])|([()])|(\+)", text):
+        if escaped and wildcard in "be":
+            parts.append(r"\A" if wildcard == "b" else r"\Z")
+        elif escaped:
+            parts.append(_CLASSES.get(wildcard, "(?!)"))
+            literals |= {wildcard} & set("()")
+        elif literal:
+            parts.append(regex.escape(literal))
+            literals.add(literal)
+        elif marker == "(":
+            parts.append("(?P<begin>)")
+        elif marker:
+            parts.append("(?P<end>)")
+        elif plus and not parts[-1].startswith("(?P"):
+            # A repetition takes the whole run, or one character.
+            parts[-1] = f"(?:{parts[-1]}{{1,{_MOST_REPEATS}}}+|{parts[-1]})"
+    return _Rule(regex.compile("".join(parts)), frozenset(literals), is_boundary)
 
 
 def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
@@ -138,9 +143,23 @@ def _trimmed(text: str, begin: int, end: int) -> _Span | None:
 
 
 def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
-    """Pair beginnings with ends of sentences, and turn the gaps between them into sentences or parts of them."""
-    begins = [span.begin for span in _matches(text, rules["stbegin"])]
+    """Pair beginnings with ends of sentences, and turn the gaps around them into sentences or parts of them."""
     ends = _matches(text, rules["stend"])
+    spans = _paired_spans(text, [span.begin for span in _matches(text, rules["stbegin"])], ends)
+    if not spans:
+        _fill_gap(spans, text, 0, len(text))
+        return spans
+    head = _trimmed(text, 0, spans[0].begin)
+    if head and spans[0].begin <= ends[0].begin:
+        spans[0] = spans[0]._replace(begin=head.begin)
+    elif head:
+        spans.insert(0, head)
+    _fill_gap(spans, text, spans[-1].end, len(text))
+    return spans
+
+
+def _paired_spans(text: str, begins: Sequence[int], ends: Sequence[_Span]) -> list[_Span]:
+    """Return the sentences from a beginning to its end, and those of the gaps between them."""
     stripped = _stripped_lengths(text)
     spans: list[_Span] = []
     is_open = False
@@ -173,15 +192,6 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
             is_open = False
             if number < len(begins) - 1 and (is_last or following <= ends[position + 1].end):
                 break
-    if not spans:
-        _fill_gap(spans, text, 0, len(text))
-        return spans
-    head = _trimmed(text, 0, spans[0].begin)
-    if head and spans[0].begin <= ends[0].begin:
-        spans[0] = spans[0]._replace(begin=head.begin)
-    elif head:
-        spans.insert(0, head)
-    _fill_gap(spans, text, spans[-1].end, len(text))
     return spans
 
 
@@ -205,16 +215,17 @@ def _fill_gap(spans: list[_Span], text: str, begin: int, end: int) -> None:
 def split_sentences(text: str, rules: Path) -> list[str]:
     """Split a report into sentences by a file of rules, without those shorter than three characters."""
     spans = _spans(text, _rules(rules))
-    tokens = [(match.start(), match.group().isspace()) for match in _TOKEN.finditer(text)]
-    starts, number = {0}, 0
-    for begin, is_blank in tokens:
+    starts = {0}
+    number = 0
+    for match in _TOKEN.finditer(text):
+        begin = match.start()
         # The rest after a sentence is one of its own, and so are the blanks in it.
         is_after = number < len(spans) and begin >= spans[number].end
         while number < len(spans) and begin >= spans[number].end:
             number += 1
         is_begin = number < len(spans) and begin == spans[number].begin
         is_between = number == len(spans) or (number > 0 and begin < spans[number].begin)
-        if is_after or is_begin or (is_blank and is_between):
+        if is_after or is_begin or (is_between and match.group().isspace()):
             starts.add(begin)
     borders = [*sorted(starts), len(text)]
     sentences = (text[begin:end].strip() for begin, end in pairwise(borders))

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.typing import NDArray
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
@@ -65,6 +66,24 @@ _NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 
 
+def _read_array(path: Path, name: str) -> NDArray[Any]:
+    try:
+        with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
+            array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
+            if not array.ndim:
+                raise ValueError("an array of another kind than the published one")
+            stream.read()  # only its end tells whether it is damaged
+    except KeyError as error:
+        raise SourceError(f"{path} holds no array '{name}'") from error
+    except _BROKEN as error:
+        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
+    return array
+
+
+def _other_array(path: Path, name: str, array: NDArray[Any], form: str) -> SourceError:
+    return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}")
+
+
 class _MedMNIST(TableReader):
     columns = CLASSIFICATION
 
@@ -76,29 +95,16 @@ class _MedMNIST(TableReader):
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
             raise source_files.not_found(source, f"{self.name}.npz")
-        arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
-        for name in (f"{split}_images", f"{split}_labels"):
-            try:
-                with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
-                    arrays.append(npy.read_array(stream, allow_pickle=False))
-                    if not arrays[-1].ndim:
-                        raise ValueError("an array of another kind than the published one")
-                    stream.read()  # only its end tells whether it is damaged
-            except KeyError as error:
-                raise SourceError(f"{path} holds no array '{name}'") from error
-            except _BROKEN as error:
-                raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
-        images, labels = arrays
+        images = _read_array(path, f"{split}_images")
+        labels = _read_array(path, f"{split}_labels")
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
-        expected = {}
         if images.shape[1:] != pixels or images.dtype != np.uint8:
-            expected[f"{split}_images"] = images, f"uint8 in the shape (N, {str(pixels)[1:]}"
+            raise _other_array(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
         if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
-            expected[f"{split}_labels"] = labels, f"whole numbers in the shape ({len(images)}, 1)"
-        for name, (array, form) in expected.items():
-            raise SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}")
+            raise _other_array(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
         if self.name in _QUARTERED and split == "test":  # as the reference
-            images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
+            images = images[: len(images) // 4]
+            labels = labels[: len(labels) // 4]
         rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
         records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
         return source_tables.records_table(records, ("image", "label"))

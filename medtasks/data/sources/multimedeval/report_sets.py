@@ -36,6 +36,7 @@ https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.p
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -164,14 +165,15 @@ def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] 
     findings = next(filter(None, candidates), "")
     if not findings or not impression:
         return None
-    plain = []
-    for text in (findings, impression):
-        text = re.sub(r"\s+", " ", text)
-        # One after the other, because a placeholder may be part of the text of a later one.
-        for placeholder in _PLACEHOLDER.findall(text):
-            text = text.replace(placeholder, "___")
-        plain.append(text)
-    return tuple(plain)
+    return _without_placeholders(findings), _without_placeholders(impression)
+
+
+def _without_placeholders(text: str) -> str:
+    text = re.sub(r"\s+", " ", text)
+    # One after the other, because a placeholder may be part of the text of a later one.
+    for placeholder in _PLACEHOLDER.findall(text):
+        text = text.replace(placeholder, "___")
+    return text
 
 
 def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
@@ -210,20 +212,29 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Itera
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
 
 
-def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    """Read the studies of the test split."""
+def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
+    """Return the rows of the test split by study."""
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
-        image, patient = row.text("dicom_id"), row.text("subject_id")
+        image = row.text("dicom_id")
+        patient = row.text("subject_id")
         if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
         rows.append(row)
+    return studies
+
+
+def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the studies of the test split."""
+    studies = _test_studies(source)
     split = mimic_cxr_file(source, "split")
-    roots = [(top, below) for top in dict.fromkeys([split.path.parent, source]) for below in _PLACES]
-    patterns = [(root, below + tree) for root, below in roots for tree in ("files", f"{_UNPACKED}/files")]
-    folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
-    archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
+    folders: list[Path] = []
+    archives: list[Path] = []
+    for root, below in itertools.product(dict.fromkeys([split.path.parent, source]), _PLACES):
+        for tree in ("files", f"{_UNPACKED}/files"):
+            folders += [files.parent for files in sorted(root.glob(below + tree))]
+        archives += sorted(root.glob(below + _ARCHIVE))
     with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study_id, rows in studies.items():
             location, subject_id = rows[0].place, rows[0].text("subject_id")
@@ -248,13 +259,10 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             root = split.path.parent
             folder = study_folder(root / "files", subject_id, study_id)
             # No file name in messages: it holds the patient's number, and messages end up in results.
-            adding = [
-                (
-                    f"{n} of {len(rows)}",
-                    functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg", root=root),
-                )
-                for n, row in enumerate(rows, 1)
-            ]
+            adding = []
+            for number, row in enumerate(rows, 1):
+                file = folder / f"{row.text('dicom_id')}.jpg"
+                adding.append((f"{number} of {len(rows)}", functools.partial(images.add_file, file, root=root)))
             yield images_row(location, adding, document)
 
 
