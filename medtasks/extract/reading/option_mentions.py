@@ -57,6 +57,11 @@ _SENTENCE = re.compile(r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z
 LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
 
 
+# "is C. Appendicitis would": a label that ends a sentence, and a word after the text that follows
+_SENTENCE_END = re.compile(r"(?<=\w) [(\[]*[A-Z][)\]]*\.[)\]]*\s")
+_GOES_ON = re.compile(r" [^\W\d_]{2}")
+
+
 class Token(NamedTuple):
     """A word, number or sign of a text."""
 
@@ -393,7 +398,10 @@ def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Menti
 def _is_one(text: str, first: Mention, second: Mention) -> bool:
     """Return whether a label and a text after it are one mention."""
     is_pair = first.is_label and not first.has_text and not second.is_label
-    return is_pair and LABEL_GAP.fullmatch(text, first.end, second.start) is not None
+    if not is_pair or not LABEL_GAP.fullmatch(text, first.end, second.start):
+        return False
+    is_sentence_end = _SENTENCE_END.match(text, max(first.start - 1, 0)) and _GOES_ON.match(text, second.end)
+    return first.options == second.options or not is_sentence_end
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:

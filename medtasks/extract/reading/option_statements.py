@@ -170,18 +170,24 @@ def _groups(
     text: str, mentions: Sequence[Mention], signals: Sequence[Signal], joints: re.Pattern[str]
 ) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
-    denial = min((signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text))
-    joiners = [signal.start for signal in signals if signal.roles & {"and", "or"}]
+    border = _denied_list_end(text, mentions, signals)
     groups: list[Mention] = []
     for mention in mentions:
         last = groups[-1] if groups else None
-        if last and last.is_label == mention.is_label and _is_list(text[last.end : mention.start], joints):
-            last_joiner = max((start for start in joiners if start < mentions[-1].start), default=0)
-            if denial > last.start or last_joiner >= last.end:
-                groups.pop()
-                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+        is_pair = last and last.is_label == mention.is_label and last.end <= border
+        if last and is_pair and _is_list(text[last.end : mention.start], joints):
+            groups.pop()
+            mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
+
+
+def _denied_list_end(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> int:
+    """Return the place of the first denial, or of the last "and" or "or" between mentions after it; else the end."""
+    end = mentions[-1].start if mentions else 0
+    denial = min((signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text))
+    joiners = [signal.start for signal in signals if signal.roles & {"and", "or"} and signal.start < end]
+    return max([denial, *joiners])
 
 
 def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
@@ -216,13 +222,8 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
 
 def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
     """Return the places of the first statement of each walk through options, and after its last."""
-    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
-    if not all(is_bare(text, statements[place]) for place in items):
-        items = [place for place in items if not _is_announced(text, statements[place])]
-    if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
-        items = items[1:]
     runs: list[dict[int, int]] = [{}]  # place by option
-    for place in items:
+    for place in _items(text, statements):
         option = min(statements[place].groups[0].options)
         if option in runs[-1]:
             runs.append({})
@@ -233,6 +234,16 @@ def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple
             first, *_, last = run.values()
             walks.append((first, _line_end(text, statements, last)))
     return walks
+
+
+def _items(text: str, statements: Sequence[Statement]) -> list[int]:
+    """Return the places of statements that may be items of a walk, without those that are the answer."""
+    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
+    if not all(is_bare(text, statements[place]) for place in items):
+        items = [place for place in items if not _is_announced(text, statements[place])]
+    if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
+        return items[1:]
+    return items
 
 
 def _line_end(text: str, statements: Sequence[Statement], place: int) -> int:
@@ -356,7 +367,7 @@ def _after(text: str, statement: Statement, place: int) -> list[Signal]:
     if place + 1 == len(statement.groups):
         signals = _between(statement.signals, start, statement.end)
     else:
-        of_next = _before(text, statement, place + 1)
+        of_next = frozenset(_before(text, statement, place + 1))
         between = _between(statement.signals, start, statement.groups[place + 1].start)
         signals = [signal for signal in between if signal not in of_next]
     return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
@@ -366,9 +377,7 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     group = statement.groups[place]
     before = _before(text, statement, place)
     after = _after(text, statement, place)
-    in_clause = _between(after, group.end, _clause_end(text, statement, group))
-    if not group.is_label:  # "melanoma without ulceration", but "A without contrast" has no label
-        in_clause = [signal for signal in in_clause if "lack" not in signal.roles]
+    in_clause = _in_clause(text, statement, group, after)
     if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
@@ -379,9 +388,12 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     return Evidence.DECLARED if is_declared else Evidence.NAMED
 
 
-def _clause_end(text: str, statement: Statement, group: Mention) -> int:
+def _in_clause(text: str, statement: Statement, group: Mention, after: Sequence[Signal]) -> Sequence[Signal]:
+    """Return the signals after a group in its clause; what a thing lacks does not deny the thing's name."""
     separator = _SEPARATOR.search(text, group.end, statement.end)
-    return separator.end() if separator else statement.end
+    signals = _between(after, group.end, separator.end() if separator else statement.end)
+    # "melanoma without ulceration", but "A without contrast" has no label
+    return [signal for signal in signals if group.is_label or "lack" not in signal.roles]
 
 
 def _is_dismissed(
