@@ -23,7 +23,8 @@ from medtasks.metrics.ngram_metrics import OPEN_RECALL, References, TokenOverlap
 DENIED = "not:"
 
 _WORD = re.compile(
-    r"(?i)\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
+    # Case is ignored in the ordinal alone: the range of characters below has signs that are equal to K, Å and в then.
+    r"\d+(?i:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
     r"[\u0e00-\u9fff][\u0e31\u0e34-\u0e4e]*|"  # Chinese, Japanese and Thai have no blanks: characters are words
     r"[^\W\d_\u0e00-\u9fff][^\W_\u0e00-\u9fff]*(?:['’][^\W\d_]+)?"
 )

@@ -85,7 +85,7 @@ _TELLS_NOTHING = (
 _GAP = re.compile(r"[\W_]+")
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
-_SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=[\u0e00-\ud7af])\.\s*")
+_SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=(?-i:[\u0e00-\ud7af]))\.\s*")
 _CAPITAL = re.compile(r"(?<=\s)(?=[^\W\d_a-zß-ÿ])")
 _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
