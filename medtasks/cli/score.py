@@ -128,7 +128,7 @@ def _rules_as_json(
 
 
 def _title(task: str, replies: Replies, documents: int) -> str:
-    """Return how many questions were asked and answered."""
+    """Count the questions asked and answered."""
     answered = sum(not reply.failed for reply in replies.values())
     if answered < len(replies):
         return f"{task}: {len(replies)} asked, {answered} answered"

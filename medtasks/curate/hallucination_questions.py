@@ -220,7 +220,7 @@ def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) ->
 
 
 def _fault_of(options: Sequence[str], binary: bool, right: str | None, flags: Iterable[Flag]) -> str:
-    """Return what is wrong with a closed question; empty if nothing is."""
+    """Describe the fault of a closed question, or return an empty text."""
     if not binary and len(options) < 2:
         return "it has fewer than two options that can be told apart"
     if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):

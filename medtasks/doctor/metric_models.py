@@ -122,7 +122,7 @@ def _asking_tasks(scope: Scope) -> list[TaskFile]:
 
 
 def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
-    """Say what the tasks that ask a judge lack without one."""
+    """Describe the scores that tasks lose without a judge."""
     required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
     state = State.WARNING
     effect = "so that the metrics that need one will have no value"

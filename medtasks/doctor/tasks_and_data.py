@@ -155,7 +155,7 @@ def _first_notes(dataset: str, notes: Sequence[str], form: str) -> str:
 
 
 def _prepare_command(name: str) -> str:
-    """Tell how to prepare a dataset."""
+    """Return the advice for preparing a dataset."""
     info = CATALOGUE.get(name)
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)

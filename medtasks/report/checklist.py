@@ -73,7 +73,7 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
 
 
 def task_facts(task: TaskReport) -> dict[str, str]:
-    """Return what a run proves of a task, by key of a fact; empty if it does not."""
+    """Return the facts of a task that a run proves, by key; empty if unproven."""
     settings = task.settings
     data = [task.dataset, task.access or "access unknown", f"fingerprint {task.fingerprint or 'not recorded'}"]
     data += [f"{name} {settings[name]}" for name in ("source", "revision", "rows", "images") if name in settings]
@@ -94,7 +94,7 @@ def task_facts(task: TaskReport) -> dict[str, str]:
 
 
 def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
-    """Return how replies were read, and what was wrong, by key of a fact."""
+    """Return facts on the extraction of answers and on errors, by key."""
     facts: dict[str, list[str]] = {"rules": [], "invalid": [], "errors": [], "judge": []}
     for rule in rules:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))

@@ -138,7 +138,7 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
 
 
 def finding(rule: RuleScores, column: str, test: ColumnTest) -> str:
-    """Say which group differs from all others, and by how much, if the test says so."""
+    """Name the group that differs from all others, with its difference, if the test supports it."""
     if not test.different:
         return "no group was shown to differ"
     gap = _gap_cell(rule, column, test.different, test.overall.metric)

@@ -203,7 +203,7 @@ def _majority_scores(
 
 
 def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | None:
-    """Return what equal answers have in common; None without an answer."""
+    """Return the key that equal answers share; None without an answer."""
     if is_failed(score):
         return None
     if "value" in score:

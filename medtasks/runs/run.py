@@ -314,7 +314,7 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
 
 
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
-    """Return what a call asked, without seeds."""
+    """Return the arguments of a call, without seeds."""
     options = HarnessOptions(manifest.options)
     shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
     return shared | {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}

@@ -87,7 +87,7 @@ def _item(reading: TaskReading, document: Document, groups: Mapping[str, tuple[s
 
 
 def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadAnswer]:
-    """Return what each rule read in a reply."""
+    """Return the answer of each rule to a reply."""
     answers = {}
     for name, computed in reading.computed.items():
         value = reading.values.get(name, {}).get(doc_id, math.nan)

@@ -370,7 +370,7 @@ def _unknown_rules(task: TaskFile) -> Iterator[str]:
 
 
 def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
-    """Yield what is wrong with a metric list, such as a metric that the family does not have."""
+    """Yield the faults of a metric list, such as a metric that the family does not have."""
     if not isinstance(listed, list):
         yield f"'metric_list' has to name the metrics of '{family.name}'; {_COPY_BLOCK}"
         return

@@ -223,7 +223,7 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
 
 
 class _Topic(NamedTuple):
-    """What a question asks for: its words, the main one, and whether they are one noun with its adjectives."""
+    """The subject of a question: its words, the main one, and whether they are one noun with its adjectives."""
 
     words: frozenset[str] = frozenset()
     main: str | None = None
@@ -240,7 +240,7 @@ class _Topic(NamedTuple):
 
 
 def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
-    """Yield what each statement, or item of a list, says about the one thing that a question asks for."""
+    """Yield the verdict of each statement, or item of a list, on the subject of a question."""
     topic = _topic(question, languages)
     if not topic.words:
         return
@@ -265,7 +265,7 @@ def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterato
 
 
 def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]) -> str | None:
-    """Return what a statement with these words says."""
+    """Return the verdict of a statement with these words."""
     holds = {word for said, word in item if said in (Stance.AFFIRMED, Stance.HEDGED)}
     denied = {word for said, word in item if said is Stance.DENIED}
     doubtful = {word for said, word in item if said is Stance.OPEN} | denied
@@ -290,7 +290,7 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
 
 @lru_cache(maxsize=4096)  # many replies to one question
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
-    """Return what a question asks for, without words if it does not ask whether one thing is so."""
+    """Return the subject of a question, without words if the question has no single subject."""
     question = pattern_of("whether").sub(" ", question)
     is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack missing", languages).search(question))
     content = _content(question, languages) if is_simple else []

@@ -37,7 +37,7 @@ _Placed = TypeVar("_Placed", Mention, Signal)
 
 
 class Evidence(enum.IntEnum):
-    """What a statement says of an option; see the top of this module."""
+    """Evidence of a statement for an option; see the top of this module."""
 
     DENIED = 0
     NAMED = 1
@@ -73,7 +73,7 @@ def _named_by(findings: Sequence[Finding]) -> frozenset[int]:
 
 
 class OptionStatements(NamedTuple):
-    """What a reply says on options, outside a walk through them and in it."""
+    """Statements of a reply on options, outside a walk through them and in it."""
 
     findings: list[Finding]  # outside, without what is taken back
     walk: list[Statement]
@@ -141,7 +141,7 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
-    """Return what follows the last correction that an option follows."""
+    """Return the findings after the last correction that an option follows."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
     ends = [signal.end for signal in signals if "correction" in signal.roles and signal.end <= latest]
     return [finding for finding in findings if finding.start >= max(ends, default=0)]
@@ -196,7 +196,7 @@ def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
 
 
 def _between(placed: Sequence[_Placed], start: int, end: int) -> Sequence[_Placed]:
-    """Return what begins between two places."""
+    """Return the items that begin between two positions."""
     first = bisect_left(placed, start, key=_start)
     return placed[first : bisect_left(placed, end, first, key=_start)]
 

@@ -178,7 +178,7 @@ def _is_called(key: str, role: str) -> bool:
 
 
 def _wrapped_answer(text: str) -> str:
-    """Return what is in the last tag or box for the answer; the whole text without one that is not blank."""
+    """Return the content of the last tag or box for the answer; the whole text if there is no such content."""
     contents = boxes(text) if _BOX in text else []
     start = None
     for tag in _TAG.finditer(text) if "<" in text else ():
