@@ -97,3 +97,11 @@ def test_naming_the_language_changes_nothing(form, language, question):
     options, index = question
     reply = f"{NEUTRAL[language]}\n{answered(form, language, options, index)}"
     assert read(reply, options) == read(reply, options, language) == letter(index)
+
+
+@SETTINGS
+@given(language=languages, question=questions)
+def test_an_option_that_is_only_denied_is_no_answer(language, question):
+    options, index = question
+    dismissal = next(word for word in words_of("wrong", (language,)) if word[0].isalpha()).strip("*")
+    assert read(f"{letter(index)}: {dismissal}", options) is None
