@@ -179,7 +179,12 @@ def board_lines(board: Board, published: Sequence[PublishedRow] = ()) -> list[di
             )
     for published_row in published:
         for task, of_task in published_row.scores.items():
-            known: dict[str, Any] = {"model": published_row.model, "task": task, "metric": of_task.metric, "value": of_task.value}
+            known: dict[str, Any] = {
+                "model": published_row.model,
+                "task": task,
+                "metric": of_task.metric,
+                "value": of_task.value,
+            }
             lines.append({**known, "source": published_row.source})
     return lines
 

@@ -128,7 +128,8 @@ def build_board(
         else:
             notes[f"{name}: no run has a score of it."] = None
     if not columns:
-        raise RepliesError(f"there is no score to show: {' '.join(notes) or 'the runs have no task with results'}")
+        first = next(iter(notes), "the runs have no task with results")
+        raise RepliesError(f"no run has a score to show: {first.rstrip('.')}")
     rows = [BoardRow(name, str(source.path), cells[name]) for name, source in runs.items()]
     return Board(reading, tuple(columns), tuple(rows), tuple(notes))
 
@@ -160,7 +161,7 @@ def _fill_column(
         rule = rule_of_reading(task, reading)
         one_rule = replace(task, rows={rule: task.rows[rule]})
         metric = main_metrics(task)[0]
-        has_reading = reading == "published" or rule in _CAREFUL
+        has_reading = (rule in _CAREFUL) == (reading == "careful")
         column = BoardColumn(
             name, metric.name, task.versioned_rule(task.rows[rule]), metric.higher_is_better, has_reading
         )
@@ -173,8 +174,9 @@ def _fill_column(
         cells[run][name] = cell
     sizes = {cell.samples for cell in of_column.values() if cell.samples}
     if len(sizes) > 1:
-        sizes_text = ", ".join(f"{cell.samples} in {run}" for run, cell in of_column.items() if cell.samples)
-        notes[f"{name}: the runs have different numbers of scored samples ({sizes_text})."] = None
+        notes[f"{name}: from {min(sizes)} to {max(sizes)} scored samples; ranks are on those that two runs share."] = (
+            None
+        )
     return column if of_column else None
 
 
@@ -265,7 +267,7 @@ def _recorded_cell(
     better = record.higher_is_better.get(metric)
     value, error = by_rule[rule][metric]
     score = with_interval(undeclared(metric, better), Estimate(value, error))
-    has_reading = reading == "published" or bool(careful)
+    has_reading = (rule in _CAREFUL) == (reading == "careful")
     column = column or BoardColumn(record.name, metric, record.rules.get(rule, rule), better, has_reading)
     return column, BoardCell(score, samples=record.asked)
 
