@@ -225,7 +225,7 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
     values = {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
     if len(repeats) == 1:
         (rule,) = repeats[0].rules.values()
-        (score,) = rule_scores(task, rule, scores, (), [metric]).scores
+        (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
     else:
         means = [value for _, value in values.values()]
         error = mean_error(means, [cluster for cluster, _ in values.values()])
