@@ -14,12 +14,12 @@ from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.counts import is_failed, is_unjudged
-from medtasks.metrics.metric import AnyMetric, Estimate, Score, mean, undeclared
+from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, undeclared
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparison_checks import check_data
-from medtasks.scores.run_values import RunValues, Values, main_metrics, run_values, values_by_question
+from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
 from medtasks.scores.score_model import MetricScore
 from medtasks.scores.scoring import rule_scores
 from medtasks.scores.subgroups import with_interval
@@ -99,6 +99,11 @@ def rule_of_reading(task: TaskFile, reading: Reading) -> str:
     return names[0]
 
 
+def main_metric(task: TaskFile) -> AnyMetric:
+    """Return the first main metric of a task, which is the first one that its report shows."""
+    return next((metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0])
+
+
 def build_board(
     runs: Mapping[str, Source], reading: Reading = "published", tasks: Sequence[str] = (), task: str | None = None
 ) -> Board:
@@ -160,7 +165,7 @@ def _fill_column(
     if task is not None:
         rule = rule_of_reading(task, reading)
         one_rule = replace(task, rows={rule: task.rows[rule]})
-        metric = main_metrics(task)[0]
+        metric = main_metric(task)
         has_reading = (rule in _CAREFUL) == (reading == "careful")
         column = BoardColumn(
             name, metric.name, task.versioned_rule(task.rows[rule]), metric.higher_is_better, has_reading

@@ -103,17 +103,20 @@ def test_of_several_models_in_one_folder_one_is_reported_and_a_board_shows_all(m
         write_run(runs / name, ("mediconfusion",), 0.95 - 0.35 * seed, seed)
     commands = [f"medtasks report {runs} --model {name}" for name in ("alpha", "beta", "gamma")]
     fails(["report", runs], f"{runs} holds runs of 3 models", *commands, f"medtasks board {runs}")
-    file, values = tmp_path / "found.json", {}
+    file = tmp_path / "found.json"
     for command, name in zip(commands, ("alpha", "beta", "gamma"), strict=True):
         ran = medtasks(*shlex.split(command)[1:], "--json", file)
         assert (ran.code, ran.err) == (0, "")
         found = json.loads(file.read_text())
         assert found["model"] == name
-        values[name] = found["tasks"][0]["rules"][0]["scores"][0]["value"]
     assert medtasks("board", runs, "--json", file).code == 0
     board = {row["name"]: row["scores"]["mediconfusion"] for row in json.loads(file.read_text())["rows"]}
-    assert {name: cell["value"] for name, cell in board.items()} == values
-    assert board["alpha"]["ranks"] == [1, 1]
+    medtasks("compare", runs / "alpha", runs / "gamma", "--json", file)
+    tests = json.loads(file.read_text())["tasks"]["mediconfusion"]["comparisons"]
+    (test,) = [test for test in tests if (test["metric"], test["rule"]) == ("set_accuracy", "reference")]
+    assert (board["alpha"]["value"], board["gamma"]["value"]) == (test["first"], test["second"])
+    assert board["alpha"]["ranks"][0] == 1
+    assert board["gamma"]["ranks"][1] == 3
     fails(["report", runs, "--model", "delta"], "unknown model 'delta'", "alpha, beta, gamma")
 
 
