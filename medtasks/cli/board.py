@@ -31,6 +31,9 @@ def board(
     latex: Annotated[Path | None, Option(help="Also write the table as LaTeX (booktabs).")] = None,
     markdown: Annotated[Path | None, Option(help="Also write the table as Markdown.")] = None,
     csv: Annotated[Path | None, Option(help="Also write one line per model and task.")] = None,
+    wandb: Annotated[
+        str | None, Option(metavar="PROJECT", help="Also log five numbers per task to Weights & Biases.")
+    ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -64,5 +67,9 @@ def board(
     if markdown:
         write_text(markdown, plain(tables.markdown("Board", sections)))
     if csv:
-        write_text(csv, board_tables.board_csv(board_tables.board_lines(scored, rows)))
+        write_text(csv, board_tables.board_csv(scored, rows))
+    if wandb:
+        from medtasks.report.board_wandb import log_board
+
+        say(f"logged to {wandb}: {', '.join(log_board(scored, wandb))}")
     write_json(json_file, board_tables.board_as_dict(scored, rows))

@@ -14,7 +14,7 @@ from medtasks.report.page import write_rendered
 from medtasks.report.published import published_scores
 from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
-from medtasks.scores.board import Board, BoardCell, BoardColumn, BoardRow
+from medtasks.scores.board import Board, BoardCell, BoardColumn, BoardRow, board_lines
 from medtasks.scores.curves import CheckpointTest, Curve, curves
 from medtasks.stats.paired import ALPHA
 from medtasks.version import __version__
@@ -148,49 +148,13 @@ def _row_as_dict(row: BoardRow) -> dict[str, Any]:
     return {"name": row.name, "path": row.path, "step": row.step, "scores": values}
 
 
-def board_lines(board: Board, published: Sequence[PublishedRow] = ()) -> list[dict[str, Any]]:
-    """Return one flat record per model and column, for CSV and DataFrames."""
-    lines = []
-    for row in board.rows:
-        for column in board.columns:
-            cell = row.cells.get(column.task)
-            if cell is None:
-                continue
-            first, last = cell.ranks or (None, None)
-            score = cell.score
-            lines.append(
-                {
-                    "model": row.name,
-                    "step": row.step,
-                    "task": column.task,
-                    "metric": column.metric,
-                    "rule": column.rule,
-                    "value": score.value,
-                    "standard_error": score.error,
-                    "low": score.low,
-                    "high": score.high,
-                    "first_rank": first,
-                    "last_rank": last,
-                    "samples": cell.samples,
-                    "invalid": cell.invalid,
-                    "lost": cell.lost,
-                    "source": row.path,
-                }
-            )
-    for published_row in published:
-        for task, of_task in published_row.scores.items():
-            known: dict[str, Any] = {
-                "model": published_row.model,
-                "task": task,
-                "metric": of_task.metric,
-                "value": of_task.value,
-            }
-            lines.append({**known, "source": published_row.source})
-    return lines
-
-
-def board_csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return records as CSV; a number that is not defined is an empty cell."""
+def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
+    """Return one line per model and column as CSV; a number that is not defined is an empty cell."""
+    lines = board_lines(board)
+    for row in published:
+        for task, score in row.scores.items():
+            known = {"model": row.model, "task": task, "metric": score.metric, "value": score.value}
+            lines.append({**known, "source": row.source})
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class BoardColumn:
 
     task: str
     metric: str
+    row: str  # name of the rule in the task's results
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
     has_reading: bool  # whether the task has a rule of the board's reading; else its only rule is shown
@@ -127,11 +128,14 @@ def build_board(
     for name in names:
         records = {run: of_run[name] for run, of_run in recorded.items() if name in of_run}
         sources = {run: source for run, source in runs.items() if task or run in records}
-        column = _fill_column(name, sources, records, reading, cells, notes)
-        if column:
-            columns.append(column)
-        else:
+        built = _build_column(name, sources, records, reading, notes)
+        if built is None:
             notes[f"{name}: no run has a score of it."] = None
+            continue
+        column, of_column = built
+        columns.append(column)
+        for run, cell in of_column.items():
+            cells[run][name] = cell
     if not columns:
         first = next(iter(notes), "the runs have no task with results")
         raise RepliesError(f"no run has a score to show: {first.rstrip('.')}")
@@ -150,39 +154,47 @@ def _tasks_of_run(source: Source, name: str, notes: dict[str, None]) -> dict[str
     return recorded
 
 
-def _fill_column(
+def _build_column(
     name: str,
     sources: Mapping[str, Source],
     records: Mapping[str, TaskRun],
     reading: Reading,
-    cells: Mapping[str, dict[str, BoardCell]],
     notes: dict[str, None],
-) -> BoardColumn | None:
-    """Score one task of all runs into ``cells``; None if no run has a score of it."""
-    of_column: dict[str, BoardCell] = {}
+) -> tuple[BoardColumn, dict[str, BoardCell]] | None:
+    """Return the column of one task and its cells by run; None if no run has a score of it."""
     column: BoardColumn | None = None
+    cells: dict[str, BoardCell] = {}
     task = _scorable_task(name)
     if task is not None:
-        rule = rule_of_reading(task, reading)
-        one_rule = replace(task, rows={rule: task.rows[rule]})
+        row = rule_of_reading(task, reading)
         metric = main_metric(task)
-        has_reading = (rule in _CAREFUL) == (reading == "careful")
-        column = BoardColumn(
-            name, metric.name, task.versioned_rule(task.rows[rule]), metric.higher_is_better, has_reading
-        )
-        of_column = _scored_cells(one_rule, metric, sources, notes)
-        of_column = with_ranks(of_column, higher_is_better=metric.higher_is_better is not False)
+        rule = task.versioned_rule(task.rows[row])
+        column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, _fits(row, reading))
+        cells = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+        cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
     for run, record in records.items():
-        if run not in of_column and (found := _recorded_cell(record, reading, column)):
-            column, of_column[run] = found
-    for run, cell in of_column.items():
-        cells[run][name] = cell
-    sizes = {cell.samples for cell in of_column.values() if cell.samples}
+        if run in cells:
+            continue
+        recorded = _recorded_cell(record, reading, column)
+        if recorded is not None:
+            column, cells[run] = recorded
+    if column is None or not cells:
+        return None
+    for run, cell in cells.items():
+        recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
+        value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
+        if not (math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)):
+            notes[f"{run}, {name}: the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."] = None
+    sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
-        notes[f"{name}: from {min(sizes)} to {max(sizes)} scored samples; ranks are on those that two runs share."] = (
-            None
-        )
-    return column if of_column else None
+        from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
+        notes[f"{name}: {from_to}; ranks are on those that two runs share."] = None
+    return column, cells
+
+
+def _fits(row: str, reading: Reading) -> bool:
+    """Return whether a rule's name is one of the reading."""
+    return (row in _CAREFUL) == (reading == "careful")
 
 
 def _scorable_task(name: str) -> TaskFile | None:
@@ -272,8 +284,9 @@ def _recorded_cell(
     better = record.higher_is_better.get(metric)
     value, error = by_rule[rule][metric]
     score = with_interval(undeclared(metric, better), Estimate(value, error))
-    has_reading = (rule in _CAREFUL) == (reading == "careful")
-    column = column or BoardColumn(record.name, metric, record.rules.get(rule, rule), better, has_reading)
+    column = column or BoardColumn(
+        record.name, metric, rule, record.rules.get(rule, rule), better, _fits(rule, reading)
+    )
     return column, BoardCell(score, samples=record.asked)
 
 
@@ -339,6 +352,38 @@ def _stem(path: Path) -> str:
     for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
         name = name.removesuffix(ending)
     return name
+
+
+def board_lines(board: Board) -> list[dict[str, Any]]:
+    """Return one flat record per run and column, for CSV and DataFrames."""
+    lines = []
+    for row in board.rows:
+        for column in board.columns:
+            if column.task in row.cells:
+                lines.append(_line(row, column, row.cells[column.task]))
+    return lines
+
+
+def _line(row: BoardRow, column: BoardColumn, cell: BoardCell) -> dict[str, Any]:
+    first, last = cell.ranks or (None, None)
+    score = cell.score
+    return {
+        "model": row.name,
+        "step": row.step,
+        "task": column.task,
+        "metric": column.metric,
+        "rule": column.rule,
+        "value": score.value,
+        "standard_error": score.error,
+        "low": score.low,
+        "high": score.high,
+        "first_rank": first,
+        "last_rank": last,
+        "samples": cell.samples,
+        "invalid": cell.invalid,
+        "lost": cell.lost,
+        "source": row.path,
+    }
 
 
 def step_in(text: str) -> int | None:
