@@ -1,6 +1,7 @@
 """Medical vision-language benchmarks and model adapters for lmms-eval.
 
-From Python: :func:`score`, :func:`parse`, :func:`read_run`, :func:`compare` and :func:`board`, see :mod:`medtasks.scores.api`.
+From Python: :func:`score`, :func:`parse`, :func:`read_run`, :func:`compare` and :func:`board`, see
+:mod:`medtasks.scores.api`.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Ranks of several models on the same samples, with the ranks that the data do not rule out."""
 
 import itertools
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from medtasks.stats.paired import ALPHA, exceeding, holm, mcnemar
 from medtasks.stats.standard_error import Dyad, mean_error, separate_units
 
 Floats = NDArray[np.float64]
+_NO_SPREAD = 1e-9  # of the largest difference
 
 
 def rank_intervals(
@@ -65,6 +67,8 @@ def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, flo
     if gained + lost == differing and len(set(of_shared)) == len(of_shared) and not in_dyads:
         return mean, mcnemar(lost, gained)
     error = mean_error(shared.tolist(), of_shared)
-    if not error.error > 0:  # equal differences, or a single unit, show nothing of their spread
-        return mean, 0.5**error.clusters if error.clusters > 1 else 1.0
-    return mean, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+    if error.error > _NO_SPREAD * float(np.abs(shared).max()):
+        return mean, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+    if math.isnan(error.error):  # a single unit, or dyads that all share members
+        return mean, 1.0
+    return mean, 0.5**error.degrees  # equal differences show nothing of their spread
