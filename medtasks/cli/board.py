@@ -43,7 +43,7 @@ def board(
     """
     from medtasks.report import board_tables, tables
     from medtasks.report.board_figures import curve_figures
-    from medtasks.scores.board import board_of
+    from medtasks.scores.board_model import board_of
 
     paths = [Path(name) for name in names]
     look_into(context, include_path, [path for path in paths if path.exists()])

@@ -7,7 +7,7 @@ from functools import partial
 from medtasks.report import figure_style as style
 from medtasks.report.board_tables import sentence
 from medtasks.report.figures import svg_elements
-from medtasks.scores.board import Board
+from medtasks.scores.board_model import Board
 from medtasks.scores.curves import Curve, curves
 
 _HEIGHT, _LEFT, _BOTTOM = 2.4, 0.75, 0.85  # inches

@@ -14,7 +14,7 @@ from medtasks.report.page import write_rendered
 from medtasks.report.published import published_scores
 from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
-from medtasks.scores.board import Board, BoardCell, BoardColumn, BoardRow, board_lines
+from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, board_lines
 from medtasks.scores.curves import CheckpointTest, Curve, curves
 from medtasks.stats.paired import ALPHA
 from medtasks.version import __version__

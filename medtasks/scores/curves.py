@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from medtasks.scores.board import STEP, Board, BoardCell, BoardColumn, BoardRow
+from medtasks.scores.board_model import STEP, Board, BoardCell, BoardColumn, BoardRow
 from medtasks.scores.comparing import paired_values
 from medtasks.stats.paired import PairedResult, compare_paired, correct_by_holm
 

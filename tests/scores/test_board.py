@@ -11,8 +11,9 @@ from medtasks.errors import MedTasksError
 from medtasks.report.board_tables import board_csv, board_table, curve_sentences, published_rows, write_board_page
 from medtasks.report.board_wandb import log_board
 from medtasks.report.tables import latex, markdown
-from medtasks.scores.board import board_of, step_in
+from medtasks.scores.board_model import board_of, step_in
 from medtasks.scores.curves import curves
+from medtasks.tasks.task_files import tasks_of
 
 from ..made_up_runs import write_run
 
@@ -79,6 +80,25 @@ def test_published_rows_have_their_source_and_come_first(runs):
     lines = board_csv(board, published).splitlines()
     assert len(lines) == 2 + len(published)
     assert r"\midrule" in latex([("Board", [table])]).split(r"\midrule", 1)[1]
+
+
+def test_a_paper_s_table_with_a_run_of_ones_own(tmp_path):
+    """Results alone are enough: no data are prepared, so there are no ranks."""
+    tasks = tasks_of("medevalkit")
+    values = {task: {"alias": task, "accuracy,reference": 0.4 + place / 100} for place, task in enumerate(tasks)}
+    (tmp_path / "mine").mkdir()
+    config = {"model": "hf_vlm", "model_args": "pretrained=my/model"}
+    content = {"results": values, "configs": {}, "n-samples": {}, "config": config}
+    (tmp_path / "mine" / "20260102_030405_results.json").write_text(json.dumps(content))
+    board = board_of([str(tmp_path / "mine")], tasks=["medevalkit"])
+    assert [column.task for column in board.columns] == tasks
+    published = published_rows(board)
+    assert {"GPT-5", "Lingshu-7B"} <= {row.model for row in published}
+    table = board_table(board, published)
+    assert table.rows[-1][0].text == "hf_vlm: model"
+    assert [cell.text for cell in table.rows[-1]][1:3] == ["40.0%", "41.0%"]
+    with pytest.raises(MedTasksError, match="medevalkit_slake"):
+        board_of([str(tmp_path / "mine")], tasks=["medevalkit_slak"])
 
 
 def test_rows_of_one_model_are_told_apart_and_what_cannot_be_read_is_said(runs, tmp_path):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medtasks.data.samples import Documents
-from medtasks.errors import MedTasksError, RepliesError, UnknownName
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, undeclared
@@ -28,7 +28,7 @@ from medtasks.stats.ranks import rank_intervals
 from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import image_settings, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import task_file, task_files, variant_of
+from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
 Reading = Literal["published", "careful"]
 STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
@@ -122,7 +122,7 @@ def build_board(
     notes: dict[str, None] = {}
     recorded = {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
     answered = dict.fromkeys(name for of_run in recorded.values() for name in of_run if not variant_of(name))
-    names = [task] if task else list(tasks or answered)
+    names = [task] if task else list(_chosen_columns(tasks, answered) if tasks else answered)
     columns = []
     cells: dict[str, dict[str, BoardCell]] = {name: {} for name in runs}
     for name in names:
@@ -141,6 +141,20 @@ def build_board(
         raise RepliesError(f"no run has a score to show: {first.rstrip('.')}")
     rows = [BoardRow(name, str(source.path), cells[name]) for name, source in runs.items()]
     return Board(reading, tuple(columns), tuple(rows), tuple(notes))
+
+
+def _chosen_columns(names: Sequence[str], answered: Mapping[str, None]) -> dict[str, None]:
+    """Return the tasks of names of tasks, tags and groups; a group with a score of its own is one column.
+
+    Raises UnknownName for a name that is no task of ours and in no run.
+    """
+    columns: dict[str, None] = {}
+    for name in names:
+        members = [name] if name in answered else tasks_of(name)
+        if not members:
+            raise unknown_name("task", name, [*answered, *task_files()])
+        columns |= dict.fromkeys(members)
+    return columns
 
 
 def _tasks_of_run(source: Source, name: str, notes: dict[str, None]) -> dict[str, TaskRun]:
@@ -163,19 +177,21 @@ def _build_column(
 ) -> tuple[BoardColumn, dict[str, BoardCell]] | None:
     """Return the column of one task and its cells by run; None if no run has a score of it."""
     column: BoardColumn | None = None
+    metric: AnyMetric | None = None
     cells: dict[str, BoardCell] = {}
-    task = _scorable_task(name)
+    task = _our_task(name)
     if task is not None:
         row = rule_of_reading(task, reading)
         metric = main_metric(task)
         rule = task.versioned_rule(task.rows[row])
         column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, _fits(row, reading))
-        cells = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
-        cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
+        if task.is_computed:
+            cells = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+            cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
     for run, record in records.items():
         if run in cells:
             continue
-        recorded = _recorded_cell(record, reading, column)
+        recorded = _recorded_cell(record, reading, column, metric)
         if recorded is not None:
             column, cells[run] = recorded
     if column is None or not cells:
@@ -197,13 +213,13 @@ def _fits(row: str, reading: Reading) -> bool:
     return (row in _CAREFUL) == (reading == "careful")
 
 
-def _scorable_task(name: str) -> TaskFile | None:
-    """Return a task whose replies are scored here without a judge, a labeler or another model; else None."""
+def _our_task(name: str) -> TaskFile | None:
+    """Return a task with metrics of ours; None for others, whose recorded results are shown."""
     try:
         task = task_file(name)
     except UnknownName:
         return None
-    return task if not task.only_harness and task.is_computed else None
+    return None if task.only_harness else task
 
 
 def _scored_cells(
@@ -270,24 +286,24 @@ def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> dic
 
 
 def _recorded_cell(
-    record: TaskRun, reading: Reading, column: BoardColumn | None
+    record: TaskRun, reading: Reading, column: BoardColumn | None, metric: AnyMetric | None
 ) -> tuple[BoardColumn, BoardCell] | None:
-    """Return a cell from the results of the harness alone, and its column; None without a value."""
+    """Return a cell from the results of the harness alone, and its column; None without a value.
+
+    ``column`` and ``metric`` are None for a group or a task that is not ours, of which the first metric is shown.
+    """
     by_rule = recorded_values(record)
-    careful = [name for name in _CAREFUL if name in by_rule]
-    rule = careful[0] if reading == "careful" and careful else next(iter(by_rule), None)
-    if rule is None:
+    if column is None:
+        careful = [name for name in _CAREFUL if name in by_rule]
+        row = careful[0] if reading == "careful" and careful else next(iter(by_rule), "")
+        name = next(iter(by_rule.get(row, ())), "")
+        better = record.higher_is_better.get(name)
+        column = BoardColumn(record.name, name, row, record.rules.get(row, row), better, _fits(row, reading))
+    values = by_rule.get(column.row, {})
+    if column.metric not in values:
         return None
-    metric = column.metric if column else next(iter(by_rule[rule]))
-    if metric not in by_rule[rule]:
-        return None
-    better = record.higher_is_better.get(metric)
-    value, error = by_rule[rule][metric]
-    score = with_interval(undeclared(metric, better), Estimate(value, error))
-    column = column or BoardColumn(
-        record.name, metric, rule, record.rules.get(rule, rule), better, _fits(rule, reading)
-    )
-    return column, BoardCell(score, samples=record.asked)
+    declaration = metric or undeclared(column.metric, column.higher_is_better)
+    return column, BoardCell(with_interval(declaration, Estimate(*values[column.metric])), samples=record.asked)
 
 
 def board_of(
