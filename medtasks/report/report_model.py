@@ -233,4 +233,4 @@ class RunReport:
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
     """Return a report as JSON types, without image files and whatever is withheld."""
-    return {"schema_version": 2, **as_json(report)}
+    return {"schema_version": 3, **as_json(report)}
