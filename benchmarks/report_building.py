@@ -127,9 +127,7 @@ def main() -> None:
         compared = command("board", str(better), str(worse), home=home)
         files = list((home / "datasets" / "mediconfusion" / "images").iterdir())
         embedded = sum(len(base64.b64encode(path.read_bytes())) for path in files) / 1e6
-        print(
-            f"three tasks of 352 questions: {alone:.1f} s (aim {AIM_SECONDS}), a board with another run {compared:.1f} s"
-        )
+        print(f"three tasks of 352 questions: {alone:.1f} s (aim {AIM_SECONDS}), a board of two runs {compared:.1f} s")
         findings = Path(folder) / "findings"
         write_findings(findings, 25_000)
         report = ("report", str(findings / "run"), "--include-path", str(findings))

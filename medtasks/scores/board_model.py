@@ -31,6 +31,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
 Reading = Literal["published", "careful"]
+Notes = dict[str, list[str]]
+"""Runs and tasks by the sentence that is true of them."""
 STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
 _CAREFUL = ("robust", "strict")  # names of careful rules in task files
 _UNREAD = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)  # reasons that are not the reply's fault
@@ -119,7 +121,7 @@ def build_board(
     Raises:
         RepliesError: No run has a score of any task.
     """
-    notes: dict[str, None] = {}
+    notes: Notes = {}
     recorded = {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
     answered = dict.fromkeys(name for of_run in recorded.values() for name in of_run if not variant_of(name))
     names = [task] if task else list(_chosen_columns(tasks, answered) if tasks else answered)
@@ -130,17 +132,17 @@ def build_board(
         sources = {run: source for run, source in runs.items() if task or run in records}
         built = _build_column(name, sources, records, reading, notes)
         if built is None:
-            notes[f"{name}: no run has a score of it."] = None
+            _note(notes, name, "no run has a score of it.")
             continue
         column, of_column = built
         columns.append(column)
         for run, cell in of_column.items():
             cells[run][name] = cell
     if not columns:
-        first = next(iter(notes), "the runs have no task with results")
+        first = next(iter(_sentences(notes)), "the runs have no task with results")
         raise RepliesError(f"no run has a score to show: {first.rstrip('.')}")
     rows = [BoardRow(name, str(source.path), cells[name]) for name, source in runs.items()]
-    return Board(reading, tuple(columns), tuple(rows), tuple(notes))
+    return Board(reading, tuple(columns), tuple(rows), tuple(_sentences(notes)))
 
 
 def _chosen_columns(names: Sequence[str], answered: Mapping[str, None]) -> dict[str, None]:
@@ -157,14 +159,14 @@ def _chosen_columns(names: Sequence[str], answered: Mapping[str, None]) -> dict[
     return columns
 
 
-def _tasks_of_run(source: Source, name: str, notes: dict[str, None]) -> dict[str, TaskRun]:
+def _tasks_of_run(source: Source, name: str, notes: Notes) -> dict[str, TaskRun]:
     """Return the tasks and groups of a run, or of the first repeat that has them."""
     recorded: dict[str, TaskRun] = {}
     for repeat in source.repeats:
         for task, record in repeat.run.tasks.items():
             recorded.setdefault(task, record)
             if record.lacks:
-                notes[f"{name}, {task}: {record.lacks}"] = None
+                _note(notes, f"{name}, {task}", record.lacks)
     return recorded
 
 
@@ -173,7 +175,7 @@ def _build_column(
     sources: Mapping[str, Source],
     records: Mapping[str, TaskRun],
     reading: Reading,
-    notes: dict[str, None],
+    notes: Notes,
 ) -> tuple[BoardColumn, dict[str, BoardCell]] | None:
     """Return the column of one task and its cells by run; None if no run has a score of it."""
     column: BoardColumn | None = None
@@ -200,17 +202,28 @@ def _build_column(
         recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
         value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
         if not (math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)):
-            notes[f"{run}, {name}: the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."] = None
+            here = f"the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."
+            _note(notes, f"{run}, {name}", here)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
         from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
-        notes[f"{name}: {from_to}; ranks are on those that two runs share."] = None
+        _note(notes, name, f"{from_to}; ranks are on those that two runs share.")
     return column, cells
 
 
 def _fits(row: str, reading: Reading) -> bool:
     """Return whether a rule's name is one of the reading."""
     return (row in _CAREFUL) == (reading == "careful")
+
+
+def _note(notes: Notes, place: str, sentence: str) -> None:
+    places = notes.setdefault(sentence, [])
+    if place not in places:
+        places.append(place)
+
+
+def _sentences(notes: Notes) -> list[str]:
+    return [f"{'; '.join(places)}: {sentence}" for sentence, places in notes.items()]
 
 
 def _our_task(name: str) -> TaskFile | None:
@@ -223,7 +236,7 @@ def _our_task(name: str) -> TaskFile | None:
 
 
 def _scored_cells(
-    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: dict[str, None]
+    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
 ) -> dict[str, BoardCell]:
     """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read."""
     cells = {}
@@ -242,7 +255,7 @@ def _scored_cells(
                 repeats.append(run_values(task, documents, replies, [metric]))
             cells[run] = _cell(task, metric, repeats)
         except MedTasksError as error:
-            notes[f"{run}, {task.name}: {str(error).rstrip('.')}."] = None
+            _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
     return cells
 
 
