@@ -9,7 +9,7 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks.cli import compare, curate, data, metrics, own_tasks, pages, score, start
+from medtasks.cli import board, compare, curate, data, metrics, own_tasks, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
@@ -32,6 +32,7 @@ app.command("models", rich_help_panel=_RUN)(start.models)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
 app.command("path", rich_help_panel=_RUN)(start.show_path)
 app.command("report", rich_help_panel=_LOOK)(pages.report)
+app.command("board", rich_help_panel=_LOOK)(board.board)
 app.command("export", rich_help_panel=_LOOK)(pages.export)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)

@@ -42,9 +42,6 @@ def report(
     html: Annotated[Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")] = None,
     task: Annotated[str | None, Option(help="RUN holds recorded replies to this task of ours.")] = None,
     model: ModelName = None,
-    against: Annotated[
-        list[Path] | None, Option(help="Compare with another run, or the other models in RUN; repeatable.")
-    ] = None,
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
@@ -59,32 +56,29 @@ def report(
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
     from medtasks.report.collecting import collect_replies
-    from medtasks.report.differences import compare_with
     from medtasks.report.figures import figures as drawn
     from medtasks.report.page import write_page
     from medtasks.report.repeats import collect_repeats
-    from medtasks.runs.run import SeveralModels, Source
+    from medtasks.runs.run import SeveralModels
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
     if task is None and run.is_file():
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
-    look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
+    look_into(context, include_path, [run, *repeat_folders(run)])
     with out.status("Collecting ..."):
         columns = columns_of(by)
         try:
             content = collect_repeats(run, model, columns) if task is None else collect_replies(task, [run], columns)
         except SeveralModels as error:
-            command = ["medtasks", "report", str(run), "--against", str(run), "--model"]
+            command = ["medtasks", "report", str(run), "--model"]
             commands = [shlex.join([*command, name]) + included_option() for name in error.models]
             raise MedTasksError(
-                f"{run} holds runs of {len(commands)} models; report on one, next to the others, with one of: "
-                f"{'; '.join(commands)}"
+                f"{run} holds runs of {len(commands)} models; report on one with one of: {'; '.join(commands)}; "
+                f"all of them in one table: medtasks board {shlex.quote(str(run))}{included_option()}"
             ) from error
         adjusted = zip(content.tasks, for_prevalence([part.rules for part in content.tasks], prevalence), strict=True)
         content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted))
-        if against:
-            content = replace(content, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))

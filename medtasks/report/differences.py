@@ -6,8 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 from medtasks.data.images.degrading import SEVERITIES
 from medtasks.data.samples import Sample
@@ -16,24 +15,18 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
-from medtasks.report.report_model import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
-from medtasks.report.wording import names_by
-from medtasks.runs.run import Source, model_of, other_models
+from medtasks.report.report_model import Gain, LengthBin, TaskReport, Thinking
 from medtasks.scores.comparing import (
-    ComparedTask,
-    compare_each,
-    compare_task,
-    corrected_together,
     paired_values,
     same_values,
 )
-from medtasks.scores.run_values import OF_CLASSES, Values, main_metrics, mean_values
+from medtasks.scores.run_values import Values, main_metrics, mean_values
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
 from medtasks.tasks.documents import images_by_id
-from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
 SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
@@ -206,64 +199,6 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
         thinking = report.thinking and replace(report.thinking, gains=together(report.name, report.thinking.gains))
         changed.append(replace(report, gains=together(report.name, report.gains), thinking=thinking))
     return tuple(changed)
-
-
-def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
-    """Compare one run with others; p-values are corrected for the tests against all of them.
-
-    Sensitivity, specificity and AUROC of classes are corrected apart from the main metrics. Runs are folders, of which
-    all models are compared, or of the only ``task`` to compare files of recorded replies. Errors are those of
-    :func:`~medtasks.scores.comparing.compare_task`.
-    """
-    compared: dict[tuple[Source, str], ComparedTask] = {}
-    of_classes: dict[tuple[Source, str], ComparedTask] = {}
-    notes: dict[Source, list[str]] = {}
-    for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
-        runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
-        tasks, causes = compare_each(runs, only=task)
-        notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
-        for name, result in tasks.items():
-            compared[other, name] = result
-            with contextlib.suppress(MedTasksError):  # a task without classes
-                of_classes[other, name] = compare_task(task_file(name), runs, (OF_CLASSES,))
-    scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}
-    for family in (compared, of_classes):
-        for (other, name), result in corrected_together(family).items():
-            notes[other] += _comparison_notes(name, result)
-            scores[other] += _compared_scores(name, result)
-    return tuple(
-        RunComparison(
-            model_of(other) or other.path.name,
-            str(other.path),
-            tuple(scores[other]),
-            tuple(dict.fromkeys(notes[other])),
-        )
-        for other in notes
-    )
-
-
-def _comparison_notes(name: str, result: ComparedTask) -> list[str]:
-    """List the questions and metrics of a task that are not compared."""
-    notes = []
-    (overlap,) = result.overlaps.values()
-    if overlap.only_first or overlap.only_second:
-        notes.append(
-            f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
-            f"were answered in this run only, {overlap.only_second} in the other only."
-        )
-    skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
-    return notes + [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
-
-
-def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
-    """Return the tests of a task."""
-    scores = []
-    for test in result.comparisons:
-        numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
-        numbers["p_holm"] = test.holm if test.result.is_testable else math.nan
-        score = ComparedScore(name, test.rule, test.metric, **numbers, same_as=test.same_as, share=test.share)
-        scores.append(score)
-    return scores
 
 
 def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:

@@ -53,8 +53,6 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     is no letter, digit or one of ``_-`` in a name is written as its code. The same report gives the same files. The
     folder is made if it is not there. MedTasksError: it cannot be written to.
     """
-    import matplotlib
-
     # All figures with their keys, drawn one at a time to save memory.
     looks = style.rule_looks(report)
     draw: dict[str, Callable[[], style.Drawing | None]] = {"summary": partial(summary_figure, report, looks)}
@@ -67,6 +65,13 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
             if calibration.bins:
                 draw[f"{task.name}/reliability/{rule}"] = partial(reliability_figure, task, rule)
             draw[f"{task.name}/coverage/{rule}"] = partial(coverage_figure, task, rule)
+    return svg_elements(draw, folder)
+
+
+def svg_elements(draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None) -> dict[str, str]:
+    """Draw figures by key as SVG elements, and write them as :func:`figures` does; None draws nothing."""
+    import matplotlib
+
     elements = {}
     try:
         if folder is not None:

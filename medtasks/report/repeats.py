@@ -57,7 +57,7 @@ def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = 
     note = (
         f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
         f"{first.folder.name if first else 'the first repeat'}; results over all of them are under Thinking and "
-        f"repeats. Gains and comparisons with other runs take the mean of each question over all repeats."
+        f"repeats. Gains take the mean of each question over all repeats."
     )
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 

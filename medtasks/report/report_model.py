@@ -217,38 +217,6 @@ class TaskReport:
 
 
 @dataclass(frozen=True)
-class ComparedScore:
-    """One test between two runs."""
-
-    task: str
-    rule: str
-    metric: str
-    samples: int  # questions answered in both
-    units: int  # independent units among them
-    first: float  # mean of this run
-    second: float  # mean of the other run
-    difference: float  # second minus first
-    low: float  # lower end of its 95 % interval; NaN if unknown
-    high: float
-    test: str
-    p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests against other runs, those of classes apart
-    detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN if unknown
-    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
-    share: bool = True  # whether the means are fractions
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """This run against another one."""
-
-    name: str  # model of the other run
-    path: str
-    scores: tuple[ComparedScore, ...]
-    notes: tuple[str, ...]  # on what could not be compared, one sentence each
-
-
-@dataclass(frozen=True)
 class RunReport:
     """A whole run."""
 
@@ -260,10 +228,9 @@ class RunReport:
     tasks: tuple[TaskReport, ...]  # tasks with results, in the order of --tasks
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
-    comparisons: tuple[RunComparison, ...] = ()  # with other runs
     primary: PrimaryOutcome | None = None  # that was stated before the run
 
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
     """Return a report as JSON types, without image files and whatever is withheld."""
-    return {"schema_version": 2, **as_json(report)}
+    return {"schema_version": 3, **as_json(report)}

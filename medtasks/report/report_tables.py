@@ -1,28 +1,26 @@
-"""Tables of a whole report: summary, comparisons with other runs, tasks, and facts about the run."""
+"""Tables of a whole report: summary, tasks, and facts about the run."""
 
 import math
 from dataclasses import replace
 
 from medtasks.report import wording
-from medtasks.report.report_model import RunComparison, RunReport, TaskReport
+from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.sentences import image_gain, quotable_sentences
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.report.task_tables import task_tables
 from medtasks.report.wording import INTERVALS, label, score_cell
 from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
-from medtasks.stats.paired import ALPHA
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
 
 
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     """Return all tables of a report by section; those without a row are left out."""
-    comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     summary = summary_table(report)
     quotes = [cells(name_cell(name), " ".join(parts)) for name, parts in quotable_sentences(report).items()]
     sentences = Table(label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes)
-    sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
+    sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes))])]
     for task in report.tasks:
         tables = [
             replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=wording.warnings(task))
@@ -98,50 +96,6 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
     main = score_cell(score, rule.failures.get(metric, ""), mark)
     title = name_cell(rule.title)
     return [title, Cell(metric, code=True, remark=direction), main, wording.number(invalid_share), baseline, gained]
-
-
-def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
-    """Return the tests between a run and another one."""
-    tasks = {task.name: task for task in report.tasks}
-    rows = []
-    tests = [score for score in other.scores if not score.same_as]
-    twins: dict[tuple[str, str, str], list[str]] = {}  # rules by the test that they share
-    for score in other.scores:
-        twins.setdefault((score.task, score.metric, score.same_as), []).append(score.rule)
-    order = [*tasks, *(test.task for test in tests)]
-    for score in sorted(tests, key=lambda test: order.index(test.task)):
-        rules = [score.rule, *twins.get((score.task, score.metric, score.rule), ())]
-        names = map(name_cell, (score.task, ", ".join(rules), score.metric))
-        values = (wording.number(score.first, score.share), wording.number(score.second, score.share))
-        difference = wording.difference(score.difference, score.low, score.high, score.share)
-        test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
-        verdict = "no difference shown"
-        if math.isnan(score.p_holm):
-            verdict = "no test"
-        elif score.p_holm < ALPHA:
-            verdict = "the other run is higher" if score.difference > 0 else "this run is higher"
-        if report.primary:
-            verdict = report.primary.lead(score.task, score.metric) + verdict
-        samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
-        rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, score.share)))
-    headings = cells(
-        *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
-        *("Test", "p", "p, Holm", "Finding", "Detectable"),
-    )
-    rows = rows or [cells("nothing could be compared", *[""] * 11)]
-    compared = {score.task for score in other.scores}
-    warnings = wording.warnings_by_task(task for task in report.tasks if task.name in compared)
-    caption = f"{other.name} compared with this run, {report.title}."
-    holm = (
-        "p, Holm: corrected for all tests against other runs, unlike p and the intervals; classes are a family "
-        "of their own."
-    )
-    smallest = (
-        "the smallest true difference found with 80 % power at the level that the correction leaves; n/a also where so "
-        "few units or differing samples could show none."
-    )
-    notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
-    return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
 
 
 def facts_table(report: RunReport) -> Table:

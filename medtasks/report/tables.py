@@ -25,6 +25,7 @@ _LATEX_HEAD = (
 _LETTERS = {"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L", "ı": "i"}
 _FORMULAS = {"−": "-", "×": r"\times", "±": r"\pm", "≤": r"\leq", "≥": r"\geq", "→": r"\rightarrow", "µ": r"\mu"}
 _QUOTES = {"–": "--", "—": "---", "‘": "{`}", "’": "{'}", "“": "{``}", "”": "{''}", "…": r"\ldots{}"}
+_PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
 _SPECIAL = {
     **_QUOTES,
     **{character: f"${formula}$" for character, formula in _FORMULAS.items()},
@@ -57,6 +58,7 @@ class Cell:
     remark: str = ""
     bar: tuple[float, ...] = ()  # of a share: its value, both ends of its interval and another value to mark, or fewer
     link: str = ""  # what it leads to on the page
+    place: int = 0  # 1 for the best value of a column, 2 for the second best, 0 for others
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def terminal(table: Table) -> RichTable:
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
         rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
     for position, row in enumerate(table.rows, 1):
-        rich_table.add_row(*(Text(plain(cell.text)) for cell in row), end_section=position == table.split)
+        texts = [Text(plain(cell.text), style={1: "bold", 2: "underline"}.get(cell.place, "")) for cell in row]
+        rich_table.add_row(*texts, end_section=position == table.split)
     return rich_table
 
 
@@ -152,6 +155,8 @@ def _markdown_row(row: tuple[Cell, ...]) -> str:
             text = code.replace("|", r"\|")  # a bar would end the cell even there
         else:
             text = _plain(cell.text)
+        if cell.place:
+            text = f"**{text}**" if cell.place == 1 else f"<u>{text}</u>"
         texts.append(text + "".join(f"<sup>{number}</sup>" for number in cell.marks))
     return "| " + " | ".join(texts) + " |"
 
@@ -206,6 +211,7 @@ def _latex_row(row: tuple[Cell, ...]) -> str:
     for cell in row:
         text = latex_text(cell.text, breakable=len(cell.text) > 40)
         text = f"\\texttt{{{text}}}" if cell.code else text
+        text = _PLACES[cell.place] % text if cell.place else text
         marks = ",".join(map(str, cell.marks))
         text += f"\\textsuperscript{{{marks}}}" if marks else ""
         texts.append("--" if cell.text == NOT_DEFINED else text)

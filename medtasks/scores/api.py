@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
@@ -23,6 +23,7 @@ from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run
 from medtasks.runs.run_notes import run_notes
 from medtasks.scores.audit_items import audit_items, image_files
+from medtasks.scores.board_model import board_lines, board_of
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
@@ -248,6 +249,34 @@ def compare(
     ]
     columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
     return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
+
+
+def board(
+    runs: Sequence[str | Path],
+    *,
+    rule: Literal["published", "careful"] = "published",
+    tasks: Sequence[str] = (),
+    include_path: FolderInput = (),
+) -> pd.DataFrame:
+    """Put runs next to each other in the main metric of each task, as ``medtasks board`` does.
+
+    Args:
+        runs: Folders of runs, of which every model is a row; or a task and files of replies to it.
+        rule: How all replies are read.
+        tasks: Tasks and groups to show; by default all of the runs.
+        include_path: Folders with task files of your own.
+
+    Returns:
+        One line per model and task, with ``first_rank`` and ``last_rank``; shares are fractions.
+
+    Raises:
+        MedTasksError: A run cannot be read, or no run has a score.
+    """
+    with _including(include_path):
+        scored = board_of([str(run) for run in runs], rule, tasks)
+    for note in scored.notes:
+        warn_once(note)
+    return pd.DataFrame(board_lines(scored))
 
 
 def _source(run: Run | str | Path, labels: Path | None) -> Source:

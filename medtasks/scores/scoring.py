@@ -175,8 +175,9 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
 def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
     by_sample = with_labels(replies, rule)
+    family = task.family
     pairs = zip(documents, by_sample, strict=True)
-    return [task.family.score(Sample(document), reply, rule) for document, reply in pairs]
+    return [family.score(Sample(document), reply, rule) for document, reply in pairs]
 
 
 def rule_scores(

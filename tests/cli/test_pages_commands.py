@@ -30,14 +30,7 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
     ran = medtasks(
         *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
-        *(
-            "--checklist",
-            "claim",
-            "--figures",
-            tmp_path / "figures",
-            "--against",
-            write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2),
-        ),
+        *("--checklist", "claim", "--figures", tmp_path / "figures"),
     )
     assert (ran.code, ran.err) == (0, "")
     page = recorded / "report.html"
@@ -58,10 +51,6 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
         assert percent in text
         assert "SAMPLE DATA" in text
     assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".svg", ".png"}
-    (comparison,) = found["comparisons"]
-    medtasks("compare", recorded, tmp_path / "other", "--json", tmp_path / "compared.json")
-    compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]["mediconfusion"]["comparisons"]
-    assert [one["p_holm"] for one in comparison["scores"]] == [one["p_holm"] for one in compared]
 
 
 def test_tables_are_written_whole_and_without_control_sequences(medtasks, fails, recorded, tmp_path, monkeypatch):
@@ -107,29 +96,27 @@ def test_what_is_missing_is_printed_once_and_what_cannot_be_reported_is_one_sent
     fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))
 
 
-def test_of_several_models_in_one_folder_one_is_reported_next_to_the_others(medtasks, fails, sample, tmp_path):
+def test_of_several_models_in_one_folder_one_is_reported_and_a_board_shows_all(medtasks, fails, sample, tmp_path):
     runs = tmp_path / "runs"
     runs.mkdir()
     for seed, name in enumerate(("alpha", "beta", "gamma")):
         write_run(runs / name, ("mediconfusion",), 0.95 - 0.35 * seed, seed)
-    commands = [f"medtasks report {runs} --against {runs} --model {name}" for name in ("alpha", "beta", "gamma")]
-    fails(["report", runs], f"{runs} holds runs of 3 models", *commands)
-    file, means = tmp_path / "found.json", {}
+    commands = [f"medtasks report {runs} --model {name}" for name in ("alpha", "beta", "gamma")]
+    fails(["report", runs], f"{runs} holds runs of 3 models", *commands, f"medtasks board {runs}")
+    file = tmp_path / "found.json"
     for command, name in zip(commands, ("alpha", "beta", "gamma"), strict=True):
         ran = medtasks(*shlex.split(command)[1:], "--json", file)
         assert (ran.code, ran.err) == (0, "")
         found = json.loads(file.read_text())
         assert found["model"] == name
-        others = [other["name"] for other in found["comparisons"]]
-        assert others == [other for other in ("alpha", "beta", "gamma") if other != name]
-        for other in found["comparisons"]:
-            means[name, other["name"]] = other["scores"][0]["first"], other["scores"][0]["second"]
-    assert all(means[second, first] == pair[::-1] for (first, second), pair in means.items())
-    assert len({pair[0] for pair in means.values()}) == 3
-    # Another folder with several models is compared with each of them.
-    alone = write_run(tmp_path / "delta", ("mediconfusion",), 0.5, 7)
-    assert medtasks("report", alone, "--against", runs, "--json", file).code == 0
-    assert [other["name"] for other in json.loads(file.read_text())["comparisons"]] == ["alpha", "beta", "gamma"]
+    assert medtasks("board", runs, "--json", file).code == 0
+    board = {row["name"]: row["scores"]["mediconfusion"] for row in json.loads(file.read_text())["rows"]}
+    medtasks("compare", runs / "alpha", runs / "gamma", "--json", file)
+    tests = json.loads(file.read_text())["tasks"]["mediconfusion"]["comparisons"]
+    (test,) = [test for test in tests if (test["metric"], test["rule"]) == ("set_accuracy", "reference")]
+    assert (board["alpha"]["value"], board["gamma"]["value"]) == (test["first"], test["second"])
+    assert board["alpha"]["ranks"][0] == 1
+    assert board["gamma"]["ranks"][1] == 3
     fails(["report", runs, "--model", "delta"], "unknown model 'delta'", "alpha, beta, gamma")
 
 

@@ -13,7 +13,7 @@ from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.report import tables
 from medtasks.report.published import published_scores
-from medtasks.report.report_model import ComparedScore, Gain, PublishedScore, RunComparison, RunReport, TaskReport
+from medtasks.report.report_model import Gain, PublishedScore, RunReport, TaskReport
 from medtasks.report.report_tables import report_tables
 from medtasks.scores.score_model import AuditItem, Baseline, Group, MetricScore, PairOutcomes, RuleScores
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
@@ -288,18 +288,10 @@ def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
 
 
 def full_report(folder: Path | None = None) -> RunReport:
-    compared = ComparedScore(
-        "mediconfusion", "reference", "set_accuracy", 352, 176, 0.125, 0.2, 0.075, 0.01, 0.14, "exact McNemar",
-        0.0123, 0.0246, 0.08,
-    )  # fmt: skip
-    alike = replace(compared, rule="robust", p=0.7, p_holm=0.7)
-    unknown = replace(compared, task="mmmu_val", p=NAN, p_holm=NAN, low=NAN, high=NAN, detectable=NAN)
-    notes = ("mmmu_val has no samples.",)
     return report_of(
         *(paired_task(folder), likelihood_task(), scored_task(), withheld_task(), grouped_task()),
         missing={"medheval_visual_mm": "Failed: the dataset is not prepared."},
         notes=("The run was stopped once and went on.",),
-        comparisons=(RunComparison("other_model v2", "/runs/b", (compared, alike, unknown), notes),),
     )
 
 
@@ -331,10 +323,8 @@ def nasty(text: str) -> RunReport:
         missing=(text,),
         sample_data=True,
     )
-    compared = ComparedScore(text, text, text, 3, 3, 0.5, 0.5, 0.0, NAN, NAN, text, 1.0, 1.0, NAN)
     return RunReport(
         text, text, text, text, {"versions": text, text: text}, (task,), {text: text}, (text,),
-        (RunComparison(text, text, (compared,), (text,)),),
     )  # fmt: skip
 
 

@@ -76,7 +76,6 @@ PARTS = (
     "refusal The model said that it cannot or will not answer. 1",
     "0.200 0.150 to 0.260 0.120 0.500 0.600 0.500 to 0.700",  # calibration; of the Brier score no interval
     "no likelihoods that could be read: 1 question.",
-    *("the other run is higher", "no difference shown", "352 (176)"),
 )
 
 

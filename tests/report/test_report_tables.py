@@ -15,16 +15,14 @@ from rich.console import Console
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.families.family import ReadAnswer
-from medtasks.report import differences, task_tables, wording
+from medtasks.report import task_tables, wording
 from medtasks.report.collecting import collect_run
 from medtasks.report.page import write_page
 from medtasks.report.repeats import collect_repeats
 from medtasks.report.report_model import PublishedScore, report_as_dict
 from medtasks.report.tables import latex_text, number_table, terminal
-from medtasks.runs.run import Source, open_run
+from medtasks.runs.run import open_run
 from medtasks.runs.run_notes import moment
-from medtasks.scores.comparing import ComparedTask
-from medtasks.scores.run_values import Overlap
 from medtasks.scores.score_model import AuditItem, Baseline
 
 from ..tables import each_row
@@ -132,7 +130,7 @@ def row(text, *starts):
 
 
 def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
-    text = markdown(replace(REPORT, tasks=REPORT.tasks[:1], comparisons=()))
+    text = markdown(replace(REPORT, tasks=REPORT.tasks[:1]))
     scores = [r"12.5% \[7.5 to 17.5\]", r"22.5% \[17.5 to 27.5\]"]
     assert row(text, "`set_accuracy`", scores[0]) == ["`set_accuracy`", *scores]
     assert row(text, "questions") == ["questions", "352 of 352", "352 of 352"]
@@ -202,16 +200,8 @@ def test_numbers_in_words():
     ]
 
 
-def test_comparisons_have_corrected_p_values_and_what_is_not_defined_or_failed_is_said():
+def test_what_is_not_defined_or_failed_is_said():
     text = markdown(REPORT)
-    assert row(text, "`mediconfusion`", "`reference`", "`set_accuracy`", "352 (176)")[4:] == [
-        *("12.5%", "20.0%", r"+7.5 pts \[+1.0 to +14.0\]", "exact McNemar", "0.0123", "0.0246"),
-        *("the other run is higher", "8.0 pts"),
-    ]
-    assert "mmmu_val has no samples." in text
-    empty = replace(REPORT.comparisons[0], scores=())
-    assert "nothing could be compared" in markdown(replace(REPORT, comparisons=(empty,)))
-    assert row(text, "`mmmu_val`")[8:] == ["n/a", "n/a", "no test", "n/a"]
     assert row(text, "`acc_box_level`") == ["`acc_box_level`", "n/a", "n/a", "n/a"]
     assert re.search(r"\\texttt\{acc\\_box\\_level\} & -- & -- & -- \\\\", latex(REPORT))
     assert "nan" not in (text + latex(REPORT)).lower()
@@ -244,7 +234,7 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
     other = {name: not right for name, right in answers.items()}  # of the same sum
     task = task_of(answers, other, answers)
     assert [rule.title for rule in task.distinct_rules] == ["a, c", "b"]
-    text = markdown(replace(REPORT, tasks=(task,), comparisons=()))
+    text = markdown(replace(REPORT, tasks=(task,)))
     tables = markdown_tables(text)
     assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [["`a, c`", "`b`"]]
     assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == ["`a, c`", "`b`"]
@@ -253,7 +243,7 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
     assert row(text, "Both right") == ["Both right", "22", "22"]
     assert re.search(r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text)
     assert "c: c v1." in text, "the rule is described all the same"
-    write_page(replace(REPORT, tasks=(task,), comparisons=()), tmp_path / "page.html")
+    write_page(replace(REPORT, tasks=(task,)), tmp_path / "page.html")
     found = (tmp_path / "page.html").read_text().partition("Could the replies be read?")[2].partition("</table>")[0]
     assert re.findall(r'class="number">([abc, ]+)</th>', found) == ["a, c", "b"]
     # What the JSON file and single questions show is every reading.
@@ -279,23 +269,9 @@ def test_metrics_without_a_value_for_one_reason_are_one_sentence():
     assert [line[0].text for line in table.rows] == ["questions", "bleu_1", "radgraph", "cider"]
 
 
-def test_what_was_not_compared_for_one_reason_is_one_line_per_run(tmp_path, monkeypatch):
-    why = "could not be computed: the weights are missing; run 'medtasks weights fetch radgraph'"
-    skipped = {("reference", name): why for name in ("radgraph_simple", "radgraph_partial")}
-    skipped["reference", "bleu_4"] = "is no mean of the values of single samples"
-    overlap = {("this run", "other"): Overlap(3, 0, 0, 0)}
-    compared = ComparedTask([], overlap, {}, {}, skipped)
-    monkeypatch.setattr(differences, "compare_each", lambda _, only: ({"iu_xray_report": compared}, {}))
-    (other,) = differences.compare_with(Source(tmp_path / "run"), [tmp_path / "other"])
-    assert other.notes == (
-        f"iu_xray_report: radgraph_simple (reference), radgraph_partial (reference) {why}.",
-        "iu_xray_report: bleu_4 (reference) is no mean of the values of single samples.",
-    )
-
-
 def test_data_of_unknown_size_are_marked_in_tables_and_on_the_page(tmp_path):
     task = replace(REPORT.tasks[0], dataset="medevalkit_mimic_cxr_report")
-    report = replace(REPORT, tasks=(task,), comparisons=())
+    report = replace(REPORT, tasks=(task,))
     warning = "COUNT UNKNOWN: no source states how many samples the whole set has"
     assert row(markdown(report), f"**{task.name}: {warning}**")
     write_page(report, tmp_path / "page.html")
@@ -352,12 +328,12 @@ def test_notes_are_no_markup_and_names_are_code():
 
 
 def test_a_report_without_results_says_why():
-    text = markdown(replace(REPORT, tasks=(), comparisons=()))
+    text = markdown(replace(REPORT, tasks=()))
     assert "dataset is not prepared" in text
     assert "## Summary" not in text
-    check_latex(latex(replace(REPORT, tasks=(), comparisons=())))
+    check_latex(latex(replace(REPORT, tasks=())))
     task = replace(REPORT.tasks[-1], rules=(), baselines=(), published=())
-    report = replace(REPORT, tasks=(task,), comparisons=())
+    report = replace(REPORT, tasks=(task,))
     assert row(markdown(report), "questions") == ["questions", "1,000 of 4,550"]
     check_latex(latex(report))
     # A score without an interval stands alone.

@@ -1,0 +1,230 @@
+"""Tables, page and files of a board."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.home import as_json
+from medtasks.report import wording
+from medtasks.report.page import write_rendered
+from medtasks.report.published import published_scores
+from medtasks.report.report_model import PublishedScore
+from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
+from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, board_lines
+from medtasks.scores.curves import CheckpointTest, Curve, curves
+from medtasks.stats.paired import ALPHA
+from medtasks.version import __version__
+
+RANKS = (
+    "In parentheses: the ranks that each model may have among the runs, by paired tests of all pairs on the same "
+    "samples, corrected by Holm within the column; all hold together with 95 % confidence."
+)
+_READINGS = {
+    "published": "each benchmark's published rule",
+    "careful": "a careful rule, which takes no answer that a reader would not",
+}
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A model's published scores from one source."""
+
+    model: str
+    source: str
+    scores: Mapping[str, PublishedScore]  # by task
+
+
+def published_rows(board: Board) -> list[PublishedRow]:
+    """Return the published rows of the board's columns; none under another reading than the published one."""
+    if board.reading != "published":
+        return []
+    rows: dict[tuple[str, str], dict[str, PublishedScore]] = {}
+    for column in board.columns:
+        for score in published_scores(column.task):
+            if score.metric == column.metric:
+                rows.setdefault((score.model, score.source), {})[column.task] = score
+    return [PublishedRow(model, source, scores) for (model, source), scores in rows.items()]
+
+
+def board_table(board: Board, published: Sequence[PublishedRow] = (), *, intervals: bool = True) -> Table:
+    """Return the table of a board: published rows first, then the runs, best and second best marked."""
+    headings = [Cell("Model"), *(Cell(column.task, code=True, remark=column.metric) for column in board.columns)]
+    notes: dict[str, int] = {}
+    rows = []
+    for row in published:
+        texts: list[str | Cell] = [Cell(row.model, marks=_marks(notes, row.source))]
+        for column in board.columns:
+            score = row.scores.get(column.task)
+            marks = _marks(notes, score.remark) if score and score.remark else ()
+            value = wording.number(score.value, _is_share(board, column)) if score else NOT_DEFINED
+            texts.append(Cell(value, marks=marks))
+        rows.append(cells(*texts))
+    for own in board.rows:
+        rows.append(
+            cells(own.name, *(_score_cell(board, column, own, intervals=intervals) for column in board.columns))
+        )
+    caption = f"Main metric of each task, read by {_READINGS[board.reading]}."
+    further = [RANKS] if len(board.rows) > 1 else []
+    return Table(
+        label=wording.label("board"),
+        caption=caption,
+        columns="l" + "r" * len(board.columns),
+        headings=tuple(headings),
+        rows=rows,
+        notes=(*notes, *further, *_reading_notes(board), *board.notes),
+        split=len(published),
+    )
+
+
+def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
+    return (notes.setdefault(text, len(notes) + 1),)
+
+
+def _is_share(board: Board, column: BoardColumn) -> bool:
+    return all(row.cells[column.task].score.share for row in board.rows if column.task in row.cells)
+
+
+def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: bool) -> Cell:
+    cell = row.cells.get(column.task)
+    if cell is None or not cell.is_defined:
+        return Cell(NOT_DEFINED)
+    score = cell.score
+    text = wording.scored(score) if intervals else wording.number(score.value, score.share)
+    if cell.ranks:
+        first, last = cell.ranks
+        text += f" ({first})" if first == last else f" ({first}–{last})"
+    best, second = board.best(column)
+    place = 1 if score.value == best else 2 if score.value == second else 0
+    return Cell(text, remark=_losses(cell), place=place)
+
+
+def _losses(cell: BoardCell) -> str:
+    """Count the samples without an answer; empty if every reply was read."""
+    parts = []
+    if cell.invalid:
+        parts.append(f"{wording.count(cell.invalid)} invalid")
+    if cell.lost:
+        parts.append(f"{wording.count(cell.lost)} failed")
+    return ", ".join(parts)
+
+
+def _reading_notes(board: Board) -> Iterable[str]:
+    """Name the metric of each column, the columns without the board's reading, and the replies that were not read."""
+    metrics = wording.names_by((column.task, column.metric) for column in board.columns)
+    yield f"Metrics: {'; '.join(f'{metric} of {names}' for metric, names in metrics.items())}."
+    if lacking := [column.task for column in board.columns if not column.has_reading]:
+        yield f"No {board.reading} rule, read by the only one: {', '.join(lacking)}."
+    for row in board.rows:
+        losses = {task: _losses(cell) for task, cell in row.cells.items()}
+        if named := [f"{task} {text}" for task, text in losses.items() if text]:
+            yield f"{row.name}: {'; '.join(named)}."
+
+
+def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, Any]:
+    """Return a board as JSON values."""
+    return {
+        "schema_version": 1,
+        "medtasks": __version__,
+        "reading": board.reading,
+        "columns": as_json(board.columns),
+        "rows": [_row_as_dict(row) for row in board.rows],
+        "published": as_json(published),
+        "curves": [
+            {"name": curve.name, "task": curve.column.task, "sentence": sentence(curve)} for curve in curves(board)
+        ],
+        "notes": list(board.notes),
+    }
+
+
+def _row_as_dict(row: BoardRow) -> dict[str, Any]:
+    values = {}
+    for task, cell in row.cells.items():
+        numbers = {"samples": cell.samples, "invalid": cell.invalid, "lost": cell.lost, "ranks": cell.ranks}
+        values[task] = as_json({**vars(cell.score), **numbers})
+    return {"name": row.name, "path": row.path, "step": row.step, "scores": values}
+
+
+def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
+    """Return one line per model and column as CSV; a number that is not defined is an empty cell."""
+    lines = board_lines(board)
+    for row in published:
+        for task, score in row.scores.items():
+            known = {"model": row.model, "task": task, "metric": score.metric, "value": score.value}
+            lines.append({**known, "source": row.source})
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({name: "" if value is None or value != value else value for name, value in line.items()})
+    return text.getvalue()
+
+
+def curve_sentences(board: Board) -> list[str]:
+    """Return a sentence on each curve of a board."""
+    return [sentence(curve) for curve in curves(board)]
+
+
+def sentence(curve: Curve) -> str:
+    """Say whether the best checkpoint is better than the first, and the last one worse than the best."""
+    first, last = curve.points[0][0], curve.points[-1][0]
+    values = {step: wording.number(cell.score.value, cell.score.share) for step, cell in curve.points}
+    parts = [f"{curve.name}, {curve.column.task}: the best checkpoint is step {curve.best} ({values[curve.best]})"]
+    looks = f"p corrected for {len(curve.points) - 1} looks"
+    if curve.best == first:
+        parts.append("which is the first one")
+    elif curve.gain:
+        parts.append(
+            f"{_finding(curve, curve.gain, 'better')} than step {first} ({_numbers(curve, curve.gain)}, {looks})"
+        )
+    if curve.best == last:
+        parts.append("and the last one")
+    elif curve.decline:
+        decline = curve.decline
+        parts.append(
+            f"the last, step {last} ({values[last]}), is {_finding(curve, decline, 'worse')} than it "
+            f"({_numbers(curve, decline)}, {looks})"
+        )
+    return ", ".join(parts) + "."
+
+
+def _finding(curve: Curve, test: CheckpointTest, word: str) -> str:
+    return f"significantly {word}" if test.p_holm <= ALPHA else f"not shown to be {word}"
+
+
+def _numbers(curve: Curve, test: CheckpointTest) -> str:
+    result = test.result
+    share = curve.points[0][1].score.share
+    return (
+        f"{wording.difference(result.difference, result.low, result.high, share)}, {wording.p_statement(test.p_holm)}"
+    )
+
+
+def write_board_page(board: Board, published: Sequence[PublishedRow], path: Path, figures: Mapping[str, str]) -> None:
+    """Write a board as one HTML file with a sortable table. MedTasksError: it cannot be written."""
+    from markupsafe import Markup
+
+    write_rendered(
+        "board",
+        path,
+        table=board_table(board, published),
+        values=_sort_values(board, published),
+        published=len(published),
+        sentences=curve_sentences(board),
+        figures=[Markup(figure) for figure in figures.values()],
+    )
+
+
+def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[str]]:
+    """Return the numbers by which each row of the table is sorted, empty where there is none."""
+    rows = []
+    for row in published:
+        scores = [row.scores.get(column.task) for column in board.columns]
+        rows.append([repr(score.value) if score else "" for score in scores])
+    for own in board.rows:
+        found = [own.cells.get(column.task) for column in board.columns]
+        rows.append([repr(cell.score.value) if cell and not math.isnan(cell.score.value) else "" for cell in found])
+    return rows

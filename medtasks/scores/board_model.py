@@ -1,0 +1,426 @@
+"""Boards: models by benchmarks, each in its main metric under one reading of the replies, with intervals of ranks."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medtasks.data.samples import Documents
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
+from medtasks.extract.extractor_registry import Reason
+from medtasks.families.counts import is_failed, is_unjudged
+from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, undeclared
+from medtasks.runs.harness_options import model_title
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
+from medtasks.scores.comparison_checks import check_data
+from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
+from medtasks.scores.score_model import MetricScore
+from medtasks.scores.scoring import rule_scores
+from medtasks.scores.subgroups import with_interval
+from medtasks.scores.task_reading import recorded_values
+from medtasks.stats.ranks import rank_intervals
+from medtasks.stats.standard_error import mean_error
+from medtasks.tasks.documents import image_settings, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
+
+Reading = Literal["published", "careful"]
+Notes = dict[str, list[str]]
+"""Runs and tasks by the sentence that is true of them."""
+STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
+_CAREFUL = ("robust", "strict")  # names of careful rules in task files
+_UNREAD = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)  # reasons that are not the reply's fault
+
+
+@dataclass(frozen=True)
+class BoardCell:
+    """Score of one run in one column."""
+
+    score: MetricScore
+    samples: int = 0  # scored; 0 if only recorded
+    invalid: int = 0  # replies without an answer among them
+    lost: int = 0  # failed or unjudged samples, in no score
+    ranks: tuple[int, int] | None = None  # first and last rank that the tests allow; None without values per sample
+    values: Values = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether there is a number."""
+        return not math.isnan(self.score.value)
+
+
+@dataclass(frozen=True)
+class BoardColumn:
+    """Main metric of one task, or of a group that has one."""
+
+    task: str
+    metric: str
+    row: str  # name of the rule in the task's results
+    rule: str  # name and version of the rule that read the replies
+    higher_is_better: bool | None
+    has_reading: bool  # whether the task has a rule of the board's reading; else its only rule is shown
+
+
+@dataclass(frozen=True)
+class BoardRow:
+    """One run."""
+
+    name: str
+    path: str
+    cells: Mapping[str, BoardCell]  # by task
+    step: int | None = None  # of training; None if unknown
+
+
+@dataclass(frozen=True)
+class Board:
+    """Runs by tasks."""
+
+    reading: Reading
+    columns: tuple[BoardColumn, ...]
+    rows: tuple[BoardRow, ...]
+    notes: tuple[str, ...] = ()  # what is left out or differs, one sentence each
+
+    def best(self, column: BoardColumn) -> tuple[float, float]:
+        """Return the best and the second best value of a column; NaN where there is none."""
+        values = {row.cells[column.task].score.value for row in self.rows if column.task in row.cells}
+        ordered = sorted(filter(math.isfinite, values), reverse=column.higher_is_better is not False)
+        first, second, *_ = [*ordered, math.nan, math.nan]
+        return first, second
+
+
+def rule_of_reading(task: TaskFile, reading: Reading) -> str:
+    """Return the name of a task's published or careful rule; of a task with one of them only, that one."""
+    names = list(task.rows)
+    if reading == "careful":
+        names = [name for name in _CAREFUL if name in task.rows] or names
+    return names[0]
+
+
+def main_metric(task: TaskFile) -> AnyMetric:
+    """Return the first main metric of a task, which is the first one that its report shows."""
+    return next((metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0])
+
+
+def build_board(
+    runs: Mapping[str, Source], reading: Reading = "published", tasks: Sequence[str] = (), task: str | None = None
+) -> Board:
+    """Score runs in the main metric of each task, and bound their ranks.
+
+    Args:
+        runs: Runs by the name of their row.
+        reading: By which kind of rule all replies are read.
+        tasks: Tasks and groups in the order of the columns; by default all of the runs, without sanity variants.
+        task: The only task, which files of recorded replies answer.
+
+    Raises:
+        RepliesError: No run has a score of any task.
+    """
+    notes: Notes = {}
+    recorded = {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
+    answered = dict.fromkeys(name for of_run in recorded.values() for name in of_run if not variant_of(name))
+    names = [task] if task else list(_chosen_columns(tasks, answered) if tasks else answered)
+    columns = []
+    cells: dict[str, dict[str, BoardCell]] = {name: {} for name in runs}
+    for name in names:
+        records = {run: of_run[name] for run, of_run in recorded.items() if name in of_run}
+        sources = {run: source for run, source in runs.items() if task or run in records}
+        built = _build_column(name, sources, records, reading, notes)
+        if built is None:
+            _note(notes, name, "no run has a score of it.")
+            continue
+        column, of_column = built
+        columns.append(column)
+        for run, cell in of_column.items():
+            cells[run][name] = cell
+    if not columns:
+        first = next(iter(_sentences(notes)), "the runs have no task with results")
+        raise RepliesError(f"no run has a score to show: {first.rstrip('.')}")
+    rows = [BoardRow(name, str(source.path), cells[name]) for name, source in runs.items()]
+    return Board(reading, tuple(columns), tuple(rows), tuple(_sentences(notes)))
+
+
+def _chosen_columns(names: Sequence[str], answered: Mapping[str, None]) -> dict[str, None]:
+    """Return the tasks of names of tasks, tags and groups; a group with a score of its own is one column.
+
+    Raises UnknownName for a name that is no task of ours and in no run.
+    """
+    columns: dict[str, None] = {}
+    for name in names:
+        members = [name] if name in answered else tasks_of(name)
+        if not members:
+            raise unknown_name("task", name, [*answered, *task_files()])
+        columns |= dict.fromkeys(members)
+    return columns
+
+
+def _tasks_of_run(source: Source, name: str, notes: Notes) -> dict[str, TaskRun]:
+    """Return the tasks and groups of a run, or of the first repeat that has them."""
+    recorded: dict[str, TaskRun] = {}
+    for repeat in source.repeats:
+        for task, record in repeat.run.tasks.items():
+            recorded.setdefault(task, record)
+            if record.lacks:
+                _note(notes, f"{name}, {task}", record.lacks)
+    return recorded
+
+
+def _build_column(
+    name: str,
+    sources: Mapping[str, Source],
+    records: Mapping[str, TaskRun],
+    reading: Reading,
+    notes: Notes,
+) -> tuple[BoardColumn, dict[str, BoardCell]] | None:
+    """Return the column of one task and its cells by run; None if no run has a score of it."""
+    column: BoardColumn | None = None
+    metric: AnyMetric | None = None
+    cells: dict[str, BoardCell] = {}
+    task = _our_task(name)
+    if task is not None:
+        row = rule_of_reading(task, reading)
+        metric = main_metric(task)
+        rule = task.versioned_rule(task.rows[row])
+        column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, _fits(row, reading))
+        if task.is_computed:
+            cells = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+            cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
+    for run, record in records.items():
+        if run in cells:
+            continue
+        recorded = _recorded_cell(record, reading, column, metric)
+        if recorded is not None:
+            column, cells[run] = recorded
+    if column is None or not cells:
+        return None
+    for run, cell in cells.items():
+        recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
+        value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
+        if not (math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)):
+            here = f"the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."
+            _note(notes, f"{run}, {name}", here)
+    sizes = {cell.samples for cell in cells.values() if cell.samples}
+    if len(sizes) > 1:
+        from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
+        _note(notes, name, f"{from_to}; ranks are on those that two runs share.")
+    return column, cells
+
+
+def _fits(row: str, reading: Reading) -> bool:
+    """Return whether a rule's name is one of the reading."""
+    return (row in _CAREFUL) == (reading == "careful")
+
+
+def _note(notes: Notes, place: str, sentence: str) -> None:
+    places = notes.setdefault(sentence, [])
+    if place not in places:
+        places.append(place)
+
+
+def _sentences(notes: Notes) -> list[str]:
+    return [f"{'; '.join(places)}: {sentence}" for sentence, places in notes.items()]
+
+
+def _our_task(name: str) -> TaskFile | None:
+    """Return a task with metrics of ours; None for others, whose recorded results are shown."""
+    try:
+        task = task_file(name)
+    except UnknownName:
+        return None
+    return None if task.only_harness else task
+
+
+def _scored_cells(
+    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
+) -> dict[str, BoardCell]:
+    """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read."""
+    cells = {}
+    documents: Documents = ()
+    data: str | None = None
+    for run, source in sources.items():
+        try:
+            if not documents:
+                documents = task_documents(task)
+                data = task_provenance(task, documents)["fingerprint"]
+            repeats = []
+            for repeat in source.repeats:
+                file = replies_to(task.name, repeat)
+                check_data(task.name, file, data)
+                replies = read_replies(file, documents, image_settings(task))
+                repeats.append(run_values(task, documents, replies, [metric]))
+            cells[run] = _cell(task, metric, repeats)
+        except MedTasksError as error:
+            _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
+    return cells
+
+
+def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> BoardCell:
+    """Return the score of a run, or the mean of each question's values over its repeats."""
+    scores: list[Score] = []
+    for repeat in repeats:
+        (of_repeat,) = repeat.scores.values()
+        scores += of_repeat.values()
+    lost = sum(is_failed(score) or is_unjudged(score) for score in scores)
+    invalid = sum(score.get("reason", Reason.OK) not in _UNREAD for score in scores)
+    questions = values_by_question([next(iter(repeat.values.values())) for repeat in repeats])
+    values = {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
+    if len(repeats) == 1:
+        (rule,) = repeats[0].rules.values()
+        (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
+    else:
+        means = [value for _, value in values.values()]
+        error = mean_error(means, [cluster for cluster, _ in values.values()])
+        numbers = (error.error, error.clusters, error.degrees, error.effective)
+        score = with_interval(metric, Estimate(mean(means), *numbers))
+    return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
+
+
+def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> dict[str, BoardCell]:
+    """Bound the ranks of the runs that have values of single samples, at least two, among each other."""
+    ranked = [run for run, cell in cells.items() if cell.values]
+    if len(ranked) < 2:
+        return dict(cells)
+    units: dict[str, Hashable] = {}
+    for run in ranked:
+        for sample, (cluster, _) in cells[run].values.items():
+            units.setdefault(sample, cluster)
+    values = np.full((len(ranked), len(units)), math.nan)
+    places = {sample: place for place, sample in enumerate(units)}
+    for row, run in enumerate(ranked):
+        for sample, (_, value) in cells[run].values.items():
+            values[row, places[sample]] = value
+    ranks = rank_intervals(values, list(units.values()), higher_is_better=higher_is_better)
+    return {**cells, **{run: replace(cells[run], ranks=of_run) for run, of_run in zip(ranked, ranks, strict=True)}}
+
+
+def _recorded_cell(
+    record: TaskRun, reading: Reading, column: BoardColumn | None, metric: AnyMetric | None
+) -> tuple[BoardColumn, BoardCell] | None:
+    """Return a cell from the results of the harness alone, and its column; None without a value.
+
+    ``column`` and ``metric`` are None for a group or a task that is not ours, of which the first metric is shown.
+    """
+    by_rule = recorded_values(record)
+    if column is None:
+        careful = [name for name in _CAREFUL if name in by_rule]
+        row = careful[0] if reading == "careful" and careful else next(iter(by_rule), "")
+        name = next(iter(by_rule.get(row, ())), "")
+        better = record.higher_is_better.get(name)
+        column = BoardColumn(record.name, name, row, record.rules.get(row, row), better, _fits(row, reading))
+    values = by_rule.get(column.row, {})
+    if column.metric not in values:
+        return None
+    declaration = metric or undeclared(column.metric, column.higher_is_better)
+    return column, BoardCell(with_interval(declaration, Estimate(*values[column.metric])), samples=record.asked)
+
+
+def board_of(
+    names: Sequence[str], reading: Reading = "published", tasks: Sequence[str] = (), steps: Sequence[int] | None = None
+) -> Board:
+    """Build a board from the words of a command: folders of runs, or a task and files of replies to it.
+
+    Args:
+        names: Folders of runs, of which every model is a row; or a task, and files of replies.
+        reading: By which kind of rule all replies are read.
+        tasks: The columns; by default all tasks of the runs.
+        steps: Training step of each run in order; by default what its name says.
+
+    Raises:
+        MedTasksError: A run cannot be read, no run has a score, or there are fewer ``steps`` than runs.
+    """
+    is_task = names[0] in task_files() or variant_of(names[0]) is not None
+    task = names[0] if is_task and not Path(names[0]).exists() else None
+    paths = [Path(name) for name in names[task is not None :]]
+    if not paths:
+        raise RepliesError("there is no run; give the folders of runs, or files of replies after the task")
+    if steps and len(steps) != len(paths):
+        raise RepliesError(f"there are {len(steps)} steps for {len(paths)} runs; give --step once for each run")
+    sources: dict[Source, int | None] = {}
+    for place, path in enumerate(paths):
+        for source in [Source(path)] if task else other_models(path, Source(path.parent / "")):
+            sources[source] = steps[place] if steps else None
+    models = {source: "" if task else model_of(source) for source in sources}
+    rows = _row_names(models)
+    board = build_board(rows, reading, tasks, task)
+    with_steps = []
+    for row in board.rows:
+        source = rows[row.name]
+        step = sources[source]
+        if step is None:
+            step = next(filter(None.__ne__, map(step_in, (models[source], source.path.name))), None)
+        with_steps.append(replace(row, step=step))
+    return replace(board, rows=tuple(with_steps))
+
+
+def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
+    """Name each run by its model, and by its folder where several have the same model or none is recorded."""
+    titles = {source: model_title(model) if model else "" for source, model in models.items()}
+    uses = Counter(titles.values())
+    rows: dict[str, Source] = {}
+    for source, title in titles.items():
+        name = title or _stem(source.path)
+        if title and uses[title] > 1:
+            name = f"{title} ({source.path.name})"
+        unique = name
+        number = 2
+        while unique in rows:
+            unique = f"{name} {number}"
+            number += 1
+        rows[unique] = source
+    return rows
+
+
+def _stem(path: Path) -> str:
+    """Return the name of a file of replies without its endings."""
+    name = path.name
+    for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def board_lines(board: Board) -> list[dict[str, Any]]:
+    """Return one flat record per run and column, for CSV and DataFrames."""
+    lines = []
+    for row in board.rows:
+        for column in board.columns:
+            if column.task in row.cells:
+                lines.append(_line(row, column, row.cells[column.task]))
+    return lines
+
+
+def _line(row: BoardRow, column: BoardColumn, cell: BoardCell) -> dict[str, Any]:
+    first, last = cell.ranks or (None, None)
+    score = cell.score
+    return {
+        "model": row.name,
+        "step": row.step,
+        "task": column.task,
+        "metric": column.metric,
+        "rule": column.rule,
+        "value": score.value,
+        "standard_error": score.error,
+        "low": score.low,
+        "high": score.high,
+        "first_rank": first,
+        "last_rank": last,
+        "samples": cell.samples,
+        "invalid": cell.invalid,
+        "lost": cell.lost,
+        "source": row.path,
+    }
+
+
+def step_in(text: str) -> int | None:
+    """Return the training step that the name of a checkpoint says; None without one.
+
+    Example:
+        >>> step_in("runs/lora/checkpoint-1200"), step_in("runs/qwen-7b")
+        (1200, None)
+    """
+    steps = STEP.findall(text)
+    return int(steps[-1]) if steps else None

@@ -1,0 +1,96 @@
+"""Curves over training: checkpoints of one model in one column of a board, and whether the best one is better."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from medtasks.scores.board_model import STEP, Board, BoardCell, BoardColumn, BoardRow
+from medtasks.scores.comparing import paired_values
+from medtasks.stats.paired import PairedResult, compare_paired, correct_by_holm
+
+
+@dataclass(frozen=True)
+class CheckpointTest:
+    """Paired test of one checkpoint against another one of the same curve."""
+
+    step: int
+    other_step: int
+    result: PairedResult  # difference of ``step`` from ``other_step``
+    p_holm: float  # corrected for all checkpoints that were compared with the same one
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Checkpoints of one model in one column, in order of their steps, at least two."""
+
+    name: str
+    column: BoardColumn
+    points: Sequence[tuple[int, BoardCell]]
+    best: int  # step with the best value
+    gain: CheckpointTest | None  # of the best checkpoint over the first; None if it is the first, or cannot be tested
+    decline: CheckpointTest | None  # of the last checkpoint from the best; None if it is the best, or cannot be tested
+
+
+def without_step(name: str) -> str:
+    """Return the name of a curve: that of its rows without the checkpoint.
+
+    Example:
+        >>> without_step("hf_vlm: checkpoint-1200")
+        'hf_vlm'
+    """
+    return STEP.sub("", name).strip(" :-_/()") or "model"
+
+
+def curves(board: Board) -> list[Curve]:
+    """Return the curves of a board: rows with a step whose names are otherwise equal."""
+    by_name: dict[str, list[BoardRow]] = {}
+    for row in board.rows:
+        if row.step is not None:
+            by_name.setdefault(without_step(row.name), []).append(row)
+    found = []
+    for name, rows in by_name.items():
+        ordered = sorted(rows, key=lambda row: row.step or 0)
+        for column in board.columns:
+            points = {row.step: row.cells[column.task] for row in ordered if column.task in row.cells}
+            defined = {step: cell for step, cell in points.items() if step is not None and cell.is_defined}
+            if len(defined) > 1:
+                found.append(_curve(name, column, defined))
+    return found
+
+
+def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> Curve:
+    sign = -1 if column.higher_is_better is False else 1
+    steps = list(points)
+    best = max(steps, key=lambda step: (sign * points[step].score.value, -step))
+    gains = _tests_against(points, steps[0])
+    declines = _tests_against(points, steps[-1])
+    decline = declines.get(best)
+    if decline is not None:  # read as the last checkpoint's difference from the best
+        reversed_result = replace(
+            decline.result,
+            first=decline.result.second,
+            second=decline.result.first,
+            difference=-decline.result.difference,
+            low=-decline.result.high,
+            high=-decline.result.low,
+        )
+        decline = CheckpointTest(steps[-1], best, reversed_result, decline.p_holm)
+    return Curve(name, column, list(points.items()), best, gains.get(best), decline)
+
+
+def _tests_against(points: Mapping[int, BoardCell], reference: int) -> dict[int, CheckpointTest]:
+    """Test all other checkpoints against one, corrected for the number of looks."""
+    tests = {}
+    for step, cell in points.items():
+        if step == reference:
+            continue
+        pair = paired_values(points[reference].values, cell.values)
+        if not pair[0]:
+            return {}
+        tests[step] = (compare_paired(*pair), pair)
+    corrected = correct_by_holm(list(tests.values()))
+    return {
+        step: CheckpointTest(step, reference, result, p)
+        for step, (result, p) in zip(tests, corrected, strict=True)
+        if not math.isnan(p)
+    }

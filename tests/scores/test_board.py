@@ -1,0 +1,187 @@
+"""Boards: cells, readings, ranks, curves and what is left out."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import medtasks
+from medtasks.errors import MedTasksError
+from medtasks.report.board_tables import board_csv, board_table, curve_sentences, published_rows, write_board_page
+from medtasks.report.board_wandb import log_board
+from medtasks.report.tables import latex, markdown
+from medtasks.scores.board_model import board_of, step_in
+from medtasks.scores.curves import curves
+from medtasks.tasks.task_files import tasks_of
+
+from ..made_up_runs import write_run
+
+TASK = "mediconfusion"
+
+
+@pytest.fixture
+def runs(sample, tmp_path):
+    skills = {"strong": 0.95, "weak": 0.3, "middle": 0.6}
+    return [write_run(tmp_path / name, (TASK,), skill, seed) for seed, (name, skill) in enumerate(skills.items())]
+
+
+def cells(board):
+    return {row.name: row.cells[TASK] for row in board.rows}
+
+
+def test_cells_are_the_scores_of_single_runs_and_ranks_follow_from_paired_tests(runs):
+    board = board_of([str(run) for run in runs])
+    (column,) = board.columns
+    assert (column.task, column.metric, column.row, column.higher_is_better) == (
+        TASK,
+        "set_accuracy",
+        "reference",
+        True,
+    )
+    found = cells(board)
+    tests = medtasks.compare(runs[0], runs[1], metrics="set_accuracy").set_index("row").loc["reference"]
+    assert (found["strong"].score.value, found["weak"].score.value) == (tests["first"], tests["second"])
+    assert found["strong"].ranks[0] == 1 < found["weak"].ranks[0]
+    assert found["weak"].ranks[1] == 3
+    assert board.best(column) == tuple(sorted((cell.score.value for cell in found.values()), reverse=True)[:2])
+    # The files say 0.5 of each run, which is not what their replies give.
+    assert any("strong, mediconfusion: the run recorded 0.5, its replies give" in note for note in board.notes)
+    table = medtasks.board(runs)
+    assert list(table["model"]) == ["strong", "weak", "middle"]
+    assert table["value"].tolist() == [cell.score.value for cell in found.values()]
+
+
+def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_counted(runs, tmp_path):
+    (samples,) = runs[0].glob("*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    lines[0] |= {"resps": ["no idea"], "filtered_resps": ["no idea"]}
+    lines[1] |= {"resps": [None], "filtered_resps": [None]}
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    board = board_of([str(run) for run in runs], "careful")
+    assert board.columns[0].row == "robust"
+    cell = cells(board)["strong"]
+    assert (cell.samples, cell.invalid, cell.lost) == (len(lines) - 1, 1, 1)
+    assert any(f"from {len(lines) - 1} to {len(lines)} scored samples" in note for note in board.notes)
+    text = markdown("Board", [("", [board_table(board)])])
+    assert "read by a careful rule" in text
+    assert "strong: mediconfusion 1 invalid, 1 failed." in text
+    assert published_rows(board) == []
+
+
+def test_published_rows_have_their_source_and_come_first(runs):
+    board = board_of([str(runs[0])])
+    published = published_rows(board)
+    assert {row.source for row in published} == {"Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"}
+    table = board_table(board, published)
+    assert [row[0].text for row in table.rows] == [*(row.model for row in published), "strong"]
+    assert table.split == len(published)
+    assert table.rows[0][1].text == f"{100 * published[0].scores[TASK].value:.1f}%"
+    lines = board_csv(board, published).splitlines()
+    assert len(lines) == 2 + len(published)
+    assert r"\midrule" in latex([("Board", [table])]).split(r"\midrule", 1)[1]
+
+
+def test_a_paper_s_table_with_a_run_of_ones_own(tmp_path):
+    """Results alone are enough: no data are prepared, so there are no ranks."""
+    tasks = tasks_of("medevalkit")
+    values = {task: {"alias": task, "accuracy,reference": 0.4 + place / 100} for place, task in enumerate(tasks)}
+    (tmp_path / "mine").mkdir()
+    config = {"model": "hf_vlm", "model_args": "pretrained=my/model"}
+    content = {"results": values, "configs": {}, "n-samples": {}, "config": config}
+    (tmp_path / "mine" / "20260102_030405_results.json").write_text(json.dumps(content))
+    board = board_of([str(tmp_path / "mine")], tasks=["medevalkit"])
+    assert [column.task for column in board.columns] == tasks
+    published = published_rows(board)
+    assert {"GPT-5", "Lingshu-7B"} <= {row.model for row in published}
+    table = board_table(board, published)
+    assert table.rows[-1][0].text == "hf_vlm: model"
+    assert [cell.text for cell in table.rows[-1]][1:3] == ["40.0%", "41.0%"]
+    with pytest.raises(MedTasksError, match="medevalkit_slake"):
+        board_of([str(tmp_path / "mine")], tasks=["medevalkit_slak"])
+
+
+def test_rows_of_one_model_are_told_apart_and_what_cannot_be_read_is_said(runs, tmp_path):
+    twin = write_run(tmp_path / "nested", (TASK,), 0.5, 9)
+    (results,) = twin.glob("*_results.json")
+    content = json.loads(results.read_text())
+    content["config"]["model"] = "strong"
+    content["configs"][TASK]["metadata"]["data"]["fingerprint"] = "other"
+    results.write_text(json.dumps(content))
+    board = board_of([str(runs[0]), str(twin)])
+    assert [row.name for row in board.rows] == ["strong (strong)", "strong (nested)"]
+    assert any("was made on data with fingerprint other" in note for note in board.notes)
+    recorded = board.rows[1].cells[TASK]  # the recorded value is all that is left of it
+    assert (recorded.score.value, recorded.ranks) == (0.5, None)
+    with pytest.raises(MedTasksError, match="there are 1 steps for 2 runs"):
+        board_of([str(runs[0]), str(twin)], steps=[1])
+    with pytest.raises(MedTasksError, match="there is no run"):
+        board_of([TASK])
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(MedTasksError, match=r"no run has a score to show: .*holds no replies"):
+        board_of([TASK, str(tmp_path / "empty.jsonl")])
+
+
+@pytest.fixture
+def checkpoints(sample, tmp_path):
+    skills = {0: 0.05, 500: 0.97, 1000: 0.2}
+    folders = {step: tmp_path / f"checkpoint-{step}" for step in skills}
+    return [write_run(folders[step], (TASK,), skill, step) for step, skill in skills.items()]
+
+
+def test_checkpoints_are_a_curve_with_a_sentence(checkpoints, tmp_path):
+    board = board_of([str(run) for run in checkpoints])
+    assert [row.step for row in board.rows] == [0, 500, 1000]
+    (curve,) = curves(board)
+    assert curve.best == 500
+    assert curve.gain.result.difference == pytest.approx(
+        curve.points[1][1].score.value - curve.points[0][1].score.value
+    )
+    assert curve.decline.result.difference == pytest.approx(
+        curve.points[2][1].score.value - curve.points[1][1].score.value
+    )
+    (sentence,) = curve_sentences(board)
+    assert "the best checkpoint is step 500" in sentence
+    assert "than step 0" in sentence
+    assert "p corrected for 2 looks" in sentence
+    assert step_in("lora/epoch_3") == 3
+    # Steps of the command line count before names.
+    assert [row.step for row in board_of([str(run) for run in checkpoints], steps=[7, 8, 9]).rows] == [7, 8, 9]
+
+
+def test_the_page_sorts_by_numbers_and_shows_the_curve(checkpoints, tmp_path):
+    from medtasks.report.board_figures import curve_figures
+
+    board = board_of([str(run) for run in checkpoints])
+    page = tmp_path / "board.html"
+    write_board_page(board, published_rows(board), page, curve_figures(board))
+    text = page.read_text()
+    for row in board.rows:
+        assert f'data-value="{row.cells[TASK].score.value!r}"' in text
+    assert text.count("<svg") == 1
+    assert "the best checkpoint is step 500" in text
+
+
+def test_five_numbers_per_task_and_step_are_logged(checkpoints, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    logged, settings = [], {}
+
+    class Run:
+        def define_metric(self, *_, **__):
+            pass
+
+        def log(self, numbers):
+            logged.append(numbers)
+
+        def finish(self):
+            settings["finished"] = True
+
+    monkeypatch.setattr(wandb, "init", lambda **given: settings.update(given) or Run())
+    board = board_of([str(run) for run in checkpoints])
+    assert log_board(board, "nightly") == ["model"]
+    assert (settings["project"], settings["resume"], settings["finished"]) == ("nightly", "allow", True)
+    assert [line["step"] for line in logged] == [0, 500, 1000]
+    names = {"set_accuracy", "low", "high", "invalid", "failed"}
+    assert all(line.keys() == {"step", *(f"{TASK}/{name}" for name in names)} for line in logged)
+    assert all(math.isfinite(value) for line in logged for value in line.values())
+    assert np.isclose(logged[1][f"{TASK}/set_accuracy"], board.rows[1].cells[TASK].score.value)
