@@ -36,6 +36,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
+from medtasks.runs.question_manifest import manifest_of_replies
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
@@ -91,6 +92,9 @@ def score(
     if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
+    for path in replies:
+        if (manifest := manifest_of_replies(path)) is not None:
+            manifest.check(chosen, documents)
     chosen = grouped_by(chosen, documents, columns := columns_of(by))
     files = [replies_to(task, Source(path, model)) for path in replies]
     recorded = take_answer_field(read_replies(files, documents, image_settings(chosen)), answer_field)

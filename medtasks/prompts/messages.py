@@ -53,8 +53,68 @@ def chat_messages(
     return turns
 
 
-def data_url(image: Image.Image) -> str:
-    """Return an image as PNG in a URL: RGB without transparency, as our adapters see it."""
+def png(image: Image.Image) -> bytes:
+    """Return an image as a PNG file: RGB without transparency, as our adapters see it."""
     file = io.BytesIO()
     image.convert("RGB").save(file, "PNG", compress_level=1)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+    return file.getvalue()
+
+
+def data_url(image: Image.Image) -> str:
+    """Return an image as PNG in a URL, see :func:`png`."""
+    return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
+
+
+def split_images(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[Image.Image]]:
+    """Take the images out of a conversation of the harness's chat models.
+
+    Args:
+        messages: Turns whose content is a list of parts: ``{"type": "image", "url": image}`` and texts.
+
+    Returns:
+        The same turns with ``{"type": "image"}`` in the place of each image, and the images in order. Without any
+        image, the content of each turn is one text, which chat templates without image parts take as well.
+
+    Raises:
+        MedTasksError: A part is neither a text nor an image of PIL.
+    """
+    images: list[Image.Image] = []
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        parts = message["content"]
+        if isinstance(parts, str):
+            parts = [{"type": "text", "text": parts}]
+        content: list[dict[str, Any]] = []
+        for part in parts:
+            if part["type"] == "text":
+                content.append(dict(part))
+                continue
+            if not isinstance(part.get("url"), Image.Image):
+                raise MedTasksError(f"prompts with a {part['type']} that is no PIL image cannot be sent as messages")
+            images.append(part["url"])
+            content.append({"type": "image"})
+        turns.append({"role": message["role"], "content": content})
+    if not images:
+        for turn in turns:
+            turn["content"] = "".join(part["text"] for part in turn["content"])
+    return turns, images
+
+
+def with_image_urls(messages: Sequence[Mapping[str, Any]], urls: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a conversation of :func:`split_images` in OpenAI's form, with one URL per image, in order.
+
+    Example:
+        >>> with_image_urls([{"role": "user", "content": [{"type": "image"}]}], ["images/1.png"])
+        [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'images/1.png'}}]}]
+    """
+    remaining = iter(urls)
+    turns = []
+    for message in messages:
+        content = message["content"]
+        if not isinstance(content, str):
+            content = [
+                {"type": "image_url", "image_url": {"url": next(remaining)}} if part["type"] == "image" else dict(part)
+                for part in content
+            ]
+        turns.append({**message, "content": content})
+    return turns
