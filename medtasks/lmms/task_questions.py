@@ -9,6 +9,7 @@ from loguru import logger
 from PIL import Image
 
 from medtasks.errors import MedTasksError
+from medtasks.lmms import replaced
 from medtasks.lmms.plugin import extend_task_search
 from medtasks.prompts.judged import without_judge
 from medtasks.prompts.messages import split_images
@@ -88,10 +89,13 @@ def questions_of(built: Any, limit: int | None) -> Iterator[TaskQuestion]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the harness's log within the block."""
+    """Leave out the harness's log and progress bar within the block."""
+    from lmms_eval.api import task as harness
+
     logger.disable("lmms_eval")
     try:
-        yield
+        with replaced(harness, "tqdm", lambda rows, **_: rows):
+            yield
     finally:
         logger.enable("lmms_eval")
 
