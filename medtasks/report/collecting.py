@@ -39,7 +39,7 @@ from medtasks.scores.task_reading import (
     rule_reports,
 )
 from medtasks.stats.calibration import Calibration
-from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
+from medtasks.tasks.documents import access_of_task, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import mapping_in

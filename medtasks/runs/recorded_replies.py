@@ -1,7 +1,7 @@
 """Recorded replies to a task, whoever wrote their file: the harness, the user, or another evaluation kit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medtasks.data.samples import Documents
@@ -10,6 +10,7 @@ from medtasks.families.family import Reply
 from medtasks.runs.foreign.matching import MatchedReplies, match_rows
 from medtasks.runs.foreign.nearest_task import nearest_task
 from medtasks.runs.foreign.recognition import read_foreign
+from medtasks.runs.question_manifest import manifest_of_replies
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import image_settings
 from medtasks.tasks.task_file import TaskFile
@@ -48,9 +49,14 @@ def read_recorded(
         RepliesError: They cannot be read, or answer another task.
         WithheldReply: A file of the harness holds no replies, because its dataset is credentialed.
     """
+    manifests = [manifest for path in paths if (manifest := manifest_of_replies(path)) is not None]
+    for manifest in manifests:
+        manifest.check(task, documents)
     file = read_foreign(paths, kit, columns)
     if file is None:
         return RecordedReplies((read_replies(paths, documents, image_settings(task)),))
+    if manifests:
+        file = replace(file, is_id_named=True, has_our_prompts=True)
     matched = match_rows(file, documents, task)
     if not matched.fits:
         raise _other_task(matched, task)

@@ -35,7 +35,7 @@ from medtasks.scores.run_values import (
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
-from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 

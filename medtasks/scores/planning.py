@@ -23,7 +23,7 @@ from medtasks.stats.equivalence import (
 from medtasks.stats.intervals import without_noise
 from medtasks.stats.paired import ALPHA
 from medtasks.stats.standard_error import mean_error, mean_standard_error
-from medtasks.tasks.documents import image_settings, task_documents
+from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 
 

@@ -81,10 +81,8 @@ class MatchedReplies:
         """Yield what a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        yield (
-            f"{file.kit}: replies from '{file.reply_column}'. They answer the prompts of that kit, not ours, and are "
-            f"read by our rules."
-        )
+        asked = "They answer our prompts." if file.has_our_prompts else "They answer prompts of its own, not ours."
+        yield f"Replies: '{file.reply_column}' in a file of {file.kit}. {asked}"
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = [f"{counts[name]} {name}" for name in ("empty", "failed", "missing") if counts[name]]
         if counts["ambiguous_samples"]:
