@@ -173,9 +173,9 @@ def _scores_of_runs(
 ) -> dict[str, RuleScores]:
     """Score the replies of each run; the names of rules tell several runs apart."""
     rules: dict[str, RuleScores] = {}
-    for number, replies in enumerate(runs, start=1):
+    for count, replies in enumerate(runs, start=1):
         for name, scores in score_replies(task, documents, replies, metrics).items():
-            rules[name if len(runs) == 1 else f"{name}, run {number}"] = scores
+            rules[name if len(runs) == 1 else f"{name}, run {count}"] = scores
     return rules
 
 

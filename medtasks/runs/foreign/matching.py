@@ -72,10 +72,9 @@ class MatchedReplies:
     @property
     def fits(self) -> bool:
         """Whether the file answers this task: half of its rows, or half of the samples."""
-        counts = self.counts
-        is_half_of_rows = 2 * counts["unmatched"] <= counts["rows"]
-        is_half_of_samples = 2 * counts["missing"] <= counts["samples"]
-        return counts["matched"] > 0 and (is_half_of_rows or is_half_of_samples)
+        is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
+        is_half_of_samples = 2 * [*self.statuses.values()].count("missing") <= len(self.statuses)
+        return any(self.runs) and (is_half_of_rows or is_half_of_samples)
 
     def sentences(self) -> Iterator[str]:
         """Yield what a reader of the scores has to know, one sentence each."""
