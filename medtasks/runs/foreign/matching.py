@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from os.path import commonprefix
 from typing import Any
 
 from medtasks.data.privacy import digest
@@ -15,7 +17,7 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
 TWO_REPLIES = "different replies to one sample"
-_SHOWN_ROWS = 5
+_SHOWN_ROWS = 3
 _SHOWN_CHARACTERS = 60
 
 
@@ -68,14 +70,19 @@ class MatchedReplies:
             "cut": sum(row.is_cut for row in self.file.rows),
         }
 
+    @property
+    def fits(self) -> bool:
+        """Whether the file answers this task: half of its rows, or half of the samples."""
+        is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
+        is_half_of_samples = 2 * [*self.statuses.values()].count("missing") <= len(self.statuses)
+        return any(self.runs) and (is_half_of_rows or is_half_of_samples)
+
     def sentences(self) -> Iterator[str]:
         """Yield what a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        yield (
-            f"{file.kit}: replies from '{file.reply_column}'. They answer the prompts of that kit, not ours, and are "
-            f"read by our rules."
-        )
+        asked = "They answer our prompts." if file.has_our_prompts else "They answer prompts of its own, not ours."
+        yield f"Replies: '{file.reply_column}' in a file of {file.kit}. {asked}"
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = [f"{counts[name]} {name}" for name in ("empty", "failed", "missing") if counts[name]]
         if counts["ambiguous_samples"]:
@@ -89,7 +96,7 @@ class MatchedReplies:
             yield f"Rows that repeat a reply, counted once: {self.duplicates} of {counts['rows']}."
         for name, rows in (("Rows of no sample", self.unmatched), ("Ambiguous rows", self.ambiguous)):
             if rows:
-                yield f"{name}, left out: {len(rows)} of {counts['rows']}: {self._rows(rows)}."
+                yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
         if BY_QUESTION_ALONE in self.steps:
             yield "The file lists no options, so that their order could not be compared."
         if thoughts := sum(bool(row.reasoning) for row in file.rows):
@@ -98,20 +105,25 @@ class MatchedReplies:
             yield f"Replies that end at a length limit: {counts['cut']}."
         yield from file.notes
 
-    def _rows(self, matches: Sequence[RowMatch]) -> str:
-        """Describe the first rows by cause and text, without the text of credentialed data."""
-        descriptions = []
-        for match in matches[:_SHOWN_ROWS]:
+    def describe(self, matches: Sequence[RowMatch]) -> str:
+        """Describe rows by cause, and the first of each by number and text; that of credentialed data is hashed."""
+        texts: dict[str, dict[int, str]] = {}
+        for match in matches:
             row = match.row
             text = " ".join((row.question or row.prompt or row.identifier or "").split())
-            shown = f"sha256 {digest(text)}" if self.is_private else _shortened(text)
-            descriptions.append(f"row {row.number} ({match.why}: {shown})")
-        more = len(matches) - _SHOWN_ROWS
-        return "; ".join(descriptions) + (f"; and {more} more" if more > 0 else "")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+            texts.setdefault(match.why, {})[row.number] = text
+        descriptions = []
+        for why, of_rows in texts.items():
+            frame = len(commonprefix(list(of_rows.values())))
+            frame = frame if len(of_rows) > 1 and frame > _SHOWN_CHARACTERS else 0
+            rows = []
+            for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
+                rest = text[frame:]
+                shown = rest if len(rest) <= _SHOWN_CHARACTERS else f"{rest[:_SHOWN_CHARACTERS]}…"
+                rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else shown})")
+            more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
+            descriptions.append(f"{len(of_rows)} {why}: {', '.join(rows)}{more}")
+        return "; ".join(descriptions)
 
 
 def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> MatchedReplies:
@@ -146,10 +158,10 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
             runs[repeat][ids[number]] = _reply_of(row)
             if statuses[ids[number]] == "missing":
                 statuses[ids[number]] = _status(row)
-    for match in matches:
-        for number in match.samples if len(match.samples) > 1 else ():
-            if number not in by_sample:
-                statuses[ids[number]] = "ambiguous"
+    several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
+    for number in chain.from_iterable(several.values()):  # rows with the same texts share one list
+        if number not in by_sample:
+            statuses[ids[number]] = "ambiguous"
     matched = [match for match in matches if match.samples and not match.why]
     return MatchedReplies(
         file=file,
