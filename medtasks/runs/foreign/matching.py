@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from os.path import commonprefix
 from typing import Any
 
 from medtasks.data.privacy import digest
@@ -114,12 +113,9 @@ class MatchedReplies:
             texts.setdefault(match.why, {})[row.number] = text
         descriptions = []
         for why, of_rows in texts.items():
-            frame = len(commonprefix(list(of_rows.values())))
-            frame = frame if len(of_rows) > 1 and frame > _SHOWN_CHARACTERS else 0
             rows = []
             for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
-                rest = text[frame:]
-                shown = rest if len(rest) <= _SHOWN_CHARACTERS else f"{rest[:_SHOWN_CHARACTERS]}…"
+                shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
                 rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else shown})")
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
             descriptions.append(f"{len(of_rows)} {why}: {', '.join(rows)}{more}")
