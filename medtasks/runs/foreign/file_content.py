@@ -90,7 +90,7 @@ def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ())
             "with VLMEvalKit by PRED_FORMAT=tsv"
         )
     if beginning.startswith(_ZIP) and (members := _sample_members(path)):
-        return _with_head(path, "log", lambda: _unpacked(path, members))
+        return _with_head(path, "log", lambda: _members(path, members))
     if beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return _json(path, beginning)
     _check_twin(path)
@@ -113,23 +113,22 @@ def _check_twin(path: Path) -> None:
 def _json(path: Path, beginning: bytes) -> FileContent:
     encoding = utf_16_of(beginning) or "utf-8-sig"
     first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
-    is_list = first_line.startswith("[")
-    is_named_so = path.suffix.lower() in _LINES
-    if is_named_so or first_line.endswith("}") or (not is_list and len(beginning) == _BEGINNING):
-        records = functools.partial(_lines, path, encoding)
-        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
-        if len(head) > 1 or (is_named_so and not is_list):
-            return FileContent(path, "lines", tuple(row.values for row in head), records)
-    text = read_file(path, MOST_WHOLE // 2 if is_list else MOST_TEXT).decode(encoding, "replace")
-    if is_list:
+    if first_line.startswith("["):
+        text = read_file(path, MOST_WHOLE // 2).decode(encoding, "replace")
         return _with_head(path, "list", lambda: _entries(path, text))
-    content = _object(text, str(path))
+    is_named_so = path.suffix.lower() in _LINES
+    if is_named_so or first_line != "{":
+        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        if is_named_so or len(head) > 1:
+            records = functools.partial(_lines, path, encoding)
+            return FileContent(path, "lines", tuple(row.values for row in head), records)
+    content = _object(read_file(path, MOST_TEXT).decode(encoding, "replace"), str(path))
     rows = [TableRow(f"{path}, entry {number}", row) for number, row in enumerate(_columns(content), start=1)]
     return _with_head(path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)]))
 
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a table that is written by columns, as pandas does; empty for any other object."""
+    """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
     if isinstance(content.get("columns"), list) and isinstance(content.get("data"), list):
         return [dict(zip(content["columns"], cells, strict=True)) for cells in content["data"]]
     columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
@@ -156,7 +155,7 @@ def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
 
 
 def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
-    """Yield the objects in lines; RepliesError for a damaged line, unless those are left out."""
+    """Yield the objects in lines, without damaged ones or with RepliesError for them."""
     errors = "replace" if only_readable else "strict"
     # Replies may hold other line separators.
     with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
@@ -178,8 +177,8 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
         if text[position : position + 1] == "]":
             return
         place = f"{path}, entry {number}"
-        content, position = _parsed(decoder.raw_decode, place, text, position)
-        yield TableRow(place, _checked(content, place))
+        content, position = _parse(decoder.raw_decode, place, text, position)
+        yield TableRow(place, _check_object(content, place))
         position = _skip_blank(text, position)
         if text[position : position + 1] not in (",", "]"):
             raise RepliesError(f"{place} is followed by no comma or end of the list: the file is cut or damaged")
@@ -193,10 +192,10 @@ def _skip_blank(text: str, position: int) -> int:
 
 def _object(text: str, place: str) -> dict[str, Any]:
     """Return a JSON object. ``NaN`` is a float in it, which no text of a row may be."""
-    return _checked(_parsed(exact_decoder().decode, place, text), place)
+    return _check_object(_parse(exact_decoder().decode, place, text), place)
 
 
-def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
+def _parse(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:
@@ -205,14 +204,14 @@ def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
         raise RepliesError(f"{place} is not valid JSON ({error})") from error
 
 
-def _checked(content: Any, place: str) -> dict[str, Any]:
+def _check_object(content: Any, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _NoObject(f"{place} is no JSON object like {{...}}")
     return content
 
 
 def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
-    """List the samples in a log of inspect_ai; empty for another archive."""
+    """List the samples in a log of inspect_ai, or none for another archive."""
     with zipfile.ZipFile(path) as archive:
         members = [each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)]
         if members:
@@ -220,7 +219,7 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _unpacked(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
+def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for member in members:
             place = f"{path}/{member.filename}"

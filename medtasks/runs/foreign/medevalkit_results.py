@@ -40,7 +40,7 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files; RepliesError for answers that the kit has parsed, and for Rad-ReStruct."""
+    """Return the rows of files, or raise RepliesError for answers that the kit parsed and for Rad-ReStruct."""
     is_mapping = contents[0].form == "object"
     rows: list[ForeignRow] = []
     for record in records_of(contents):

@@ -87,7 +87,7 @@ def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str
 
 
 def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
-    """Add the columns of other fields, by their names; RepliesError unless one could be the reply."""
+    """Add the columns of other fields, by their names, or raise RepliesError unless one could be the reply."""
     for field in FIELDS:
         if field in names:
             continue
@@ -119,7 +119,7 @@ def _has(content: FileContent, name: str) -> bool:
 
 
 def _value(values: Any, name: str) -> Any:
-    """Return the value in a column, or under a dotted name; ``_MISSING`` without it."""
+    """Return the value in a column or under a dotted name, or ``_MISSING``."""
     if isinstance(values, list) and name.partition(".")[0].isdecimal():
         values = {str(index): value for index, value in enumerate(values)}
     if not isinstance(values, Mapping):
@@ -139,18 +139,17 @@ def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool)
         raise RepliesError(f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came")
     named = TableRow(record.place, {field: value for field, value in values.items() if value is not _MISSING})
     reply = text_of(named, "reply")
-    if is_cell:
-        reply = None if reply in _ERRORS else reply or ""
-    options = option_texts(named.values.get("options")) or ()
-    while options and not options[-1].strip():
-        options = options[:-1]
+    if is_cell and reply not in _ERRORS:
+        reply = reply or ""
+    elif is_cell:
+        reply = None
     return ForeignRow(
         0,
         record.place,
         reply,
         identifier=text_of(named, "id"),
         question=text_of(named, "question"),
-        options=options or None,
+        options=option_texts(named.values.get("options")),
         prompt=last_question(named.values.get("prompt"))[0],
         image_names=image_names(named.values.get("image")),
         answer=first_text(named, ("answer",)),

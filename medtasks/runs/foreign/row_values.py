@@ -22,12 +22,12 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def first_entry(value: Any) -> Mapping[str, Any]:
-    """Return the first object of a JSON list; an empty one without it."""
+    """Return the first object of a JSON list, or an empty one."""
     return as_mapping(value[0]) if isinstance(value, list) and value else {}
 
 
 def text_of(record: TableRow, key: str) -> str | None:
-    """Return the text under a key; None for null or a missing key, and numbers as text.
+    """Return the text under a key, with numbers as text, or None for null or a missing key.
 
     Raises:
         RepliesError: It is a list, an object, ``NaN`` or infinite.
@@ -53,28 +53,34 @@ def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
 
 
 def option_texts(value: Any) -> tuple[str, ...] | None:
-    """Return options from a list, a mapping, or one text (a list, lines, or ``A) left; B) right``); None without any.
+    """Return options from a list, a mapping, or one text, or None without any.
+
+    One text may be a list in JSON or Python, lines, or ``A) left; B) right``.
 
     Example:
         >>> option_texts({"text": ["left", "right"], "label": ["A", "B"]}), option_texts("(A) left (B) right")
         (('left', 'right'), ('(A) left', '(B) right'))
     """
-    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
-        value = value["text"]
-    options = listed_options(value)
+    options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
-        lines = [line for line in options.splitlines() if line.strip()]
-        parts = [part for part in _IN_ONE_LINE.split(options.strip()) if part.strip()]
-        options = lines if len(lines) > 1 or not without_marks(parts) else parts
-    if not isinstance(options, Sequence) or not options:
+        parts = _IN_ONE_LINE.split(options.strip())
+        is_lettered = "\n" not in options.strip() and without_marks(parts) is not None
+        options = parts if is_lettered else options.splitlines()
+    if not isinstance(options, list) or not all(isinstance(option, str | int | float | None) for option in options):
         return None
-    if not all(isinstance(option, str | int | float | None) for option in options):
-        return None
-    return tuple("" if option is None else name_of(option) for option in options)
+    return without_blank_end(["" if option is None else name_of(option) for option in options])
+
+
+def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:
+    """Return options without blank ones at the end, which are cells of questions with more options."""
+    count = len(options)
+    while count and not options[count - 1].strip():
+        count -= 1
+    return tuple(options[:count]) or None
 
 
 def image_names(*values: Any) -> tuple[str, ...]:
-    """Return the names of image files, without their folders; addresses of other kinds are left out."""
+    """Return the names of image files without their folders, where values are paths or addresses of files."""
     names: list[str] = []
     for value in values:
         if isinstance(value, list | tuple):
