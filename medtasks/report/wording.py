@@ -60,15 +60,17 @@ VARIANTS: Mapping[str, str] = {  # form of the questions
 }
 
 
-def number(value: float, share: bool = True) -> str:
-    """Return a score: a share as ``29.6%``, anything else with three decimals; whole numbers stay whole."""
+def number(value: float, share: bool = True, decimals: int = 0) -> str:
+    """Return a score: a share as ``29.6%``, anything else with three ``decimals`` or more; whole numbers stay whole."""
     if not math.isfinite(value):
         return NOT_DEFINED
     if abs(value) >= _HUGE:
         return f"{value:.3e}".replace("-", _MINUS)
     if share:
-        return f"{_rounded(100 * Decimal(repr(float(value))), 1)}%"
-    return count(int(value)).replace("-", _MINUS) if value == int(value) else _rounded(Decimal(repr(float(value))), 3)
+        return f"{_rounded(100 * Decimal(repr(float(value))), max(1, decimals))}%"
+    if value == int(value):
+        return count(int(value)).replace("-", _MINUS)
+    return _rounded(Decimal(repr(float(value))), max(3, decimals))
 
 
 def interval(low: float, high: float, share: bool = True) -> str:

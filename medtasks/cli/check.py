@@ -1,0 +1,107 @@
+"""``medtasks check``: whether a printed number is what the replies give under the published rule."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.output import print_state_of_data, say, write_json
+from medtasks.errors import MedTasksError, NoVerdict
+from medtasks.home import as_json
+from medtasks.report.tables import NOT_DEFINED
+from medtasks.report.wording import interval, number, points
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.printed_check import PrintedCheck, check_printed, in_printed_unit, printed_number
+from medtasks.scores.score_model import MetricScore
+from medtasks.tasks.documents import image_settings, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import scored_task
+from medtasks.version import __version__
+
+
+def check(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
+    printed: Annotated[
+        str, Option(metavar="NUMBER", help="The number with its digits as printed; a share in percent, such as 72.5.")
+    ],
+    metric: Annotated[str | None, Option(help="Metric that the number is of; default: the task's main one.")] = None,
+    model: ModelName = None,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Check a printed score against the replies: what the published rule gives, and what a careful reading gives.
+
+    The exit code is 0 if the published rule's number, rounded, is the printed one, 1 if it is not, and 2 if there is no
+    verdict, as of a file that cannot be read.
+    """
+    look_into(context, include_path, replies)
+    try:
+        chosen = scored_task(task)
+        verdict = _verdict(chosen, [Source(path, model) for path in replies], printed, metric)
+    except MedTasksError as error:
+        raise NoVerdict(str(error)) from error
+    data = task_provenance(chosen, task_documents(chosen))
+    header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
+    write_json(json_file, {**header, "consistent": verdict.is_consistent, **as_json(verdict)})
+    for sentence in _sentences(verdict):
+        say(sentence)
+    print_state_of_data({"": data})
+    if not verdict.is_consistent:
+        raise typer.Exit(1)
+
+
+def _verdict(task: TaskFile, sources: Sequence[Source], printed: str, metric: str | None) -> PrintedCheck:
+    number_read = printed_number(printed)
+    documents = task_documents(task)
+    files = [replies_to(task.name, source) for source in sources]
+    recorded = read_replies(files, documents, image_settings(task))
+    return check_printed(task, documents, recorded, number_read, metric)
+
+
+def _sentences(verdict: PrintedCheck) -> Iterator[str]:
+    """Yield what the rules give, whether that is the printed number, and what else it is the number of."""
+    share = verdict.score.share
+    printed = f"{verdict.printed}{'%' if share else ''}"
+    counts = verdict.counts
+    losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
+    subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
+    sentence = f"Printed {verdict.metric} {printed}; {subject} ({verdict.rule}) gives {_value(verdict, verdict.score)}"
+    sentence += f" on {counts.scored} of {verdict.samples} samples"
+    if any(losses.values()):
+        sentence += f" ({', '.join(f'{lost} {why}' for why, lost in losses.items() if lost)})"
+    if verdict.valued not in (None, counts.scored):
+        sentence += f", {verdict.valued} of which it is about"
+    if verdict.guessed is not None:
+        sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
+    if verdict.careful:
+        sentence += f"; a careful reading ({verdict.careful_rule}) gives {_value(verdict, verdict.careful)}"
+    yield f"{sentence}."
+    difference = verdict.printed - in_printed_unit(verdict.score.value, share)
+    if verdict.is_consistent:
+        yield f"Consistent: rounded, it is {printed}."
+    elif difference.is_nan():
+        yield f"Not consistent. {verdict.failure}".rstrip()
+    else:
+        gap = points(float(abs(difference)) / (100 if share else 1), share)
+        yield f"Not consistent: {printed} is {gap} {'above' if difference > 0 else 'below'} it."
+    for what, value in verdict.explanations.items():
+        yield f"It is {what}: {number(value, share, _decimals(verdict))}."
+
+
+def _decimals(verdict: PrintedCheck) -> int:
+    return -int(verdict.printed.as_tuple().exponent)
+
+
+def _value(verdict: PrintedCheck, score: MetricScore) -> str:
+    """Return a score with its interval, with as many decimals as are printed."""
+    value = number(score.value, score.share, _decimals(verdict))
+    ends = interval(score.low, score.high, score.share).replace("%", "")
+    if value == NOT_DEFINED:
+        return "no number"
+    return value if ends == NOT_DEFINED else f"{value} [{ends}]"
