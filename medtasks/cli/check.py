@@ -15,8 +15,7 @@ from medtasks.report.tables import NOT_DEFINED
 from medtasks.report.wording import interval, number, points
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.printed_check import PrintedCheck, check_printed, in_printed_unit, printed_number
-from medtasks.scores.score_model import MetricScore
+from medtasks.scores.printed_check import PrintedCheck, RuleScore, check_printed, in_printed_unit, printed_number
 from medtasks.tasks.documents import image_settings, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
@@ -66,27 +65,22 @@ def _verdict(task: TaskFile, sources: Sequence[Source], printed: str, metric: st
 
 def _sentences(verdict: PrintedCheck) -> Iterator[str]:
     """Yield what the rules give, whether that is the printed number, and what else it is the number of."""
-    share = verdict.score.share
+    compared = verdict.compared
+    share = compared.score.share
     printed = f"{verdict.printed}{'%' if share else ''}"
-    counts = verdict.counts
-    losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
     subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
-    sentence = f"Printed {verdict.metric} {printed}; {subject} ({verdict.rule}) gives {_value(verdict, verdict.score)}"
-    sentence += f" on {counts.scored} of {verdict.samples} samples"
-    if any(losses.values()):
-        sentence += f" ({', '.join(f'{lost} {why}' for why, lost in losses.items() if lost)})"
-    if verdict.valued not in (None, counts.scored):
-        sentence += f", {verdict.valued} of which it is about"
+    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(verdict, compared)}"
+    sentence += f" on {_samples(verdict)}"
     if verdict.guessed is not None:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:
-        sentence += f"; a careful reading ({verdict.careful_rule}) gives {_value(verdict, verdict.careful)}"
+        sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict, verdict.careful)}"
     yield f"{sentence}."
-    difference = verdict.printed - in_printed_unit(verdict.score.value, share)
+    difference = verdict.printed - in_printed_unit(compared.score.value, share)
     if verdict.is_consistent:
         yield f"Consistent: rounded, it is {printed}."
     elif difference.is_nan():
-        yield f"Not consistent. {verdict.failure}".rstrip()
+        yield f"Not consistent. {compared.failure}".rstrip()
     else:
         gap = points(float(abs(difference)) / (100 if share else 1), share)
         yield f"Not consistent: {printed} is {gap} {'above' if difference > 0 else 'below'} it."
@@ -94,12 +88,25 @@ def _sentences(verdict: PrintedCheck) -> Iterator[str]:
         yield f"It is {what}: {number(value, share, _decimals(verdict))}."
 
 
+def _samples(verdict: PrintedCheck) -> str:
+    """Return how many samples the score is about, and why not all."""
+    counts = verdict.counts
+    losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
+    text = f"{counts.scored} of {verdict.samples} samples"
+    if in_none := ", ".join(f"{lost} {why}" for why, lost in losses.items() if lost):
+        text += f" ({in_none})"
+    if verdict.valued not in (None, counts.scored):
+        text += f", {verdict.valued} of which it is about"
+    return text
+
+
 def _decimals(verdict: PrintedCheck) -> int:
     return -int(verdict.printed.as_tuple().exponent)
 
 
-def _value(verdict: PrintedCheck, score: MetricScore) -> str:
+def _value(verdict: PrintedCheck, under: RuleScore) -> str:
     """Return a score with its interval, with as many decimals as are printed."""
+    score = under.score
     value = number(score.value, score.share, _decimals(verdict))
     ends = interval(score.low, score.high, score.share).replace("%", "")
     if value == NOT_DEFINED:

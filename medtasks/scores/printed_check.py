@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeGuard
@@ -13,13 +13,23 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
-from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
+from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
 from medtasks.scores.scoring import rows_of, score_replies
 from medtasks.tasks.task_file import TaskFile
 
 _NUMBER = re.compile(r"([-−+]?\d+(?:\.\d+)?)\s*%?")
 _GUESSED = "fallback"  # field of scores: whether similarity or a draw made the reply an option
 _SLACK = Decimal("1e-9")  # of sums of binary fractions
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """Score of one metric under one rule."""
+
+    row: str
+    rule: str  # name and version
+    score: MetricScore
+    failure: str  # why it has no value
 
 
 @dataclass(frozen=True)
@@ -30,40 +40,35 @@ class PrintedCheck:
         metric: Metric that it is a value of.
         printed: The number with its digits, in percent if the metric is a share.
         is_published: Whether the compared rule is a published one.
-        rule: Name and version of the rule that the number is compared with: the published, else the careful one.
-        score: Score under that rule.
-        careful_rule: Name and version of the careful rule; empty if it is the compared one, or there is none.
-        careful: Score under the careful rule.
+        compared: Score that the number is compared with: under the published, else the careful rule.
+        careful: Score under the careful rule; None if it is the compared one, or there is none.
         counts: Numbers of scored and failed samples.
         samples: Number of samples of the task.
         missing: Number of those without a reply.
         valued: Number of samples that have a value of the metric; None for one that is no mean over samples.
         guessed: Part of the value from replies that were guessed; None if unknown.
         guesses: What is known of these replies, in words that follow "replies".
-        failure: Why the compared rule gives no number.
         explanations: Values by what they are of, which rounded are the printed number although the score is not.
     """
 
     metric: str
     printed: Decimal
     is_published: bool
-    rule: str
-    score: MetricScore
-    careful_rule: str
-    careful: MetricScore | None
+    compared: RuleScore
+    careful: RuleScore | None
     counts: SampleCounts
     samples: int
     missing: int
     valued: int | None
     guessed: float | None
     guesses: str
-    failure: str
     explanations: Mapping[str, float]
 
     @property
     def is_consistent(self) -> bool:
         """Whether the number is the score, rounded."""
-        return is_rounded(self.printed, self.score.value, self.score.share)
+        score = self.compared.score
+        return is_rounded(self.printed, score.value, score.share)
 
 
 def printed_number(text: str) -> Decimal:
@@ -106,45 +111,45 @@ def check_printed(
         RepliesError: The number is no percentage, though the metric is a share.
         UnknownName: The task has no such metric.
     """
-    metrics = {metric.name: metric for metric in task.metrics}
-    further = [name] if name and name not in metrics and task.family.kind is AnswerKind.REPORT else []
-    of_rows = rows_of(task, [document for document in documents if document["doc_id"] in replies], replies)
-    rules = score_replies(task, documents, replies, further, of_rows)
-    published = published_rule(rules)
-    careful = careful_rule(rules)
-    compared = published or careful or next(iter(rules.values()))
-    careful = None if careful is compared else careful
     name = name or _main_metric(task)
-    if name not in compared.estimates:
-        raise unknown_name("metric", name, compared.estimates)
-    score = compared.estimates[name]
-    if score.share and not 0 <= printed <= 100:
-        raise RepliesError(f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent")
-    metric = metrics.get(name)
+    metric = next((metric for metric in task.metrics if metric.name == name), None)
+    further = [name] if metric is None and task.family.kind is AnswerKind.REPORT else []
+    answered = [document for document in documents if document["doc_id"] in replies]
+    of_rows = rows_of(task, answered, replies)
+    rules = score_replies(task, documents, replies, further, of_rows)
+    by_row = _scores_under(rules, name)
+    careful = careful_rule(rules)
+    compared = published_rule(rules) or careful or next(iter(rules.values()))
     scores = of_rows[compared.name][1]
     guessed, guesses = _guesses(metric, scores, of_rows[careful.name][1] if careful else ())
     verdict = PrintedCheck(
         metric=name,
         printed=printed,
-        is_published=published is not None,
-        rule=compared.rule,
-        score=score,
-        careful_rule=careful.rule if careful else "",
-        careful=careful.estimates[name] if careful else None,
+        is_published=compared is published_rule(rules),
+        compared=by_row.pop(compared.name),
+        careful=by_row.get(careful.name) if careful else None,
         counts=compared.counts,
         samples=len(documents),
         missing=len(documents) - len(replies),
         valued=len(metric.values(scores)) if _is_mean_over_samples(metric, scores) else None,
         guessed=guessed,
         guesses=guesses,
-        failure=compared.failures.get(name, ""),
         explanations={},
     )
-    others = {}
-    for rule in rules.values():
-        if rule is not compared:
-            others[f"the number under the rule '{rule.name}' ({rule.rule})"] = rule.estimates[name].value
-    return replace(verdict, explanations=_explanations(verdict, others | _other_counts(verdict, metric, scores)))
+    if verdict.compared.score.share and not 0 <= printed <= 100:
+        raise RepliesError(f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent")
+    values = _other_counts(verdict, metric, scores)
+    return replace(verdict, explanations=_explanations(verdict, by_row.values(), values))
+
+
+def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
+    """Return the scores of a metric by row; raises UnknownName if there is no such metric."""
+    by_row = {}
+    for row, rule in rules.items():
+        if name not in rule.estimates:
+            raise unknown_name("metric", name, rule.estimates)
+        by_row[row] = RuleScore(row, rule.rule, rule.estimates[name], rule.failures.get(name, ""))
+    return by_row
 
 
 def _main_metric(task: TaskFile) -> str:
@@ -152,15 +157,19 @@ def _main_metric(task: TaskFile) -> str:
     return main[0] if main else task.metrics[0].name
 
 
-def _explanations(verdict: PrintedCheck, values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values that rounded are the printed number; none if the score is."""
+def _explanations(verdict: PrintedCheck, others: Iterable[RuleScore], values: Mapping[str, float]) -> dict[str, float]:
+    """Return which values rounded are the printed number: scores under other rules, and others by what they are of."""
     if verdict.is_consistent:
         return {}
-    share = verdict.score.share
-    equal = {what: value for what, value in values.items() if is_rounded(verdict.printed, value, share)}
-    if is_rounded(verdict.printed, verdict.score.value, not share):
+    share = verdict.compared.score.share
+    candidates = {f"the number under the rule '{other.row}' ({other.rule})": other.score.value for other in others}
+    equal = {}
+    for what, value in {**candidates, **values}.items():
+        if is_rounded(verdict.printed, value, share):
+            equal[what] = value
+    if is_rounded(verdict.printed, verdict.compared.score.value, not share):
         unit = "as a fraction, and --printed is in percent" if share else "times 100"
-        equal[f"the same number {unit}"] = verdict.score.value
+        equal[f"the same number {unit}"] = verdict.compared.score.value
     return equal
 
 
@@ -197,8 +206,10 @@ def _other_counts(verdict: PrintedCheck, metric: AnyMetric | None, scores: Score
     readable = [score for score in scores if score["reason"] == Reason.OK and not score.get(_GUESSED)]
     values = {"the number on replies with a readable answer only": metric.estimate(readable).value}
     if verdict.guessed:
-        values[f"the number with replies {verdict.guesses} counted as wrong"] = verdict.score.value - verdict.guessed
+        values[f"the number with replies {verdict.guesses} counted as wrong"] = (
+            verdict.compared.score.value - verdict.guessed
+        )
     if verdict.valued == verdict.counts.scored and metric.weights is None:
-        of_all = verdict.score.value * verdict.valued / verdict.samples
+        of_all = verdict.compared.score.value * verdict.valued / verdict.samples
         values["the number with samples without a reply counted as wrong"] = of_all
     return values

@@ -67,8 +67,8 @@ def test_json_and_another_metric(medtasks, pmc, tmp_path):
     shown = [content[name] for name in ("metric", "printed", "consistent", "samples", "missing")]
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
     assert content["counts"] == {"scored": 5, "failed": 0, "unjudged": 0}
-    assert content["score"]["value"] == pytest.approx(0.4)
-    assert content["careful"]["value"] is None
+    assert content["compared"]["score"]["value"] == pytest.approx(0.4)
+    assert content["careful"]["score"]["value"] is None
 
 
 def test_what_cannot_be_checked_has_its_own_exit_code(medtasks, pmc, tmp_path):
