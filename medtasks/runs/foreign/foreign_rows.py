@@ -19,6 +19,7 @@ class ForeignRow:
         answer: Gold answer, a letter or a text; None without one.
         repeat: Which run of this question, from 0; None where the file knows only one run.
         reasoning: Thinking that the kit keeps in a field of its own; empty without one.
+        is_cut: Whether the file says that the reply ended at a length limit.
     """
 
     number: int
@@ -32,6 +33,7 @@ class ForeignRow:
     answer: str | None = None
     repeat: int | None = None
     reasoning: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
