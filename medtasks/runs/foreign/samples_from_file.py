@@ -41,9 +41,10 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
     options = [list(row.options or ()) for row in rows.values()]
     gold, note = read_column("answer", Column.LETTER, [row.answer for row in rows.values()], options)
     documents = []
+    incomplete = []
     for (name, row), texts, answer in zip(rows.items(), options, gold, strict=True):
         if not Column.OPTIONS.holds(texts, None) or not Column.LETTER.holds(answer, texts):
-            raise RepliesError(f"{row.place} lacks an option, or its gold is none of its options")
+            incomplete.append(row.place)
         bare = without_marks(texts)
         document = {
             "doc_id": name,
@@ -54,6 +55,11 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
             "answer": answer,
         }
         documents.append(document | ({"option_lines": texts} if bare else {}))
+    if incomplete:
+        raise RepliesError(
+            f"{len(incomplete)} of {len(rows)} questions lack an option, or their gold is none of their options, the "
+            f"first at {incomplete[0]}"
+        )
     named = [
         replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
         for name, row in zip(names, file.rows, strict=True)
