@@ -1,23 +1,21 @@
 """``medtasks check``: whether a printed number is what the replies give under the published rule."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.options import FileColumns, IncludePath, JsonFile, KitName, ModelName, look_into, named_columns
 from medtasks.cli.output import print_state_of_data, say, write_json
-from medtasks.errors import MedTasksError, NoVerdict
+from medtasks.errors import MedTasksError, NoVerdict, RepliesError
 from medtasks.home import as_json
 from medtasks.report.tables import NOT_DEFINED
 from medtasks.report.wording import interval, number, points
-from medtasks.runs.replies import read_replies
+from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.printed_check import PrintedCheck, RuleScore, check_printed, in_printed_unit, printed_number
-from medtasks.tasks.documents import image_settings, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
@@ -31,6 +29,8 @@ def check(
     ],
     metric: Annotated[str | None, Option(help="Metric that the number is of; default: the task's main one.")] = None,
     model: ModelName = None,
+    kit: KitName = None,
+    columns_of_file: FileColumns = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -41,26 +41,25 @@ def check(
     """
     look_into(context, include_path, replies)
     try:
+        number_read = printed_number(printed)
         chosen = scored_task(task)
-        verdict = _verdict(chosen, [Source(path, model) for path in replies], printed, metric)
+        files = [replies_to(task, Source(path, model)) for path in replies]
+        read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
+        if len(read.runs) > 1:
+            raise RepliesError(f"the file holds {len(read.runs)} runs of each question, and a printed number is of one")
+        verdict = check_printed(chosen, documents, read.runs[0], number_read, metric)
     except MedTasksError as error:
         raise NoVerdict(str(error)) from error
-    data = task_provenance(chosen, task_documents(chosen))
     header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
-    write_json(json_file, {**header, "consistent": verdict.is_consistent, **as_json(verdict)})
+    matching = {"matching": read.matched.counts} if read.matched else {}
+    write_json(json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)})
     for sentence in _sentences(verdict):
+        say(sentence)
+    for sentence in read.matched.sentences() if read.matched else ():
         say(sentence)
     print_state_of_data({"": data})
     if not verdict.is_consistent:
         raise typer.Exit(1)
-
-
-def _verdict(task: TaskFile, sources: Sequence[Source], printed: str, metric: str | None) -> PrintedCheck:
-    number_read = printed_number(printed)
-    documents = task_documents(task)
-    files = [replies_to(task.name, source) for source in sources]
-    recorded = read_replies(files, documents, image_settings(task))
-    return check_printed(task, documents, recorded, number_read, metric)
 
 
 def _sentences(verdict: PrintedCheck) -> Iterator[str]:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks.cli import check, compare, curate, data, metrics, own_tasks, pages, score, start
+from medtasks.cli import check, compare, curate, data, metrics, own_tasks, pages, questions, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
@@ -27,6 +27,7 @@ app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
 app.command("new", rich_help_panel=_START)(own_tasks.new)
 app.command("plan", rich_help_panel=_START)(start.plan)
 app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
+app.command("questions", rich_help_panel=_RUN)(questions.questions)
 app.command("merge", rich_help_panel=_RUN)(merge)
 app.command("models", rich_help_panel=_RUN)(start.models)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)

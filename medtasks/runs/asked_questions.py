@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.privacy import digest
+from medtasks.data.privacy import digest, hidden_id
 from medtasks.data.samples import Document, Documents
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
@@ -30,6 +30,7 @@ _IMAGES = "images"  # key of its images
 _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
 _NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
+_DOCUMENT = "doc"  # kind of thing whose ids these are
 _LONGEST_ROW = 11  # digits
 _INEXACT_FROM = 2**53  # from here on, several whole numbers are the same float
 _NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot be found or read
@@ -38,8 +39,8 @@ _NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot b
 class QuestionIndex:
     """The questions of a task by the names that replies give them.
 
-    A name is the id of a question, compared as text, or else as a number. Numbers that are no ids count the rows of the
-    data from 0, if that holds for all names together.
+    A name is the id of a question, compared as text, or else as a number, or the digest of an id. Numbers that are no
+    ids count the rows of the data from 0, if that holds for all names together.
     """
 
     def __init__(self, documents: Documents, names: Mapping[str, str]) -> None:
@@ -85,13 +86,20 @@ class QuestionIndex:
         return {number: doc_id for doc_id in self.rows if counts[number := number_of(doc_id)] == 1}
 
     @cached_property
+    def _by_digest(self) -> Mapping[str, str]:
+        """Ids by the digest that replaces them where they must not be shown, or are no names for a server."""
+        return {hidden_id(_DOCUMENT, doc_id): doc_id for doc_id in self.rows}
+
+    @cached_property
     def _first_lines(self) -> set[str]:
         return {_first_line(document) for document in self.documents} - {""}
 
     def id_of(self, name: str) -> str | None:
-        """Return the id that a name is, also as a number; None if it is none."""
+        """Return the id that a name is, also as a number or as the digest of an id; None if it is none."""
         if name in self.rows:
             return name
+        if name.startswith(f"{_DOCUMENT}-") and name in self._by_digest:
+            return self._by_digest[name]
         number = number_of(name)
         return self._by_number.get(number) if number else None
 

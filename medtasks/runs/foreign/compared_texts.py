@@ -37,9 +37,14 @@ def shown_options(options: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(comparable, without_marks(texts) or texts))
 
 
+def with_equal_numbers(options: Iterable[str]) -> tuple[str, ...]:
+    """Return shown options with numbers in one form: ``5.0`` like ``5``."""
+    return tuple(number_of(text) or text for text in options)
+
+
 def comparable_options(options: Iterable[str]) -> tuple[str, ...]:
-    """Return options as :func:`shown_options` does, numbers in one form: ``5.0`` like ``5``."""
-    return tuple(number_of(text) or text for text in shown_options(options))
+    """Return options in the form in which lists of them are compared."""
+    return with_equal_numbers(shown_options(options))
 
 
 def with_blanks(options: Sequence[str]) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class ForeignFile:
         rows: Its rows in the kit's order.
         reply_column: Column or key that the replies were read from.
         is_id_named: Whether the user named the column of ids, so that bare numbers in it are ids.
+        has_our_prompts: Whether ``medtasks questions`` wrote what was asked.
         notes: Sentences about all rows, such as cells cut at a limit.
     """
 
@@ -52,4 +53,5 @@ class ForeignFile:
     rows: tuple[ForeignRow, ...]
     reply_column: str
     is_id_named: bool = False
+    has_our_prompts: bool = False
     notes: tuple[str, ...] = ()

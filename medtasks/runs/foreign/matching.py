@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from medtasks.data.privacy import digest
@@ -68,14 +69,19 @@ class MatchedReplies:
             "cut": sum(row.is_cut for row in self.file.rows),
         }
 
+    @property
+    def fits(self) -> bool:
+        """Whether the file answers this task: half of its rows, or half of the samples."""
+        is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
+        is_half_of_samples = 2 * [*self.statuses.values()].count("missing") <= len(self.statuses)
+        return any(self.runs) and (is_half_of_rows or is_half_of_samples)
+
     def sentences(self) -> Iterator[str]:
         """Yield what a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        yield (
-            f"{file.kit}: replies from '{file.reply_column}'. They answer the prompts of that kit, not ours, and are "
-            f"read by our rules."
-        )
+        asked = "They answer our prompts." if file.has_our_prompts else "They answer prompts of its own, not ours."
+        yield f"Replies: '{file.reply_column}' in a file of {file.kit}. {asked}"
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = [f"{counts[name]} {name}" for name in ("empty", "failed", "missing") if counts[name]]
         if counts["ambiguous_samples"]:
@@ -89,7 +95,7 @@ class MatchedReplies:
             yield f"Rows that repeat a reply, counted once: {self.duplicates} of {counts['rows']}."
         for name, rows in (("Rows of no sample", self.unmatched), ("Ambiguous rows", self.ambiguous)):
             if rows:
-                yield f"{name}, left out: {len(rows)} of {counts['rows']}: {self._rows(rows)}."
+                yield f"{name}, left out: {len(rows)} of {counts['rows']}: {self.describe(rows)}."
         if BY_QUESTION_ALONE in self.steps:
             yield "The file lists no options, so that their order could not be compared."
         if thoughts := sum(bool(row.reasoning) for row in file.rows):
@@ -98,7 +104,7 @@ class MatchedReplies:
             yield f"Replies that end at a length limit: {counts['cut']}."
         yield from file.notes
 
-    def _rows(self, matches: Sequence[RowMatch]) -> str:
+    def describe(self, matches: Sequence[RowMatch]) -> str:
         """Describe the first rows by cause and text, without the text of credentialed data."""
         descriptions = []
         for match in matches[:_SHOWN_ROWS]:
@@ -146,10 +152,10 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
             runs[repeat][ids[number]] = _reply_of(row)
             if statuses[ids[number]] == "missing":
                 statuses[ids[number]] = _status(row)
-    for match in matches:
-        for number in match.samples if len(match.samples) > 1 else ():
-            if number not in by_sample:
-                statuses[ids[number]] = "ambiguous"
+    several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
+    for number in chain.from_iterable(several.values()):  # rows with the same texts share one list
+        if number not in by_sample:
+            statuses[ids[number]] = "ambiguous"
     matched = [match for match in matches if match.samples and not match.why]
     return MatchedReplies(
         file=file,

@@ -1,18 +1,20 @@
 """Questions and options inside the prompts of another kit, and the frame that the kit puts around them."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from medtasks.data.samples import letter
-from medtasks.runs.foreign.compared_texts import are_words, comparable
-from medtasks.runs.foreign.sample_index import SampleIndex, Texts
+from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
+from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 _MARK = re.compile(r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*")
-_FIRST_LETTER = re.compile(r"\ba\W+$")
-_OTHER_ORDER, _OTHER_OPTIONS = "other order", "other options"
+_FIRST_LETTER = re.compile(r"(?<!\w)a\W{1,4}$")
 _LONGEST_MARK = 24  # characters between two options
+_MOST_LISTS = 2000  # in one prompt
 _SHARE_OF_FRAME = 20  # one in so many rows has a frame, at least
 
 
@@ -29,9 +31,17 @@ class PromptMatch:
     frame: int
 
 
-def matches_in(
-    prompt: str, index: SampleIndex, row_options: tuple[str, ...] | None = None
-) -> tuple[list[PromptMatch], bool]:
+@dataclass(frozen=True)
+class ListedOptions:
+    """Options that follow each other in a prompt, with no more than a letter or a number between them."""
+
+    options: Options  # as shown
+    start: int
+    end: int
+    is_lettered: bool = False  # whether their order means something: a letter before the first, or no yes and no
+
+
+def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = None) -> tuple[list[PromptMatch], bool]:
     """Find the samples' texts in a prompt; a question that contains another one replaces it.
 
     Args:
@@ -43,66 +53,54 @@ def matches_in(
         The matches, and whether the row shows a sample's question with its options in another order.
     """
     text = comparable(prompt)
+    questions = index.questions.find(text)
+    lists = list(islice(_lists_in(text, index), _MOST_LISTS)) if questions else []
     matches: list[PromptMatch] = []
     is_reordered = False
-    for start, question in index.finder.find(text):
+    for start, question in questions:
         end = start + len(question)
+        known = index.shown[question]
+        after = [listed for listed in lists if listed.start >= end]
+        listed_as = {known[listed.options]: listed for listed in reversed(after) if listed.options in known}
+        orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
+        options_asked: Iterable[Options] = listed_as
         if row_options is not None:
-            is_reordered |= index.shows_another_order(question, row_options)
-        for texts in index.with_texts(question, row_options):
-            shown = index.options_of[question][texts[1]]
-            span = options_in(text, end, shown)
-            if span is None and row_options is None and (why := _lack_of_options(text, end, shown)):
-                is_reordered |= why == _OTHER_ORDER
-                continue
-            first, last = span or (end, end)
-            frame = hash((len(shown) if span else 0, text[:start], text[end:first], text[last:]))
-            matches.append(PromptMatch(texts, frame))
+            orders = [row_options]
+            options_asked = [own for _, own in index.with_texts(question, row_options) if own is not None]
+        elif not listed_as and not any(index.has_reordered(question, order) for order in orders):
+            options_asked = index.worded.get(question, ())
+        for options in options_asked:
+            listed = listed_as.get(options, ListedOptions((), end, end))
+            frame = hash((len(listed.options), text[:start], text[end : listed.start], text[listed.end :]))
+            matches.append(PromptMatch((question, options), frame))
+        is_reordered |= any(index.has_reordered(question, order) for order in orders)
     longest = [match for match in matches if not any(_contains(other, match) for other in matches)]
     return longest, is_reordered and not matches
 
 
-def _lack_of_options(text: str, start: int, options: Sequence[str]) -> str:
-    """Return why a prompt does not ask with some options that do not follow in order; empty if it may."""
-    if are_words(options):
-        span = options_in(text, start, options[::-1])
-        is_listed = span is not None and _FIRST_LETTER.search(text, start, span[0]) is not None
-        return _OTHER_ORDER if is_listed else ""
-    return _OTHER_ORDER if all(option in text[start:] for option in options) else _OTHER_OPTIONS
+def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
+    """Yield the lists of known options in a text, and the parts of each."""
+    places = index.options.find(text)
+    starts = [start for start, _ in places]
+    for start, option in places:
+        is_lettered = _FIRST_LETTER.search(text, 0, start) is not None or not are_words([option])
+        lists = [ListedOptions((option,), start, start + len(option), is_lettered)]
+        while lists:
+            listed = lists.pop()
+            yield listed
+            count = len(listed.options)
+            marks = (None, letter(count).casefold(), str(count + 1))
+            for following, other in places[bisect_left(starts, listed.end) :]:
+                if following > listed.end + _LONGEST_MARK or count == index.most_options:
+                    break
+                mark = _MARK.fullmatch(text, listed.end, following)
+                if mark and mark["mark"] in marks:
+                    longer = (*listed.options, other)
+                    lists.append(ListedOptions(longer, start, following + len(other), is_lettered))
 
 
 def _contains(longer: PromptMatch, match: PromptMatch) -> bool:
     return longer.texts[0] != match.texts[0] and match.texts[0] in longer.texts[0]
-
-
-def options_in(text: str, start: int, options: Sequence[str]) -> tuple[int, int] | None:
-    """Return begin and end of options that follow each other, with no more than a letter or number between them."""
-    if not options or options[-1] not in text[start:]:
-        return None
-    first = text.find(options[0], start)
-    while first >= 0:
-        end = first + len(options[0])
-        for place, option in enumerate(options[1:], start=1):
-            end = _end_of_option(text, end, option, (None, letter(place).casefold(), str(place + 1)))
-            if end < 0:
-                break
-        else:
-            return first, end
-        first = text.find(options[0], first + 1)
-    return None
-
-
-def _end_of_option(text: str, start: int, option: str, marks: Sequence[str | None]) -> int:
-    """Return the end of an option that follows ``start`` after one of its marks; -1 if it does not."""
-    end = -1
-    last = start + _LONGEST_MARK + len(option)
-    place = text.find(option, start, last)
-    while place >= 0:
-        gap = _MARK.fullmatch(text, start, place)
-        if gap and gap["mark"] in marks:
-            end = place + len(option)
-        place = text.find(option, place + 1, last)
-    return end
 
 
 def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:

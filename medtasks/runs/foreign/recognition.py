@@ -21,6 +21,7 @@ from medtasks.runs.foreign import (
 from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
 from medtasks.runs.foreign.foreign_rows import ForeignFile
 from medtasks.runs.logged_samples import SCORE
+from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
 
 
 class KitReader(Protocol):
@@ -57,8 +58,6 @@ FORMATS: Mapping[str, KitReader] = {
 """Readers by the names that a user can give."""
 _KITS = tuple(reader for reader in dict.fromkeys(FORMATS.values()) if reader is not named_columns)
 _ENDINGS = (".jsonl", ".ndjson", ".json", ".xlsx", ".tsv", ".csv", ".eval")
-_MANIFEST = "questions.json"  # manifest in a folder of questions that we wrote
-_QUESTION_FILES = ("questions", "requests")  # beginnings of the names of other files there
 
 
 def read_foreign(
@@ -124,11 +123,11 @@ def _files_in(path: Path) -> list[Path]:
     """List a file, or the files of a folder that may be a kit's, those of JSON Lines first."""
     if not path.is_dir():
         return [path]
-    is_ours = (path / _MANIFEST).exists()
+    manifest = manifest_of_replies(path)
+    questions = {MANIFEST, *(manifest.files if manifest else ())}
     files: dict[Path, Path] = {}  # without links to others of them
     for file in sorted(path.rglob("*"), key=lambda file: (_rank(file), file)):
-        is_question = is_ours and file.name.startswith(_QUESTION_FILES)
-        if file.suffix.lower() in _ENDINGS and file.is_file() and not is_question:
+        if file.suffix.lower() in _ENDINGS and file.is_file() and file.name not in questions:
             files.setdefault(file.resolve(), file)
     return list(files.values())
 

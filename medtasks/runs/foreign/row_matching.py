@@ -30,6 +30,7 @@ class RowMatch:
         step: How they were found.
         why: Why the row answers none of the samples, or which one is unknown.
         samples: The sample that it answers, or several between which nothing decides; none where it is unmatched.
+        is_on_other_image: Whether no sample with these texts shows an image of the row's names.
     """
 
     row: ForeignRow
@@ -37,6 +38,7 @@ class RowMatch:
     step: str = ""
     why: str = ""
     samples: list[int] = field(default_factory=list)
+    is_on_other_image: bool = False
 
     @property
     def has_text(self) -> bool:
@@ -50,7 +52,7 @@ def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
     ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
     for match in matches:
         _decide(match, index, ids_count=ids_count)
-    _check_images(matches, index)
+    _check_images(matches)
     _take_order(matches, index)
     for match in matches:
         if len(match.samples) > 1:
@@ -68,10 +70,10 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         options = None if row.options is None else comparable_options(row.options)
         question = comparable_question(row.question or "")
         match.texts = index.with_texts(question, options)
-        match.step = BY_QUESTION
-        if any(own for _, own in match.texts):
-            match.step = BY_QUESTION_ALONE if options is None else BY_OPTIONS
-        if options is not None and not match.texts and index.shows_another_order(question, options):
+        match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
+        if options is None and any(own for own in index.shown.get(question, ())):
+            match.step = BY_QUESTION_ALONE
+        if options is not None and not match.texts and index.has_reordered(question, options):
             match.why = OTHER_ORDER
         elif match.has_text and (not match.texts or (options is None and row.prompt)):
             asked, is_reordered = matches_in(row.prompt or row.question or "", index, options)
@@ -94,7 +96,7 @@ def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: Samp
                 f"{match.row.place}: '{match.row.identifier}' could be the number of any row, and nothing in the file "
                 f"tells its question; if the numbers are the ids of the questions, say so: --columns id=COLUMN"
             )
-        if samples and not _agreeing(match, samples, index):
+        if samples and not any(_agrees(match, number, index) for number in samples):
             return False
     return True
 
@@ -106,47 +108,50 @@ def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIn
     return [number for number in samples if match.row.options is not None and index.texts[number][1]]
 
 
-def _agreeing(match: RowMatch, samples: Iterable[int], index: SampleIndex) -> list[int]:
-    """Return those of some samples whose texts are those of a row."""
+def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
+    """Return whether the texts of a row are those of a sample."""
+    question, options = index.texts[number]
     if match.has_text:
-        return [number for number in samples if index.texts[number] in match.texts]
-    options = comparable_options(match.row.options or ())
-    return [number for number in samples if index.texts[number][1] == options]
+        return (question, options) in match.texts or (question, None) in match.texts
+    return comparable_options(match.row.options or ()) == options
 
 
 def _decide(match: RowMatch, index: SampleIndex, *, ids_count: bool) -> None:
     """Set the samples that a row answers, and the step or the cause."""
-    name = match.row.identifier or ""
+    row = match.row
+    name = row.identifier or ""
     of_id = index.with_id(name) if ids_count or not number_of(name) else []
     compared = _comparable_samples(match, of_id, index)
-    agreeing = _agreeing(match, compared, index)
+    agreeing = [number for number in compared if _agrees(match, number, index)]
     if compared and not agreeing:
-        match.texts = []
         match.why = match.why or OTHER_ID
         return
     if of_id:
-        match.samples, match.step = agreeing or of_id, BY_ID
+        match.samples = agreeing or of_id
+        match.step = BY_ID
+        on_image = [number for number in match.samples if index.shows_image(number, row.image_names)]
     else:
-        match.samples = [number for texts in match.texts for number in index.groups[texts]]
-    if match.samples:
-        match.why = ""
-    elif not match.why:
-        match.why = NOT_HERE
-    if len(match.samples) > 1:
-        shown = index.with_images(match.samples, match.row.image_names)
-        if shown:
-            match.samples, match.step = shown, match.step + AND_IMAGE
-
-
-def _check_images(matches: Sequence[RowMatch], index: SampleIndex) -> None:
-    """Drop rows on other images than their samples', where file and samples name images alike."""
-    named = [match for match in matches if match.row.image_names and match.samples]
-    others = [match for match in named if not index.with_images(match.samples, match.row.image_names)]
-    if 2 * len(others) >= len(named):
+        groups = [index.groups[texts] for texts in match.texts]
+        match.samples = groups[0] if len(groups) == 1 else [number for group in groups for number in group]
+        on_image = index.with_image(match.texts, row.image_names)
+        match.is_on_other_image = bool(row.image_names and match.samples and not on_image)
+    if not match.samples:
+        match.why = match.why or NOT_HERE
         return
-    for match in others:
-        if match.step != BY_ID:
-            match.samples, match.why = [], OTHER_IMAGE
+    match.why = ""
+    if len(match.samples) > 1 and on_image:
+        match.samples = on_image
+        match.step += AND_IMAGE
+
+
+def _check_images(matches: Sequence[RowMatch]) -> None:
+    """Drop rows on other images than their samples', where file and samples name images alike."""
+    named = sum(bool(match.row.image_names and match.samples) for match in matches)
+    others = [match for match in matches if match.is_on_other_image]
+    if 2 * len(others) < named:
+        for match in others:
+            match.samples = []
+            match.why = OTHER_IMAGE
 
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
@@ -160,7 +165,14 @@ def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     questions = [question for question, _ in index.texts]
     if 2 * unique < len(matches) or questions == sorted(questions):
         return
-    if all(number in match.samples for number, match in enumerate(matches)):
+    if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
             if len(match.samples) > 1:
                 match.samples, match.step = [number], BY_ORDER
+
+
+def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
+    """Return whether a row may answer the sample at its place."""
+    if len(match.samples) == 1:
+        return match.samples[0] == number
+    return _agrees(match, number, index) and (not match.step.endswith(AND_IMAGE) or number in match.samples)

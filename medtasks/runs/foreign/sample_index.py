@@ -1,12 +1,16 @@
-"""Samples of a task by their id, their texts, and the questions that occur in a prompt, all in linear time."""
+"""Samples of a task by their id, their texts, and the texts that occur in a prompt.
+
+A benchmark may ask a hundred thousand questions, many of them with one text: nothing here compares each with each.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.runs.asked_questions import QuestionIndex
 from medtasks.runs.foreign.compared_texts import (
+    are_words,
     comparable_options,
     comparable_question,
     image_name,
@@ -14,12 +18,14 @@ from medtasks.runs.foreign.compared_texts import (
     with_blanks,
 )
 
-Texts = tuple[str, tuple[str, ...]]
-"""Question and options of a sample in comparable form."""
+Options = tuple[str, ...]
+"""Options in comparable form."""
+Texts = tuple[str, Options | None]
+"""Question and options in comparable form; None stands for any options."""
 _REPEATED_ID = re.compile(r" \(\d+\)$")  # of an id that is published more than once
 # A word, a sign, or a character of a script without blanks: a question may follow such a character directly.
 _TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\w\s]")
-_FIRST = 3  # tokens by which questions are found
+_FIRST = 3  # tokens by which texts are found
 
 
 class SampleIndex:
@@ -28,17 +34,25 @@ class SampleIndex:
     def __init__(self, documents: Documents) -> None:
         """Index all documents of a task, at least one."""
         self.documents = documents
-        self.texts: list[Texts] = []
-        self.groups: dict[Texts, list[int]] = {}  # samples with the same texts; those without a question have none
-        self.options_of: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}  # by question, each as prompts show it
+        self.texts: list[tuple[str, Options]] = []
+        self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
+        self.shown: dict[str, dict[Options, Options]] = {}  # by question: options as prompts show them, and compared
+        self.worded: dict[str, list[Options]] = {}  # by question: options that prompts need not list
+        self._reordered: set[Texts] = set()  # with sorted options
+        self._blank: dict[Texts, dict[Texts, None]] = {}  # by options with blanks
         for number, document in enumerate(documents):
             question = comparable_question(Sample(document).question)
-            options = [str(option) for option in document.get("options") or ()]
-            texts = question, comparable_options(options)
-            self.texts.append(texts)
+            written = [str(option) for option in document.get("options") or ()]
+            options = comparable_options(written)
+            self.texts.append((question, options))
             if question:
-                self.groups.setdefault(texts, []).append(number)
-                self.options_of.setdefault(question, {}).setdefault(texts[1], shown_options(options))
+                if are_words(options) and (question, options) not in self.groups:
+                    self.worded.setdefault(question, []).append(options)
+                self.groups.setdefault((question, options), []).append(number)
+                self.groups.setdefault((question, None), []).append(number)
+                self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
+                self._reordered.add((question, tuple(sorted(options))))
+                self._blank.setdefault((question, with_blanks(options)), {})[question, options] = None
 
     @cached_property
     def _names(self) -> QuestionIndex:
@@ -55,6 +69,24 @@ class SampleIndex:
         return samples
 
     @cached_property
+    def questions(self) -> "TextFinder":
+        """Finder of questions in prompts."""
+        return TextFinder(self.shown)
+
+    @cached_property
+    def options(self) -> "TextFinder":
+        """Finder of options in prompts."""
+        texts: set[str] = set()
+        for of_question in self.shown.values():
+            texts.update(*of_question)
+        return TextFinder(texts)
+
+    @cached_property
+    def most_options(self) -> int:
+        """Largest number of options of a question."""
+        return max((len(options) for _, options in self.texts), default=0)
+
+    @cached_property
     def _images(self) -> list[frozenset[str]]:
         names = []
         for document in self.documents:
@@ -63,55 +95,68 @@ class SampleIndex:
         return names
 
     @cached_property
-    def finder(self) -> "QuestionFinder":
-        """Finder of the questions in prompts."""
-        return QuestionFinder(self.options_of)
+    def _of_images(self) -> dict[tuple[Texts, str], list[int]]:
+        """Samples by texts and name of an image."""
+        samples: dict[tuple[Texts, str], list[int]] = {}
+        for texts, numbers in self.groups.items():
+            for number in numbers:
+                for name in self._images[number]:
+                    samples.setdefault((texts, name), []).append(number)
+        return samples
 
     def with_id(self, name: str) -> list[int]:
         """Return the samples that have an id, or share it as published."""
         doc_id = self._names.id_of(name)
         return [] if doc_id is None else self._repeated.get(doc_id, [self._names.rows[doc_id]])
 
-    def with_texts(self, question: str, options: tuple[str, ...] | None) -> list[Texts]:
+    def with_texts(self, question: str, options: Options | None) -> list[Texts]:
         """Return the texts of samples with a question, and with these options in this order unless they are None."""
-        known = self.options_of.get(question, {})
-        if options is None:
-            return [(question, own) for own in known]
-        if options in known:
+        if (question, options) in self.groups:
             return [(question, options)]
-        blank = with_blanks(options)
-        return [(question, own) for own in known if not own or with_blanks(own) == blank]
+        if options is None:
+            return []
+        texts = list(self._blank.get((question, with_blanks(options)), ()))
+        return texts or [(question, ())] * ((question, ()) in self.groups)
 
-    def shows_another_order(self, question: str, options: tuple[str, ...]) -> bool:
-        """Return whether a sample has a question with these options in another order."""
-        ordered = sorted(options)
-        return any(sorted(own) == ordered for own in self.options_of.get(question, ()))
+    def has_reordered(self, question: str, options: Options) -> bool:
+        """Return whether a sample has a question with these options in some order."""
+        return (question, tuple(sorted(options))) in self._reordered
 
-    def with_images(self, samples: Iterable[int], names: Iterable[str]) -> list[int]:
-        """Return those of some samples that show an image of one of the names."""
+    def shows_image(self, number: int, names: Iterable[str]) -> bool:
+        """Return whether a sample shows an image of one of the names."""
+        return not self._images[number].isdisjoint(map(image_name, names))
+
+    def with_image(self, texts: Sequence[Texts], names: Iterable[str]) -> list[int]:
+        """Return the samples with some texts that show an image of one of the names."""
         wanted = {image_name(name) for name in names}
-        return [number for number in samples if not wanted.isdisjoint(self._images[number])]
+        samples: dict[int, None] = {}
+        for own in texts:
+            for name in wanted:
+                samples |= dict.fromkeys(self._of_images.get((own, name), ()))
+        return list(samples)
 
 
-class QuestionFinder:
-    """Finder of questions in a text, as fast for a hundred thousand questions as for ten."""
+class TextFinder:
+    """Finder of known texts in another one, as fast for a hundred thousand as for ten."""
 
-    def __init__(self, questions: Iterable[str]) -> None:
-        """Index questions in comparable form by their tokens."""
-        self._questions: dict[tuple[str, ...], list[str]] = {}
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Index texts in comparable form by their tokens."""
+        self._texts: dict[tuple[str, ...], list[str]] = {}
         self._lengths: dict[tuple[str, ...], set[int]] = {}  # by the first tokens
-        for question in questions:
-            tokens = tuple(_TOKEN.findall(question))
-            self._questions.setdefault(tokens, []).append(question)
+        for text in texts:
+            tokens = tuple(_TOKEN.findall(text))
+            self._texts.setdefault(tokens, []).append(text)
             self._lengths.setdefault(tokens[:_FIRST], set()).add(len(tokens))
 
-    def find(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the places of questions in a text in comparable form, and the questions."""
+    def find(self, text: str) -> list[tuple[int, str]]:
+        """Return the known texts in a text in comparable form, each with its place, in order."""
         matches = list(_TOKEN.finditer(text))
         tokens = tuple(match[0] for match in matches)
-        for place, match in enumerate(matches):
-            for first in range(1, min(_FIRST, len(tokens) - place) + 1):
-                for length in self._lengths.get(tokens[place : place + first], ()):
-                    for question in self._questions.get(tokens[place : place + length], ()):
-                        if text.startswith(question, match.start()):
-                            yield match.start(), question
+        places = []
+        for number, match in enumerate(matches):
+            for first in range(1, min(_FIRST, len(tokens) - number) + 1):
+                for length in self._lengths.get(tokens[number : number + first], ()):
+                    for known in self._texts.get(tokens[number : number + length], ()):
+                        if text.startswith(known, match.start()):
+                            places.append((match.start(), known))
+        return places
