@@ -10,7 +10,7 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import last_question, message_text, thinking_text
+from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.row_values import as_mapping
@@ -20,10 +20,9 @@ ID_COLUMN = "custom_id"
 
 _REQUESTS = ("body", "params")  # keys of a request
 _FIRST_ERROR = 400  # status codes
-_CUT = ("length", "max_tokens", "max_output_tokens")
 
 _Question = tuple[str | None, tuple[str, ...]]  # prompt and names of images
-_Reply = tuple[str | None, str, bool]  # text, thinking, and whether it was cut
+_Reply = tuple[str | None, str, bool]  # text, thinking, and whether it was cut at a limit
 
 
 def recognise(content: FileContent) -> bool:
@@ -42,23 +41,18 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     requests = [content for content in contents if _is_request(content)]
     questions = {record.values[ID_COLUMN]: _question(record) for content in requests for record in content.records()}
     files: list[list[ForeignRow]] = []
-    cut = 0
     for content in contents:
         if not _is_request(content):
-            rows, cut_rows = _rows(content, questions)
-            files.append(rows)
-            cut += cut_rows
+            files.append(_rows(content, questions))
     if not files:
         raise RepliesError(f"{contents[0].path} holds requests and no replies; give the output of the batch, too")
     files.sort(key=lambda rows: all(row.reply is None for row in rows))
     replied = {row.identifier for rows in files for row in rows if row.reply is not None}
     kept = [row for rows in files for row in rows if row.reply is not None or row.identifier not in replied]
-    notes = [f"{cut} replies were cut at the limit of their length"] if cut else []
     again = sum(map(len, files)) - len(kept)
-    if again:
-        notes.append(f"{again} requests failed and were answered when sent again")
+    notes = (f"{again} requests failed and were answered when sent again",) if again else ()
     numbered = tuple(replace(row, number=number) for number, row in enumerate(kept))
-    return ForeignFile(KIT, numbered, "response.body", notes=tuple(notes))
+    return ForeignFile(KIT, numbered, "response.body", notes=notes)
 
 
 def _is_request(content: FileContent) -> bool:
@@ -70,10 +64,8 @@ def _question(record: TableRow) -> _Question:
     return last_question(body.get("messages") or body.get("input") or body.get("prompt"))
 
 
-def _rows(content: FileContent, questions: Mapping[Any, _Question]) -> tuple[list[ForeignRow], int]:
-    """Return the rows of a file, and how many replies were cut."""
+def _rows(content: FileContent, questions: Mapping[Any, _Question]) -> list[ForeignRow]:
     rows: list[ForeignRow] = []
-    cut = 0
     for record in content.records():
         identifier = record.values.get(ID_COLUMN)
         if not isinstance(identifier, str):
@@ -81,7 +73,6 @@ def _rows(content: FileContent, questions: Mapping[Any, _Question]) -> tuple[lis
         prompt, names = questions.get(identifier, (None, ()))
         replies = list(_replies(record.values)) or [(None, "", False)]
         for repeat, (text, thinking, is_cut) in enumerate(replies):
-            cut += is_cut
             number = repeat if len(replies) > 1 else None
             row = ForeignRow(
                 len(rows),
@@ -92,9 +83,10 @@ def _rows(content: FileContent, questions: Mapping[Any, _Question]) -> tuple[lis
                 image_names=names,
                 repeat=number,
                 reasoning=thinking,
+                is_cut=is_cut,
             )
             rows.append(row)
-    return rows, cut
+    return rows
 
 
 def _replies(values: Mapping[str, Any]) -> Iterator[_Reply]:
@@ -119,7 +111,7 @@ def _replies(values: Mapping[str, Any]) -> Iterator[_Reply]:
 def _reply(message: Mapping[str, Any], reason: Any) -> _Reply:
     """Return the text of a message; of a refusal its text, and an empty one where the model wrote none."""
     text = message_text(message.get("content")) or message.get("refusal") or ""
-    return text, thinking_text(message), reason in _CUT
+    return text, thinking_text(message), reason in CUT_REASONS
 
 
 def _joined(items: Sequence[Any], reason: Any) -> _Reply:
@@ -131,4 +123,4 @@ def _joined(items: Sequence[Any], reason: Any) -> _Reply:
             thoughts.append(thinking_text({"content": item.get("summary")}))
         elif item.get("type") == "message":
             texts.append(message_text(item.get("content")) or "")
-    return "\n".join(texts), "\n".join(filter(None, thoughts)), reason in _CUT
+    return "\n".join(texts), "\n".join(filter(None, thoughts)), reason in CUT_REASONS

@@ -6,6 +6,8 @@ from typing import Any
 from medtasks.runs.foreign.row_values import image_names
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
+CUT_REASONS = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Reasons for the end of a reply that mean a limit of its length."""
 _THOUGHTS = ("reasoning", "thinking", "summary_text")
 
 

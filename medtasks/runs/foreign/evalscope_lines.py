@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.data.table_files import TableRow
-from medtasks.runs.foreign.chat_messages import last_question, message_text, thinking_text
+from medtasks.errors import RepliesError
+from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.folder_choice import only_file
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
@@ -32,8 +33,8 @@ def recognise(content: FileContent) -> bool:
 
 def select(contents: Sequence[FileContent]) -> list[FileContent]:
     """Return the subsets of one model: predictions if there are any, else reviews."""
-    predictions = [content for content in contents if _PREDICTION in content.keys]
-    kept = predictions or list(contents)
+    predictions = [content for content in contents if _PREDICTION in content.keys and _row(_first(content)).prompt]
+    kept = predictions or [content for content in contents if _REVIEW in content.keys] or list(contents)
     folders = {content.path.parent for content in kept}
     return kept if len(folders) == 1 else only_file(KIT, kept)
 
@@ -50,6 +51,10 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
             samples[record.values.get("index")] = row
         rows += _with_repeats(samples)
     notes = [f"{repeated} samples were asked again, and their last reply counts"] if repeated else []
+    if rows and not any(row.prompt or row.identifier for row in rows):
+        raise RepliesError(
+            f"{contents[0].path} does not say what was asked; give the file of the same name in the folder 'reviews'"
+        )
     numbered = tuple(replace(row, number=number) for number, row in enumerate(rows))
     column = "sample_score.score.prediction" if _REVIEW in contents[0].keys else f"{_PREDICTION}.choices[0].message"
     return ForeignFile(KIT, numbered, column, notes=tuple(notes))
@@ -62,7 +67,10 @@ def _row(record: TableRow) -> ForeignRow:
     metadata = as_mapping(review.get("sample_metadata") if review else values.get("metadata"))
     messages = values.get("messages") or values.get("input")
     prompt, names = last_question(messages)
-    message = _message(output) if output else as_mapping(messages[-1] if isinstance(messages, list) else None)
+    choice = _choice(output)
+    message = as_mapping(choice.get("message"))
+    if review:
+        message = as_mapping(messages[-1] if isinstance(messages, list) and messages else None)
     reply = message_text(message.get("content"))
     if review:
         prediction = as_mapping(review.get("score")).get("prediction")
@@ -79,20 +87,26 @@ def _row(record: TableRow) -> ForeignRow:
         answer=answer if isinstance(answer, str) else None,
         repeat=review.get("generation_index") if review else None,
         reasoning=thinking_text(message) if message.get("role") == "assistant" else "",
+        is_cut=choice.get("stop_reason") in CUT_REASONS,
     )
 
 
-def _message(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the first message of an output; empty where the model gave none."""
+def _first(content: FileContent) -> TableRow:
+    return TableRow(str(content.path), dict(content.head[0]))
+
+
+def _choice(output: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first choice of an output; empty where the model gave none."""
     choices = output.get("choices")
-    return as_mapping(as_mapping(choices[0]).get("message")) if isinstance(choices, list) and choices else {}
+    return as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
 
 
 def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
     """Return rows by ``index`` with the number of their run, if the kit asked each question several times."""
     if any(row.repeat for row in samples.values()):
         return list(samples.values())
-    count = _repeats({index: row.prompt for index, row in samples.items() if isinstance(index, int)})
+    prompts = {index: row.prompt for index, row in samples.items() if isinstance(index, int)}
+    count = _repeats(prompts) if None not in prompts.values() else 1
     repeats = [index % count if count > 1 else None for index in samples]
     return [replace(row, repeat=repeat) for row, repeat in zip(samples.values(), repeats, strict=True)]
 

@@ -4,6 +4,8 @@ Nothing in a file is run, and no path or address in it is followed. Records are 
 because prompts may hold images.
 """
 
+import contextlib
+import functools
 import io
 import itertools
 import os
@@ -110,12 +112,14 @@ def _check_twin(path: Path) -> None:
 
 def _json(path: Path, beginning: bytes) -> FileContent:
     encoding = utf_16_of(beginning) or "utf-8-sig"
-    is_list = beginning.decode(encoding, "ignore").lstrip().startswith("[")
-    if not is_list:
-        records = _lines(path, encoding)
-        head = list(itertools.islice(_readable(records()), 2))
-        if len(head) > 1 or (not head and path.suffix.lower() in _LINES):
-            return _with_head(path, "lines", records)
+    first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
+    is_list = first_line.startswith("[")
+    is_named_so = path.suffix.lower() in _LINES
+    if is_named_so or first_line.endswith("}") or (not is_list and len(beginning) == _BEGINNING):
+        records = functools.partial(_lines, path, encoding)
+        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        if len(head) > 1 or (is_named_so and not is_list):
+            return FileContent(path, "lines", tuple(row.values for row in head), records)
     text = read_file(path, MOST_WHOLE // 2 if is_list else MOST_TEXT).decode(encoding, "replace")
     if is_list:
         return _with_head(path, "list", lambda: _entries(path, text))
@@ -137,31 +141,33 @@ def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _with_head(path: Path, form: str, records: Callable[[], Iterator[TableRow]]) -> FileContent:
-    head = itertools.islice(_readable(records()), _HEAD)
+    head = itertools.islice(_objects(records()), _HEAD)
     return FileContent(path, form, tuple(row.values for row in head), records)
 
 
-def _readable(records: Iterator[TableRow]) -> Iterator[TableRow]:
-    """Yield the records in front of the first that cannot be read."""
-    try:
+class _NoObject(RepliesError):
+    """An entry is a text, a number or a list, as in no file of a kit."""
+
+
+def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
+    """Yield the records in front of the first that is no object."""
+    with contextlib.suppress(_NoObject):
         yield from records
-    except RepliesError:
-        return
 
 
-def _lines(path: Path, encoding: str) -> Callable[[], Iterator[TableRow]]:
-    def records() -> Iterator[TableRow]:
-        # Replies may hold other line separators.
-        with path.open(encoding=encoding, newline="\n") as stream:
-            try:
-                for number, line in enumerate(limited_lines(stream, str(path)), start=1):
+def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
+    """Yield the objects in lines; RepliesError for a damaged line, unless those are left out."""
+    errors = "replace" if only_readable else "strict"
+    # Replies may hold other line separators.
+    with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
+        try:
+            for number, line in enumerate(limited_lines(stream, str(path)), start=1):
+                place = f"{path} line {number}"
+                with contextlib.suppress(*([RepliesError] if only_readable else [])):
                     if line.strip():
-                        place = f"{path} line {number}"
                         yield TableRow(place, _object(line, place))
-            except UnicodeDecodeError as error:
-                raise RepliesError(f"{path} is not text in UTF-8 ({error}); save it as UTF-8") from error
-
-    return records
+        except UnicodeDecodeError as error:
+            raise RepliesError(f"{path} is not text in UTF-8 ({error}); save it as UTF-8") from error
 
 
 def _entries(path: Path, text: str) -> Iterator[TableRow]:
@@ -201,7 +207,7 @@ def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
 
 def _checked(content: Any, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise RepliesError(f"{place} is no JSON object like {{...}}")
+        raise _NoObject(f"{place} is no JSON object like {{...}}")
     return content
 
 

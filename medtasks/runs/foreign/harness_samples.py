@@ -18,15 +18,16 @@ from medtasks.tasks.answer_columns import parsed_list
 KIT = "lm-eval or lmms-eval"
 ID_COLUMN = "doc_id"
 
-_REPLIES = ("resps", "filtered_resps")
-_PROMPTS = {"input", "arguments", "doc"}
+REPLIES = ("resps", "filtered_resps")
+PROMPTS = {"input", "arguments", "doc"}
+"""Keys that tell what was asked."""
 _QUESTIONS = ("question", "query", "problem", "stem", "input", "sent1")  # keys of datasets
 
 
 def recognise(content: FileContent) -> bool:
     """Return whether records have the replies and the prompt of a row."""
     keys = set(content.keys)
-    return ID_COLUMN in keys and bool(keys & {*_REPLIES}) and bool(keys & _PROMPTS)
+    return ID_COLUMN in keys and bool(keys & {*REPLIES}) and bool(keys & PROMPTS)
 
 
 def select(contents: Sequence[FileContent]) -> list[FileContent]:
@@ -51,12 +52,12 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
             earlier.append(replies)
             rows += _rows(record, replies, len(rows))
     kit = "lm-eval" if "arguments" in contents[0].keys else "lmms-eval"
-    return ForeignFile(kit, tuple(rows), _REPLIES[0])
+    return ForeignFile(kit, tuple(rows), REPLIES[0])
 
 
 def _replies(record: TableRow) -> list[str]:
     """Return the replies to a sample, several if it was repeated."""
-    recorded = next((record.values[key] for key in _REPLIES if key in record.values), None)
+    recorded = next((record.values[key] for key in REPLIES if key in record.values), None)
     while isinstance(recorded, list) and len(recorded) == 1 and not isinstance(recorded[0], str):
         recorded = recorded[0]
     listed_replies = recorded if isinstance(recorded, list) else [recorded]

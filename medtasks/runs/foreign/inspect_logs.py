@@ -10,7 +10,7 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import last_question, thinking_text
+from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.folder_choice import only_file
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
@@ -63,7 +63,11 @@ def _row(record: TableRow, number: int) -> ForeignRow:
     values = record.values
     output = as_mapping(values.get("output"))
     choices = output.get("choices")
-    message = as_mapping(choices[0].get("message")) if choices else {}
+    choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = as_mapping(choice.get("message"))
+    reply = text_of(TableRow(record.place, dict(output)), _REPLY)
+    if reply is None:  # logs of older versions
+        reply = message_text(message.get("content")) or ""
     options = option_texts(values.get("choices"))
     asked, names = last_question(_attached(values.get("input"), values))
     target = values.get("target")
@@ -72,7 +76,7 @@ def _row(record: TableRow, number: int) -> ForeignRow:
     return ForeignRow(
         number,
         record.place,
-        None if values.get("error") or not choices else text_of(TableRow(record.place, dict(output)), _REPLY),
+        None if values.get("error") or not choice else reply,
         identifier=text_of(record, "id"),
         question=asked if options else None,
         options=options,
@@ -81,6 +85,7 @@ def _row(record: TableRow, number: int) -> ForeignRow:
         answer=target if isinstance(target, str) else None,
         repeat=epoch - 1 if isinstance(epoch, int) else None,
         reasoning=thinking_text(message),
+        is_cut=choice.get("stop_reason") in CUT_REASONS,
     )
 
 

@@ -61,11 +61,10 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _check_mapping(content: FileContent, record: TableRow) -> None:
-    values = list(record.values.values())
-    is_parsed = any(isinstance(value, list) for value in values)
-    if content.path.stem == "results":
-        is_parsed = is_parsed or all(isinstance(value, str) and len(value) == 1 for value in values)
-    if is_parsed:
+    values = record.values.values()
+    letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
+    is_named_so = content.path.stem == "results" and 2 * letters > len(values)
+    if is_named_so or any(isinstance(value, list) for value in values):
         raise RepliesError(
             f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
             "holds the replies"
@@ -87,6 +86,7 @@ def _row(record: TableRow, number: int) -> ForeignRow:
     if _REPLY not in values:
         raise RepliesError(f"{record.place} has no '{_REPLY}', unlike the first entry")
     prompt = values.get("prompt")
+    thinking = values.get("thinking")  # of a fork
     return ForeignRow(
         number,
         record.place,
@@ -97,4 +97,5 @@ def _row(record: TableRow, number: int) -> ForeignRow:
         prompt=prompt if isinstance(prompt, str) else None,
         image_names=image_names(*map(values.get, _IMAGES)),
         answer=first_text(record, ("answer",)),
+        reasoning=thinking if isinstance(thinking, str) else "",
     )

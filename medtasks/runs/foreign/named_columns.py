@@ -97,11 +97,9 @@ def _column_names(content: FileContent, columns: Mapping[str, str]) -> dict[str,
     for field in FIELDS:
         candidates = [name for name in _candidates(field, content.keys) if name not in taken]
         if field == "reply" and field not in names and len(candidates) != 1:
-            fault = f"columns {listed(candidates)} may all be" if candidates else "no column has a name of"
-            raise RepliesError(
-                f"{content.path}: {fault} the reply of the model; name it: --columns reply=NAME, of "
-                f"{', '.join(content.keys)}"
-            )
+            fault = f"{listed(candidates)} may all be replies" if candidates else "nothing has a name that replies have"
+            keys = listed([*content.keys])
+            raise RepliesError(f"{content.path}: {fault}; name the one that is, of {keys}: --columns reply=NAME")
         if candidates and field not in names:
             names[field] = candidates if field == "options" else candidates[:1]
             taken.update(names[field])

@@ -22,6 +22,8 @@ from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_con
 from medtasks.runs.foreign.foreign_rows import ForeignFile
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
+from medtasks.runs.result_files import task_of
+from medtasks.tasks.task_files import task_files, variant_of
 
 
 class KitReader(Protocol):
@@ -87,36 +89,49 @@ def read_foreign(
 
 def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
+    is_chosen = format is not None or bool(columns)
     header = [name for field, name in columns.items() if field != "options"]
-    contents: dict[Path, list[FileContent]] = {}
+    by_path: dict[Path, list[FileContent]] = {}
+    ours: list[Path] = []
     for path in paths:
-        contents[path] = []
+        by_path[path] = []
         for file in _files_in(path):
             content = read_content(file, sheet_name, header)
-            if format is None and not columns and _is_ours(content):
-                return None
-            contents[path].append(content)
-    files = list(itertools.chain(*contents.values()))
-    reader = _reader(files, format, columns)
-    if reader is None and all(map(Path.is_file, paths)):
+            if not is_chosen and _is_ours(content):
+                ours.append(path)
+                break
+            by_path[path].append(content)
+    contents = list(itertools.chain(*by_path.values()))
+    reader = _reader(contents, format, columns)
+    if ours:
+        if reader is not None and ours != list(paths):
+            raise RepliesError(f"{ours[0]} is in our own form, and others are of {reader.KIT}; name files of one run")
+        return None
+    if reader is None and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, contents)):
         reader = named_columns
     if reader is None:
         return None
-    selected: list[FileContent] = []
-    for path, in_path in contents.items():
-        written = list(filter(reader.recognise, in_path))
-        if path.is_dir():
-            selected += reader.select(written) if written else []
-        elif reader is not named_columns and not written:
-            raise RepliesError(f"{path} is no file of {reader.KIT}; its first keys are {listed(list(in_path[0].keys))}")
-        else:
-            selected += in_path
+    selected = _selected(by_path, reader)
     if not selected:
         return None
-    is_table = reader is named_columns
-    replies = named_columns.read(selected, columns) if is_table else reader.read(selected)
-    is_id_named = replies.is_id_named or "id" in columns
-    return replace(replies, is_id_named=is_id_named, notes=(*replies.notes, *_cut_cells(selected, replies)))
+    replies = named_columns.read(selected, columns) if reader is named_columns else reader.read(selected)
+    replies = replace(replies, is_id_named=replies.is_id_named or "id" in columns)
+    return _with_cut_cells(replies) if any(content.form == "table" for content in selected) else replies
+
+
+def _selected(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader) -> list[FileContent]:
+    """Return the files that a user named, and those of a folder that are the reader's."""
+    selected: list[FileContent] = []
+    for path, contents in by_path.items():
+        written = list(filter(reader.recognise, contents))
+        if path.is_dir():
+            selected += reader.select(written) if written else []
+        elif written or reader is named_columns:
+            selected += contents
+        else:
+            keys = listed([*contents[0].keys]) or "none"
+            raise RepliesError(f"{path} is no file of {reader.KIT}; its first keys are {keys}")
+    return selected
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -138,7 +153,17 @@ def _rank(file: Path) -> bool:
 
 def _is_ours(content: FileContent) -> bool:
     """Return whether a file is in our own form, or holds samples of a task of ours."""
-    return content.form in ("lines", "object") and any(map(_is_our_record, content.head))
+    if content.form not in ("lines", "object"):
+        return False
+    if not content.head or any(map(_is_our_record, content.head)):
+        return True
+    name = task_of(content.path)
+    return name in task_files() or variant_of(name) is not None
+
+
+def _has_id_alone(content: FileContent) -> bool:
+    """Return whether lines have an id, as ours do, and no reply."""
+    return content.form == "lines" and bool({"doc_id", "id"} & {*content.keys}) and not named_columns.recognise(content)
 
 
 def _is_our_record(record: Mapping[str, Any]) -> bool:
@@ -148,6 +173,8 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
     doc = record.get("doc")
     if "reply" in record or ASKED in record:
         return True
+    if record.keys() & {*harness_samples.REPLIES} and not record.keys() & harness_samples.PROMPTS:
+        return True  # a file of the harness that says nothing of its questions
     if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
         return True
     return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
@@ -170,9 +197,7 @@ def _reader(contents: Sequence[FileContent], format: str | None, columns: Mappin
     return kits[0] if kits else None
 
 
-def _cut_cells(contents: Sequence[FileContent], file: ForeignFile) -> list[str]:
-    """Return a sentence on replies as long as a cell of a workbook may be; none without any."""
-    cut = sum(row.reply is not None and len(row.reply) == CELL_LIMIT for row in file.rows)
-    if not cut or not any(content.form == "table" for content in contents):
-        return []
-    return [f"{cut} replies have exactly {CELL_LIMIT:,} letters, where Excel cuts them: their ends are lost"]
+def _with_cut_cells(replies: ForeignFile) -> ForeignFile:
+    """Return replies of a table, of which those as long as a cell may be are cut."""
+    rows = tuple(replace(row, is_cut=len(row.reply or "") == CELL_LIMIT) for row in replies.rows)
+    return replace(replies, rows=rows)

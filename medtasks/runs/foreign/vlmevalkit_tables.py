@@ -45,7 +45,7 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
         is_judged = _is_judged(content)
         records += (_without_nan(record, is_judged=is_judged) for record in content.records())
         if is_judged:
-            notes.append(f"{content.path} is what a judge of the kit wrote, who may have changed texts")
+            notes.append(f"{content.path} was written after judging, which may have changed replies and options")
     questions: dict[str, set[str]] = defaultdict(set)
     for record in records:
         texts = [record.values.get(key) for key in ("question", *_OPTIONS)]
