@@ -13,6 +13,7 @@ from medtasks.errors import MedTasksError, NoVerdict, RepliesError
 from medtasks.home import as_json
 from medtasks.report.tables import NOT_DEFINED
 from medtasks.report.wording import interval, number, points
+from medtasks.runs.foreign.matching import MatchedReplies
 from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.printed_check import PrintedCheck, RuleScore, check_printed, in_printed_unit, printed_number
@@ -53,7 +54,7 @@ def check(
     header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     matching = {"matching": read.matched.counts} if read.matched else {}
     write_json(json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)})
-    for sentence in _sentences(verdict):
+    for sentence in _sentences(verdict, read.matched):
         say(sentence)
     for sentence in read.matched.sentences() if read.matched else ():
         say(sentence)
@@ -62,7 +63,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _sentences(verdict: PrintedCheck) -> Iterator[str]:
+def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterator[str]:
     """Yield what the rules give, whether that is the printed number, and what else it is the number of."""
     compared = verdict.compared
     share = compared.score.share
@@ -70,7 +71,9 @@ def _sentences(verdict: PrintedCheck) -> Iterator[str]:
     subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
     sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(verdict, compared)}"
     sentence += f" on {_samples(verdict)}"
-    if verdict.guessed is not None:
+    if matched and (left_out := len(matched.unmatched) + len(matched.ambiguous)):
+        sentence += f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
+    if verdict.guessed:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:
         sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict, verdict.careful)}"

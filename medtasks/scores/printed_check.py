@@ -3,18 +3,17 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TypeGuard
 
 from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, Metric, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
 from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
-from medtasks.scores.scoring import rows_of, score_replies
+from medtasks.scores.scoring import RowScores, rows_of, score_replies
 from medtasks.tasks.task_file import TaskFile
 
 _NUMBER = re.compile(r"([-−+]?\d+(?:\.\d+)?)\s*%?")
@@ -45,10 +44,10 @@ class PrintedCheck:
         counts: Numbers of scored and failed samples.
         samples: Number of samples of the task.
         missing: Number of those without a reply.
-        valued: Number of samples that have a value of the metric; None for one that is no mean over samples.
-        guessed: Part of the value from replies that were guessed; None if unknown.
-        guesses: What is known of these replies, in words that follow "replies".
         explanations: Values by what they are of, which rounded are the printed number although the score is not.
+        valued: Number of samples that have a value of the metric; None for one that is no mean over samples.
+        guessed: Part of the value from guessed replies; 0 for a metric that is no mean over samples.
+        guesses: What is known of these replies, in words that follow "replies".
     """
 
     metric: str
@@ -59,10 +58,10 @@ class PrintedCheck:
     counts: SampleCounts
     samples: int
     missing: int
-    valued: int | None
-    guessed: float | None
-    guesses: str
-    explanations: Mapping[str, float]
+    explanations: Mapping[str, float] = field(default_factory=dict)
+    valued: int | None = None
+    guessed: float = 0.0
+    guesses: str = ""
 
     @property
     def is_consistent(self) -> bool:
@@ -111,7 +110,7 @@ def check_printed(
         RepliesError: The number is no percentage, though the metric is a share.
         UnknownName: The task has no such metric.
     """
-    name = name or _main_metric(task)
+    name = name or task.metrics[0].name
     metric = next((metric for metric in task.metrics if metric.name == name), None)
     further = [name] if metric is None and task.family.kind is AnswerKind.REPORT else []
     answered = [document for document in documents if document["doc_id"] in replies]
@@ -120,8 +119,6 @@ def check_printed(
     by_row = _scores_under(rules, name)
     careful = careful_rule(rules)
     compared = published_rule(rules) or careful or next(iter(rules.values()))
-    scores = of_rows[compared.name][1]
-    guessed, guesses = _guesses(metric, scores, of_rows[careful.name][1] if careful else ())
     verdict = PrintedCheck(
         metric=name,
         printed=printed,
@@ -131,15 +128,10 @@ def check_printed(
         counts=compared.counts,
         samples=len(documents),
         missing=len(documents) - len(replies),
-        valued=len(metric.values(scores)) if _is_mean_over_samples(metric, scores) else None,
-        guessed=guessed,
-        guesses=guesses,
-        explanations={},
     )
     if verdict.compared.score.share and not 0 <= printed <= 100:
         raise RepliesError(f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent")
-    values = _other_counts(verdict, metric, scores)
-    return replace(verdict, explanations=_explanations(verdict, by_row.values(), values))
+    return _explained(verdict, by_row.values(), metric, of_rows)
 
 
 def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
@@ -152,39 +144,35 @@ def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleS
     return by_row
 
 
-def _main_metric(task: TaskFile) -> str:
-    main = [metric.name for metric in task.metrics if metric.role is Role.MAIN]
-    return main[0] if main else task.metrics[0].name
-
-
-def _explanations(verdict: PrintedCheck, others: Iterable[RuleScore], values: Mapping[str, float]) -> dict[str, float]:
-    """Return which values rounded are the printed number: scores under other rules, and others by what they are of."""
+def _explained(
+    verdict: PrintedCheck, others: Iterable[RuleScore], metric: AnyMetric | None, of_rows: RowScores
+) -> PrintedCheck:
+    """Add the part of guessed replies, and what else the number is of if it is not the score."""
+    values = {f"the number under the rule '{other.row}' ({other.rule})": other.score.value for other in others}
+    scores = of_rows[verdict.compared.row][1]
+    if isinstance(metric, Metric) and all(isinstance(unit, dict) for unit, _ in metric.values(scores)):
+        careful = of_rows[verdict.careful.row][1] if verdict.careful else ()
+        guessed, guesses = _guesses(metric, scores, careful)
+        verdict = replace(verdict, valued=len(metric.values(scores)), guessed=guessed, guesses=guesses)
+        values |= _other_counts(verdict, metric, scores)
     if verdict.is_consistent:
-        return {}
-    share = verdict.compared.score.share
-    candidates = {f"the number under the rule '{other.row}' ({other.rule})": other.score.value for other in others}
-    equal = {}
-    for what, value in {**candidates, **values}.items():
-        if is_rounded(verdict.printed, value, share):
-            equal[what] = value
-    if is_rounded(verdict.printed, verdict.compared.score.value, not share):
-        unit = "as a fraction, and --printed is in percent" if share else "times 100"
-        equal[f"the same number {unit}"] = verdict.compared.score.value
-    return equal
+        return verdict
+    score = verdict.compared.score
+    equal = {what: value for what, value in values.items() if is_rounded(verdict.printed, value, score.share)}
+    if is_rounded(verdict.printed, score.value, not score.share):
+        unit = "as a fraction, and --printed is in percent" if score.share else "times 100"
+        equal[f"the same number {unit}"] = score.value
+    return replace(verdict, explanations=equal)
 
 
-def _guesses(metric: AnyMetric | None, scores: ScoreList, careful: ScoreList) -> tuple[float | None, str]:
-    """Return how much of a mean over samples comes from guessed replies, and what is known of them.
+def _guesses(metric: Metric[Score], scores: ScoreList, careful: ScoreList) -> tuple[float, str]:
+    """Return how much of a metric comes from guessed replies, and what is known of them.
 
     Where the rule does not tell its guesses, these are the replies in which the careful rule finds no answer.
     """
-    if not _is_mean_over_samples(metric, scores):
-        return None, ""
     guessed = {score["sample"] for score in scores if score.get(_GUESSED)}
     guesses = "read by similarity"
     if not any(_GUESSED in score for score in scores):
-        if not careful:
-            return None, ""
         guessed = {score["sample"] for score in careful if score["reason"] != Reason.OK}
         guesses = "in which a careful reading finds no answer"
 
@@ -195,21 +183,15 @@ def _guesses(metric: AnyMetric | None, scores: ScoreList, careful: ScoreList) ->
     return replace(metric, of=of_guess).estimate(scores).value, guesses
 
 
-def _is_mean_over_samples(metric: AnyMetric | None, scores: ScoreList) -> TypeGuard[Metric[Score]]:
-    return isinstance(metric, Metric) and all(isinstance(unit, dict) for unit, _ in metric.values(scores))
-
-
-def _other_counts(verdict: PrintedCheck, metric: AnyMetric | None, scores: ScoreList) -> dict[str, float]:
+def _other_counts(verdict: PrintedCheck, metric: Metric[Score], scores: ScoreList) -> dict[str, float]:
     """Return the values with other samples in the denominator, or counted as wrong."""
-    if not _is_mean_over_samples(metric, scores):
-        return {}
     readable = [score for score in scores if score["reason"] == Reason.OK and not score.get(_GUESSED)]
-    values = {"the number on replies with a readable answer only": metric.estimate(readable).value}
-    if verdict.guessed:
-        values[f"the number with replies {verdict.guesses} counted as wrong"] = (
-            verdict.compared.score.value - verdict.guessed
-        )
-    if verdict.valued == verdict.counts.scored and metric.weights is None:
-        of_all = verdict.compared.score.value * verdict.valued / verdict.samples
+    value = verdict.compared.score.value
+    values = {
+        "the number on replies with a readable answer only": metric.estimate(readable).value,
+        f"the number with replies {verdict.guesses} counted as wrong": value - verdict.guessed,
+    }
+    if verdict.valued == verdict.counts.scored:
+        of_all = value * verdict.counts.scored / verdict.samples
         values["the number with samples without a reply counted as wrong"] = of_all
     return values

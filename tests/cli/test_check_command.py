@@ -105,6 +105,38 @@ def test_a_number_that_nothing_explains(medtasks, pmc):
     assert "Not consistent: 81% is 1.0 pts above it.\nINCOMPLETE DATA" in ran.out
 
 
+def kit_file(folder, rows):
+    """MedEvalKit's results.json of replies to PMC-VQA, by question and gold."""
+    path = folder / "results.json"
+    choices = [" A: T: testes ", " B:\u00a0White: pale ", " C: Blue", " D: None "]
+    lines = [{"prompt": text, "answer": gold, "choices": choices, "response": reply} for text, gold, reply in rows]
+    path.write_text(json.dumps(lines))
+    return path
+
+
+def test_file_of_a_kit(medtasks, pmc, tmp_path):
+    """Of six samples two are answered, one wrongly; a third row is of another task."""
+    asked = [(" What is 0?", "A", "A"), (" What is 3?", "D", "A"), ("Who?", "A", "A")]
+    ran = medtasks("check", PMC, kit_file(tmp_path, asked), "--printed", "50")
+    assert ran.code == 0
+    assert "on 2 of 6 samples (4 without a reply); 1 of 3 rows of the file are matched to none; a careful" in ran.out
+    assert "Matched: 2 of 6 samples" in ran.out
+
+
+def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    path = kit_file(tmp_path, [("Q0", "A", "A"), ("Q1", "B", "blu"), ("Q2", "C", "C"), ("Q3", "D", "")])
+    for command in (("check", PMC, path, "--printed", "50"), ("score", PMC, path)):
+        ran = medtasks(*command)
+        assert ran.code == 0
+        assert f"Options and gold come from this file: the data of '{PMC}' are not prepared here" in ran.out
+        assert "INCOMPLETE DATA" in ran.out
+    ran = medtasks("check", PMC, kit_file(tmp_path, [("Q0", "", "A")]), "--printed", "50")
+    assert ran.code == 2
+    assert "run 'medtasks data prepare medevalkit_pmc_vqa'" in ran.err
+    assert "the file cannot stand in for the data: 1 of 1 questions lack an option" in ran.err
+
+
 def test_pairs(medtasks, constant):
     ran = medtasks("check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy")
     assert ran.code == 0

@@ -100,7 +100,7 @@ def test_runs_of_one_question():
 @each_row(
     "rows, task, fault",
     [
-        ([row(0), row(1, answer=None)], PMC, "1 of 2 questions lack an option, .* the first at results.json, entry 2"),
+        ([row(0), row(1, answer=None)], PMC, "1 of 2 questions lack an option, .* such as 'row 1'"),
         ([row(0), row(1, options=None)], PMC, "1 of 2 questions lack"),
         ([row(0, options=("left", ""))], PMC, "1 of 1 questions lack"),
         ([row(0, answer="C")], PMC, "1 of 1 questions lack"),

@@ -1,7 +1,7 @@
 """Samples of a single-choice task from a result file that lists options and gold itself."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,38 +34,45 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
     if task.family.columns not in _OF_ONE_LETTER or task.family.paired or task.variant:
         raise RepliesError(f"only questions for one option can be scored without them, and '{task.name}' asks others")
     names = list(_names(file.rows))
-    rows: dict[str, ForeignRow] = {}
+    by_id: dict[str, dict[str, Any]] = {}
     for name, row in zip(names, file.rows, strict=True):
-        if _asked(rows.setdefault(name, row)) != _asked(row):
+        document = _document(name, row, task)
+        if by_id.setdefault(name, document) != document:
             raise RepliesError(f"{row.place}: '{name}' has another question, other options or another gold before")
-    options = [list(row.options or ()) for row in rows.values()]
-    gold, note = read_column("answer", Column.LETTER, [row.answer for row in rows.values()], options)
-    documents = []
+    documents = list(by_id.values())
+    options = [document["options"] for document in documents]
+    gold, note = read_column("answer", Column.LETTER, [document["answer"] for document in documents], options)
     incomplete = []
-    for (name, row), texts, answer in zip(rows.items(), options, gold, strict=True):
-        if not Column.OPTIONS.holds(texts, None) or not Column.LETTER.holds(answer, texts):
-            incomplete.append(row.place)
-        bare = without_marks(texts)
-        document = {
-            "doc_id": name,
-            "dataset": task.guarded_as,
-            "image_id": " ".join(row.image_names) or None,
-            "question": row.question or row.prompt,
-            "options": bare or texts,
-            "answer": answer,
-        }
-        documents.append(document | ({"option_lines": texts} if bare else {}))
+    for document, answer in zip(documents, gold, strict=True):
+        document["answer"] = answer
+        if not Column.OPTIONS.holds(document["options"], None) or not Column.LETTER.holds(answer, document["options"]):
+            incomplete.append(document["doc_id"])
     if incomplete:
         raise RepliesError(
-            f"{len(incomplete)} of {len(rows)} questions lack an option, or their gold is none of their options, the "
-            f"first at {incomplete[0]}"
+            f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
+            f"such as '{incomplete[0]}'"
         )
     named = [
         replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
         for name, row in zip(names, file.rows, strict=True)
     ]
-    notes = (*file.notes, *_notes(documents, rows.values(), task, note))
+    notes = (*file.notes, *_notes(documents, task, note))
     return documents, replace(file, rows=tuple(named), is_id_named=True, notes=notes)
+
+
+def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
+    """Return the columns of a row's question; options without the marks that the kit compares."""
+    written = list(row.options or ())
+    bare = without_marks(written)
+    document = {
+        "doc_id": name,
+        "dataset": task.guarded_as,
+        "image_id": " ".join(row.image_names) or None,
+        "question": row.question or row.prompt,
+        "options": bare or written,
+        "answer": row.answer,
+    }
+    return document | {"option_lines": written} if bare else document
 
 
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
@@ -86,7 +93,7 @@ def _asked(row: ForeignRow) -> tuple[Hashable, ...]:
     return row.question or row.prompt, row.options, row.answer
 
 
-def _notes(documents: Documents, rows: Iterable[ForeignRow], task: TaskFile, note: str) -> Iterator[str]:
+def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
     yield (
         f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
         f"compared with them."
@@ -96,7 +103,7 @@ def _notes(documents: Documents, rows: Iterable[ForeignRow], task: TaskFile, not
     texts = Counter((document["question"], *document["options"]) for document in documents)
     if alike := sum(number for number in texts.values() if number > 1):
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
-    if not any(row.image_names for row in rows):
+    if not any(document["image_id"] for document in documents):
         yield "The file names no images, so that intervals take each sample for independent."
 
 
