@@ -1,5 +1,6 @@
 """``medtasks check``: whether a printed number is what the replies give under the published rule."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +12,7 @@ from medtasks.cli.options import FileColumns, IncludePath, JsonFile, KitName, Mo
 from medtasks.cli.output import print_state_of_data, say, write_json
 from medtasks.errors import MedTasksError, NoVerdict, RepliesError
 from medtasks.home import as_json
-from medtasks.report.tables import NOT_DEFINED
-from medtasks.report.wording import interval, number, points
+from medtasks.report.wording import estimate, number, points
 from medtasks.runs.foreign.matching import MatchedReplies
 from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.run import Source, replies_to
@@ -68,15 +68,16 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     compared = verdict.compared
     share = compared.score.share
     printed = f"{verdict.printed}{'%' if share else ''}"
+    decimals = -int(verdict.printed.as_tuple().exponent)
     subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
-    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(verdict, compared)}"
+    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)}"
     sentence += f" on {_samples(verdict)}"
     if matched and (left_out := len(matched.unmatched) + len(matched.ambiguous)):
         sentence += f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
     if verdict.guessed:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:
-        sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict, verdict.careful)}"
+        sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict.careful, decimals)}"
     yield f"{sentence}."
     difference = verdict.printed - in_printed_unit(compared.score.value, share)
     if verdict.is_consistent:
@@ -84,10 +85,10 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     elif difference.is_nan():
         yield f"Not consistent. {compared.failure}".rstrip()
     else:
-        gap = points(float(abs(difference)) / (100 if share else 1), share)
+        gap = points(float(abs(difference)) / (100 if share else 1), share, decimals)
         yield f"Not consistent: {printed} is {gap} {'above' if difference > 0 else 'below'} it."
     for what, value in verdict.explanations.items():
-        yield f"It is {what}: {number(value, share, _decimals(verdict))}."
+        yield f"It is {what}: {number(value, share, decimals)}."
 
 
 def _samples(verdict: PrintedCheck) -> str:
@@ -102,15 +103,8 @@ def _samples(verdict: PrintedCheck) -> str:
     return text
 
 
-def _decimals(verdict: PrintedCheck) -> int:
-    return -int(verdict.printed.as_tuple().exponent)
-
-
-def _value(verdict: PrintedCheck, under: RuleScore) -> str:
-    """Return a score with its interval, with as many decimals as are printed."""
+def _value(under: RuleScore, decimals: int) -> str:
     score = under.score
-    value = number(score.value, score.share, _decimals(verdict))
-    ends = interval(score.low, score.high, score.share).replace("%", "")
-    if value == NOT_DEFINED:
+    if math.isnan(score.value):
         return "no number"
-    return value if ends == NOT_DEFINED else f"{value} [{ends}]"
+    return estimate(score.value, score.low, score.high, score.share, decimals)

@@ -84,9 +84,9 @@ def interval(low: float, high: float, share: bool = True) -> str:
     return " to ".join(ends)
 
 
-def points(value: float, share: bool = True) -> str:
+def points(value: float, share: bool = True, decimals: int = 0) -> str:
     """Return a width, for a share in percentage points: ``4.4 pts``."""
-    text = number(value, share)
+    text = number(value, share, decimals)
     return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
@@ -158,11 +158,11 @@ def scored(score: MetricScore | None) -> str:
     return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
 
 
-def estimate(value: float, low: float, high: float, share: bool) -> str:
+def estimate(value: float, low: float, high: float, share: bool, decimals: int = 0) -> str:
     """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
     if value == math.inf:
         return f"∞ [{number(low, share)} to ∞]"
-    text, ends = number(value, share), interval(low, high, share).replace("%", "")
+    text, ends = number(value, share, decimals), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 

@@ -48,7 +48,8 @@ def test_sentence_of_a_consistent_number(medtasks, pmc):
             ["under the rule 'robust' (", "read by similarity counted as wrong: 40.0%"],
         ),
         ("66.7", "13.3 pts below it", ["readable answer only: 66.7%", "without a reply counted as wrong: 66.7%"]),
-        ("66.67", "13.3 pts below it", ["without a reply counted as wrong: 66.67%"]),
+        ("66.67", "13.33 pts below it", ["without a reply counted as wrong: 66.67%"]),
+        ("79.96", "0.04 pts below it", []),
         ("0.8", "79.2 pts below it", ["the same number as a fraction, and --printed is in percent: 80.0%"]),
     ],
 )
