@@ -118,5 +118,5 @@ def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:
     return RepliesError(
         f"the file of {matched.file.kit} answers another task than '{task.name}', or in another form: "
         f"{counts['matched']} of {counts['samples']} samples are matched, and {counts['unmatched']} of "
-        f"{counts['rows']} rows answer none: {matched.describe(left_out)}{hint}"
+        f"{counts['rows']} rows answer none. {matched.describe(left_out)}{hint}"
     )

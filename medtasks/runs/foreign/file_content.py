@@ -200,7 +200,7 @@ def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:
-        raise RepliesError(f"{place} is nested too deeply") from None
+        raise RepliesError(f"{place} is not valid JSON (it is nested too deeply)") from None
     except ValueError as error:
         raise RepliesError(f"{place} is not valid JSON ({error})") from error
 

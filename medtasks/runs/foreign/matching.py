@@ -16,7 +16,7 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
 TWO_REPLIES = "different replies to one sample"
-_SHOWN_ROWS = 5
+_SHOWN_ROWS = 3
 _SHOWN_CHARACTERS = 60
 
 
@@ -95,7 +95,7 @@ class MatchedReplies:
             yield f"Rows that repeat a reply, counted once: {self.duplicates} of {counts['rows']}."
         for name, rows in (("Rows of no sample", self.unmatched), ("Ambiguous rows", self.ambiguous)):
             if rows:
-                yield f"{name}, left out: {len(rows)} of {counts['rows']}: {self.describe(rows)}."
+                yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
         if BY_QUESTION_ALONE in self.steps:
             yield "The file lists no options, so that their order could not be compared."
         if thoughts := sum(bool(row.reasoning) for row in file.rows):
@@ -105,19 +105,21 @@ class MatchedReplies:
         yield from file.notes
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
-        """Describe the first rows by cause and text, without the text of credentialed data."""
-        descriptions = []
-        for match in matches[:_SHOWN_ROWS]:
+        """Describe rows by cause, and the first of each by number and text; that of credentialed data is hashed."""
+        texts: dict[str, dict[int, str]] = {}
+        for match in matches:
             row = match.row
             text = " ".join((row.question or row.prompt or row.identifier or "").split())
-            shown = f"sha256 {digest(text)}" if self.is_private else _shortened(text)
-            descriptions.append(f"row {row.number} ({match.why}: {shown})")
-        more = len(matches) - _SHOWN_ROWS
-        return "; ".join(descriptions) + (f"; and {more} more" if more > 0 else "")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+            texts.setdefault(match.why, {})[row.number] = text
+        descriptions = []
+        for why, of_rows in texts.items():
+            rows = []
+            for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
+                shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+                rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else shown})")
+            more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
+            descriptions.append(f"{len(of_rows)} {why}: {', '.join(rows)}{more}")
+        return "; ".join(descriptions)
 
 
 def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> MatchedReplies:

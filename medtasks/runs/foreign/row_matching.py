@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
-from medtasks.runs.foreign.compared_texts import comparable_options, comparable_question
+from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
 from medtasks.runs.foreign.sample_index import SampleIndex, Texts
@@ -71,7 +71,7 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         question = comparable_question(row.question or "")
         match.texts = index.with_texts(question, options)
         match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
-        if options is None and any(own for own in index.shown.get(question, ())):
+        if options is None and not all(map(are_words, index.shown.get(question, ()))):
             match.step = BY_QUESTION_ALONE
         if options is not None and not match.texts and index.has_reordered(question, options):
             match.why = OTHER_ORDER
@@ -93,8 +93,8 @@ def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: Samp
         samples = index.with_id(match.row.identifier or "")
         if samples and not _comparable_samples(match, samples, index):
             raise RepliesError(
-                f"{match.row.place}: '{match.row.identifier}' could be the number of any row, and nothing in the file "
-                f"tells its question; if the numbers are the ids of the questions, say so: --columns id=COLUMN"
+                f"{match.row.place}: its id could be the number of any row, and nothing in the file tells its "
+                f"question; if the numbers are the ids of the questions, say so: --columns id=COLUMN"
             )
         if samples and not any(_agrees(match, number, index) for number in samples):
             return False
