@@ -87,12 +87,18 @@ def read_with_data(
     return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
 
 
-def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> Mapping[str, Reply]:
+def read_one_run(
+    task: TaskFile,
+    documents: Documents,
+    paths: Sequence[Path],
+    kit: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Mapping[str, Reply]:
     """Read the replies to a task from files of one run, and log how they were matched; errors: :func:`read_recorded`.
 
     RepliesError: The files hold several replies to each question.
     """
-    runs = read_runs(task, documents, paths)
+    runs = read_runs(task, documents, paths, kit, columns)
     if len(runs) > 1:
         raise RepliesError(
             f"{', '.join(map(str, paths))} holds {len(runs)} runs of each question; 'medtasks score' scores each of "
@@ -101,9 +107,15 @@ def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path]) ->
     return runs[0]
 
 
-def read_runs(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> tuple[Mapping[str, Reply], ...]:
+def read_runs(
+    task: TaskFile,
+    documents: Documents,
+    paths: Sequence[Path],
+    kit: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> tuple[Mapping[str, Reply], ...]:
     """Read the replies of each run in some files, and log how they were matched; errors: :func:`read_recorded`."""
-    recorded = read_recorded(task, documents, paths)
+    recorded = read_recorded(task, documents, paths, kit, columns)
     for sentence in recorded.matched.sentences() if recorded.matched else ():
         warn_once(f"{task.name}: {sentence}")
     return recorded.runs
