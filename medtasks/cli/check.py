@@ -56,7 +56,7 @@ def check(
     write_json(json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)})
     for sentence in _sentences(verdict, read.matched):
         say(sentence)
-    for sentence in read.matched.sentences() if read.matched else ():
+    for sentence in read.notes:
         say(sentence)
     print_state_of_data({"": data})
     if not verdict.is_consistent:

@@ -41,7 +41,6 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.foreign.matching import MatchedReplies
 from medtasks.runs.recorded_replies import read_one_run, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
@@ -122,7 +121,7 @@ def score(
     if classes:
         summary["likelihood_auroc"] = as_json(classes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
-    _print_origins(files, replies, read.matched)
+    _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
     further = list(class_tables(task, rules.values()))
     if classes:
@@ -159,14 +158,13 @@ def _scores_of_runs(
     return rules
 
 
-def _print_origins(files: Sequence[Path], replies: Sequence[Path], matched: MatchedReplies | None) -> None:
+def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]) -> None:
     """Print the files that were read in place of folders, and where their replies come from."""
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
-    if matched is not None:
-        for sentence in matched.sentences():
-            say(sentence)
-    elif origins := str(read_origins(*files)):
+    for sentence in matching:
+        say(sentence)
+    if not matching and (origins := str(read_origins(*files))):
         say(f"{origins}.")
 
 

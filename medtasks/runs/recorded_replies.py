@@ -30,6 +30,21 @@ class RecordedReplies:
     runs: tuple[Mapping[str, Reply], ...]
     matched: MatchedReplies | None = None
 
+    @property
+    def only_run(self) -> Mapping[str, Reply]:
+        """Replies of the only run. RepliesError: there are several."""
+        if len(self.runs) > 1:
+            raise RepliesError(
+                f"the file holds {len(self.runs)} runs of each question; 'medtasks score' scores each of them, and "
+                f"'medtasks compare' takes them all"
+            )
+        return self.runs[0]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on how rows were matched; none for our own forms."""
+        return [] if self.matched is None else list(self.matched.sentences())
+
 
 def read_recorded(
     task: TaskFile,
@@ -98,27 +113,10 @@ def read_one_run(
 
     RepliesError: The files hold several replies to each question.
     """
-    runs = read_runs(task, documents, paths, kit, columns)
-    if len(runs) > 1:
-        raise RepliesError(
-            f"{', '.join(map(str, paths))} holds {len(runs)} runs of each question; 'medtasks score' scores each of "
-            f"them, and 'medtasks compare' takes them all"
-        )
-    return runs[0]
-
-
-def read_runs(
-    task: TaskFile,
-    documents: Documents,
-    paths: Sequence[Path],
-    kit: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> tuple[Mapping[str, Reply], ...]:
-    """Read the replies of each run in some files, and log how they were matched; errors: :func:`read_recorded`."""
     recorded = read_recorded(task, documents, paths, kit, columns)
-    for sentence in recorded.matched.sentences() if recorded.matched else ():
+    for sentence in recorded.notes:
         warn_once(f"{task.name}: {sentence}")
-    return recorded.runs
+    return recorded.only_run
 
 
 def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:

@@ -14,9 +14,9 @@ BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
 BY_QUESTION_ALONE = "question (options not compared)"
 BY_PROMPT, AND_IMAGE, BY_ORDER = "prompt", " and image", "order, verified row by row"
 OTHER_ORDER = "options in another order"
-OTHER_ID = "its id is that of another question"
-OTHER_IMAGE = "its question is asked here on other images"
-NOT_HERE = "its text is none of this task"
+OTHER_ID = "id of another question"
+OTHER_IMAGE = "question of this task on another image"
+NOT_HERE = "no question of this task"
 SEVERAL = "fits several samples"
 
 
