@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.samples import Documents
-from medtasks.errors import RepliesError, warn_once
+from medtasks.errors import DatasetNotPrepared, MedTasksError, RepliesError, warn_once
 from medtasks.families.family import Reply
 from medtasks.runs.foreign.matching import MatchedReplies, match_rows
 from medtasks.runs.foreign.nearest_task import nearest_task
 from medtasks.runs.foreign.recognition import read_foreign
+from medtasks.runs.foreign.samples_from_file import file_provenance, samples_from_file
 from medtasks.runs.question_manifest import manifest_of_replies
 from medtasks.runs.replies import read_replies
-from medtasks.tasks.documents import image_settings
+from medtasks.tasks.documents import image_settings, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 
 
@@ -76,6 +78,28 @@ def read_recorded(
     if not matched.fits:
         raise _other_task(matched, task)
     return RecordedReplies(matched.runs, matched)
+
+
+def read_with_data(
+    task: TaskFile, paths: Sequence[Path], kit: str | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[RecordedReplies, Documents, Mapping[str, Any]]:
+    """Read the replies to a task, its documents, and their provenance; arguments and errors: :func:`read_recorded`.
+
+    Where the data are not prepared, a file of another kit that holds options and gold stands in for them.
+    DatasetNotPrepared: It cannot.
+    """
+    try:
+        documents = task_documents(task)
+    except DatasetNotPrepared as error:
+        if (file := read_foreign(paths, kit, columns)) is None:
+            raise
+        try:
+            documents, named = samples_from_file(file, task)
+        except MedTasksError as fault:
+            raise DatasetNotPrepared(f"{error}; the file cannot stand in for the data: {fault}") from fault
+        matched = match_rows(named, documents, task)
+        return RecordedReplies(matched.runs, matched), documents, file_provenance(file, documents, task)
+    return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
 
 
 def read_one_run(

@@ -98,7 +98,7 @@ def test_medevalkit_folders_are_read_once(tmp_path):
     assert len(read_foreign([tmp_path]).rows) == 2
     assert len(read_foreign([chunk]).rows) == 1
     write_json(tmp_path / "OTHER" / "results.json", first)
-    with pytest.raises(RepliesError, match=r"2 files of MedEvalKit.*OTHER.*name one"):
+    with pytest.raises(RepliesError, match=r"2 files of several runs or sets.*OTHER.*name one"):
         read_foreign([tmp_path])
 
 

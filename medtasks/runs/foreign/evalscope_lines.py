@@ -12,112 +12,96 @@ from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
 from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.folder_choice import only_file
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.row_values import as_mapping, first_text, image_names
-
-KIT = "evalscope"
-ID_COLUMN = "metadata.id"
+from medtasks.runs.foreign.kit_reader import KitReader, only_file
+from medtasks.runs.foreign.row_values import as_mapping, first_entry, first_text, image_names
 
 _PREDICTION = "model_output"
 _REVIEW = "sample_score"
 _IDS = ("id", "question_id", "qid")  # in metadata
-_MOST_REPEATS = 64
 _IMAGES = ("images", "image", "image_path", "figure_path", "img_name", "file_name")
+_MOST_REPEATS = 64
 
 
 def recognise(content: FileContent) -> bool:
     """Return whether records have an ``index`` and the output of a model, or its score."""
-    return "index" in content.keys and bool({_PREDICTION, _REVIEW} & set(content.keys))
+    return "index" in content.keys and bool({_PREDICTION, _REVIEW} & {*content.keys})
 
 
-def select(contents: Sequence[FileContent]) -> list[FileContent]:
-    """Return the subsets of one model: predictions if there are any, else reviews."""
-    predictions = [content for content in contents if _PREDICTION in content.keys and _row(_first(content)).prompt]
-    kept = predictions or [content for content in contents if _REVIEW in content.keys] or list(contents)
-    folders = {content.path.parent for content in kept}
-    return kept if len(folders) == 1 else only_file(KIT, kept)
+def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
+    """Return the subsets of one model: predictions if they say what was asked, else reviews."""
+    reviews = [content for content in contents if _REVIEW in content.keys]
+    predictions = [content for content in contents if content not in reviews]
+    if reviews and not any(_row(TableRow("", {**content.head[0]})).prompt for content in predictions):
+        predictions = reviews
+    return predictions if len({content.path.parent for content in predictions}) == 1 else only_file(predictions)
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files."""
+    """Return the rows of files; RepliesError for predictions that do not say what was asked."""
     rows: list[ForeignRow] = []
-    repeated = 0
+    lines = 0
     for content in contents:
         samples: dict[Any, ForeignRow] = {}
         for record in content.records():
-            row = _row(record)
-            repeated += record.values.get("index") in samples
-            samples[record.values.get("index")] = row
+            lines += 1
+            samples[record.values.get("index")] = _row(record)
         rows += _with_repeats(samples)
-    notes = [f"{repeated} samples were asked again, and their last reply counts"] if repeated else []
-    if rows and not any(row.prompt or row.identifier for row in rows):
+    if not any(row.prompt or row.identifier for row in rows):
         raise RepliesError(
             f"{contents[0].path} does not say what was asked; give the file of the same name in the folder 'reviews'"
         )
-    numbered = tuple(replace(row, number=number) for number, row in enumerate(rows))
-    column = "sample_score.score.prediction" if _REVIEW in contents[0].keys else f"{_PREDICTION}.choices[0].message"
-    return ForeignFile(KIT, numbered, column, notes=tuple(notes))
+    notes = [f"{lines - len(rows)} samples were asked again, and their last reply counts"] if lines > len(rows) else []
+    column = f"{_REVIEW}.score.prediction" if _REVIEW in contents[0].keys else f"{_PREDICTION}.choices[0].message"
+    return ForeignFile(EVALSCOPE.name, tuple(rows), column, notes=tuple(notes))
 
 
 def _row(record: TableRow) -> ForeignRow:
     values = record.values
-    review = as_mapping(values.get(_REVIEW))
     output = as_mapping(values.get(_PREDICTION))
-    metadata = as_mapping(review.get("sample_metadata") if review else values.get("metadata"))
-    messages = values.get("messages") or values.get("input")
-    prompt, names = last_question(messages)
-    choice = _choice(output)
+    choice = first_entry(output.get("choices"))
     message = as_mapping(choice.get("message"))
-    if review:
-        message = as_mapping(messages[-1] if isinstance(messages, list) and messages else None)
+    review = as_mapping(values.get(_REVIEW))
+    metadata = as_mapping(review.get("sample_metadata") or values.get("metadata"))
+    messages = values.get("messages") or values.get("input")  # of older reviews
+    prompt, names = last_question(messages)
     reply = message_text(message.get("content"))
     if review:
-        prediction = as_mapping(review.get("score")).get("prediction")
-        reply = prediction if isinstance(prediction, str) else None
+        reply = message_text(as_mapping(review.get("score")).get("prediction"))
+        message = first_entry(messages[::-1]) if isinstance(messages, list) else {}
     target = values.get("target")
     answer = target[0] if isinstance(target, list) and len(target) == 1 else target
     return ForeignRow(
         0,
         record.place,
         None if output.get("error") else reply,
-        identifier=first_text(TableRow(record.place, dict(metadata)), _IDS),
+        identifier=first_text(TableRow(record.place, {**metadata}), _IDS),
         prompt=prompt,
         image_names=image_names(*map(metadata.get, _IMAGES)) or names,
         answer=answer if isinstance(answer, str) else None,
-        repeat=review.get("generation_index") if review else None,
-        reasoning=thinking_text(message) if message.get("role") == "assistant" else "",
+        repeat=review.get("generation_index"),
+        reasoning=thinking_text(message),
         is_cut=choice.get("stop_reason") in CUT_REASONS,
     )
 
 
-def _first(content: FileContent) -> TableRow:
-    return TableRow(str(content.path), dict(content.head[0]))
-
-
-def _choice(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the first choice of an output; empty where the model gave none."""
-    choices = output.get("choices")
-    return as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
-
-
 def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
     """Return rows by ``index`` with the number of their run, if the kit asked each question several times."""
-    if any(row.repeat for row in samples.values()):
+    if any(row.repeat for row in samples.values()) or not all(isinstance(index, int) for index in samples):
         return list(samples.values())
-    prompts = {index: row.prompt for index, row in samples.items() if isinstance(index, int)}
-    count = _repeats(prompts) if None not in prompts.values() else 1
-    repeats = [index % count if count > 1 else None for index in samples]
-    return [replace(row, repeat=repeat) for row, repeat in zip(samples.values(), repeats, strict=True)]
+    count = _repeats({index: row.prompt for index, row in samples.items() if row.prompt})
+    return [replace(row, repeat=index % count if count > 1 else None) for index, row in samples.items()]
 
 
 def _repeats(prompts: Mapping[int, str | None]) -> int:
     """Return how often each question was asked: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
-    most = min(_MOST_REPEATS, max(prompts, default=0) + 1)
-    for count in range(most, 1, -1):
+    for count in range(min(_MOST_REPEATS, max(prompts, default=0) + 1), 1, -1):
         blocks: dict[int, set[str | None]] = {}
         for index, prompt in prompts.items():
             blocks.setdefault(index // count, set()).add(prompt)
         if len(prompts) > len(blocks) and all(len(block) == 1 for block in blocks.values()):
             return count
     return 1
+
+
+EVALSCOPE = KitReader("evalscope", "metadata.id", recognise, read, select)

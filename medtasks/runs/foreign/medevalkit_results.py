@@ -5,17 +5,14 @@ those that were published; several sets have none and name no image either. Chun
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.folder_choice import only_file, without_copies
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.kit_reader import KitReader, only_file, records_of, without_copies
 from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
-
-KIT = "MedEvalKit"
-ID_COLUMN = "id"
 
 _REPLY = "response"
 _IDS = ("id", "question_id", "uuid", "prompt_id")
@@ -33,34 +30,26 @@ def recognise(content: FileContent) -> bool:
     return content.form == "list" and _REPLY in content.keys
 
 
-def select(contents: Sequence[FileContent]) -> list[FileContent]:
+def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the files of a folder that hold the replies: a set, its chunks, or the subjects of MMMU."""
     kept = without_copies(contents, _ORIGINALS)
-    is_one_folder = len({content.path.parent for content in kept}) == 1
-    if is_one_folder and all(_CHUNK.fullmatch(content.path.stem) for content in kept):
+    if all(_CHUNK.fullmatch(content.path.stem) for content in kept) and len({each.path.parent for each in kept}) == 1:
         return kept
-    if all(content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in kept):
-        return kept
-    return only_file(KIT, kept)
+    is_mmmu = all(content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in kept)
+    return kept if is_mmmu else only_file(kept)
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of files; RepliesError for answers that the kit has parsed, and for Rad-ReStruct."""
+    is_mapping = contents[0].form == "object"
     rows: list[ForeignRow] = []
-    is_cut = False
-    for content in contents:
-        for record in content.records():
-            is_mapping = content.form == "object"
-            is_cut = is_cut or is_mapping or "index2ans" in record.values
-            if is_mapping:
-                _check_mapping(content, record)
-                rows += _mapped_rows(record, len(rows))
-            else:
-                rows.append(_row(record, len(rows)))
-    return ForeignFile(KIT, tuple(rows), _REPLY, notes=(_CUT,) if is_cut else ())
+    for record in records_of(contents):
+        rows += _mapped_rows(record, contents[0]) if is_mapping else [_row(record)]
+    is_cut = is_mapping or "index2ans" in contents[0].keys
+    return ForeignFile(MEDEVALKIT.name, tuple(rows), _REPLY, notes=(_CUT,) if is_cut else ())
 
 
-def _check_mapping(content: FileContent, record: TableRow) -> None:
+def _mapped_rows(record: TableRow, content: FileContent) -> list[ForeignRow]:
     values = record.values.values()
     letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
     is_named_so = content.path.stem == "results" and 2 * letters > len(values)
@@ -69,14 +58,10 @@ def _check_mapping(content: FileContent, record: TableRow) -> None:
             f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
             "holds the replies"
         )
+    return [ForeignRow(0, f"{record.place}, '{key}'", text_of(record, key), key) for key in record.values]
 
 
-def _mapped_rows(record: TableRow, first: int) -> Iterator[ForeignRow]:
-    for number, identifier in enumerate(record.values, start=first):
-        yield ForeignRow(number, f"{record.place}, '{identifier}'", text_of(record, identifier), identifier)
-
-
-def _row(record: TableRow, number: int) -> ForeignRow:
+def _row(record: TableRow) -> ForeignRow:
     values = record.values
     if "answer_type" in values and "choices" in values:
         raise RepliesError(
@@ -85,17 +70,18 @@ def _row(record: TableRow, number: int) -> ForeignRow:
         )
     if _REPLY not in values:
         raise RepliesError(f"{record.place} has no '{_REPLY}', unlike the first entry")
-    prompt = values.get("prompt")
-    thinking = values.get("thinking")  # of a fork
     return ForeignRow(
-        number,
+        0,
         record.place,
         text_of(record, _REPLY),
         identifier=first_text(record, _IDS),
         question=first_text(record, ("question", "Question")),
         options=option_texts(values.get("choices") or values.get("index2ans")),
-        prompt=prompt if isinstance(prompt, str) else None,
+        prompt=first_text(record, ("prompt",)),
         image_names=image_names(*map(values.get, _IMAGES)),
         answer=first_text(record, ("answer",)),
-        reasoning=thinking if isinstance(thinking, str) else "",
+        reasoning=first_text(record, ("thinking",)) or "",  # of a fork
     )
+
+
+MEDEVALKIT = KitReader("MedEvalKit", "id", recognise, read, select)

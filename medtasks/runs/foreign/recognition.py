@@ -5,60 +5,37 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from medtasks.errors import RepliesError, SourceError, listed, unknown_name
 from medtasks.runs.asked_questions import ASKED
-from medtasks.runs.foreign import (
-    batch_outputs,
-    evalscope_lines,
-    harness_samples,
-    inspect_logs,
-    medevalkit_results,
-    named_columns,
-    vlmevalkit_tables,
-)
+from medtasks.runs.foreign.batch_outputs import BATCH
+from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
 from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
 from medtasks.runs.foreign.foreign_rows import ForeignFile
+from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
+from medtasks.runs.foreign.inspect_logs import INSPECT
+from medtasks.runs.foreign.kit_reader import KitReader
+from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
+from medtasks.runs.foreign.named_columns import has_reply, table_reader
+from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
 from medtasks.runs.result_files import task_of
 from medtasks.tasks.task_files import task_files, variant_of
 
-
-class KitReader(Protocol):
-    """Shape of a module that reads the files of one kit."""
-
-    @property
-    def KIT(self) -> str:  # a constant of the module
-        """Name of the kit, for messages."""
-
-    @property
-    def ID_COLUMN(self) -> str:
-        """Column or key with the id of a question."""
-
-    def recognise(self, content: FileContent) -> bool:
-        """Return whether the kit wrote a file."""
-
-    def select(self, contents: Sequence[FileContent]) -> list[FileContent]:
-        """Return the files of a folder that hold the replies of one run; RepliesError for several runs."""
-
-    def read(self, contents: Sequence[FileContent]) -> ForeignFile:
-        """Return the rows of the files of one run; RepliesError for what cannot be read."""
-
-
+_KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
 FORMATS: Mapping[str, KitReader] = {
-    "medevalkit": medevalkit_results,
-    "vlmevalkit": vlmevalkit_tables,
-    "evalscope": evalscope_lines,
-    "lm-eval": harness_samples,
-    "lmms-eval": harness_samples,
-    "inspect_ai": inspect_logs,
-    "batch": batch_outputs,
-    "table": named_columns,
+    "medevalkit": MEDEVALKIT,
+    "vlmevalkit": VLMEVALKIT,
+    "evalscope": EVALSCOPE,
+    "lm-eval": HARNESS,
+    "lmms-eval": HARNESS,
+    "inspect_ai": INSPECT,
+    "batch": BATCH,
+    "table": table_reader({}),
 }
 """Readers by the names that a user can give."""
-_KITS = tuple(reader for reader in dict.fromkeys(FORMATS.values()) if reader is not named_columns)
 _ENDINGS = (".jsonl", ".ndjson", ".json", ".xlsx", ".tsv", ".csv", ".eval")
 
 
@@ -89,8 +66,8 @@ def read_foreign(
 
 def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
-    is_chosen = format is not None or bool(columns)
     header = [name for field, name in columns.items() if field != "options"]
+    is_chosen = format is not None or bool(columns)
     by_path: dict[Path, list[FileContent]] = {}
     ours: list[Path] = []
     for path in paths:
@@ -103,35 +80,32 @@ def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) ->
             by_path[path].append(content)
     contents = list(itertools.chain(*by_path.values()))
     reader = _reader(contents, format, columns)
-    if ours:
-        if reader is not None and ours != list(paths):
-            raise RepliesError(f"{ours[0]} is in our own form, and others are of {reader.KIT}; name files of one run")
-        return None
-    if reader is None and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, contents)):
-        reader = named_columns
-    if reader is None:
-        return None
-    selected = _selected(by_path, reader)
-    if not selected:
-        return None
-    replies = named_columns.read(selected, columns) if reader is named_columns else reader.read(selected)
-    replies = replace(replies, is_id_named=replies.is_id_named or "id" in columns)
-    return _with_cut_cells(replies) if any(content.form == "table" for content in selected) else replies
+    if ours and reader is not None and ours != list(paths):
+        raise RepliesError(f"{ours[0]} is in our own form, and others are of {reader.name}; name files of one run")
+    if reader is None and not ours and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, contents)):
+        reader = FORMATS["table"]
+    return None if ours or reader is None else _rows(by_path, reader, columns)
 
 
-def _selected(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader) -> list[FileContent]:
-    """Return the files that a user named, and those of a folder that are the reader's."""
+def _rows(
+    by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, columns: Mapping[str, str]
+) -> ForeignFile | None:
+    """Return the rows of the files that a user named, and of those in folders that are the reader's."""
     selected: list[FileContent] = []
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
-        if path.is_dir():
-            selected += reader.select(written) if written else []
-        elif written or reader is named_columns:
-            selected += contents
-        else:
+        if path.is_file() and not written:
             keys = listed([*contents[0].keys]) or "none"
-            raise RepliesError(f"{path} is no file of {reader.KIT}; its first keys are {keys}")
-    return selected
+            raise RepliesError(f"{path} is no file of {reader.name}; its first keys are {keys}")
+        selected += reader.select(written) if path.is_dir() and written else written
+    if not selected:
+        return None
+    replies = reader.read(selected)
+    is_table = any(content.form == "table" for content in selected)
+    rows = [replace(row, number=number) for number, row in enumerate(replies.rows)]
+    if is_table:
+        rows = [replace(row, is_cut=len(row.reply or "") == CELL_LIMIT) for row in rows]
+    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or "id" in columns)
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -163,7 +137,7 @@ def _is_ours(content: FileContent) -> bool:
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    return content.form == "lines" and bool({"doc_id", "id"} & {*content.keys}) and not named_columns.recognise(content)
+    return content.form == "lines" and bool({"doc_id", "id"} & {*content.keys}) and not has_reply(content)
 
 
 def _is_our_record(record: Mapping[str, Any]) -> bool:
@@ -173,7 +147,7 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
     doc = record.get("doc")
     if "reply" in record or ASKED in record:
         return True
-    if record.keys() & {*harness_samples.REPLIES} and not record.keys() & harness_samples.PROMPTS:
+    if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
         return True  # a file of the harness that says nothing of its questions
     if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
         return True
@@ -184,20 +158,14 @@ def _reader(contents: Sequence[FileContent], format: str | None, columns: Mappin
     """Return the reader that a user named, or the only one that recognises a file; None without one."""
     if format is not None and format not in FORMATS:
         raise unknown_name("format of replies", format, FORMATS)
-    if format is not None:
-        return FORMATS[format]
-    if columns.keys() - {"id"}:
-        return named_columns
     kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
     if columns:
-        kits = [kit for kit in kits if columns["id"] == kit.ID_COLUMN]
+        kits = [kit for kit in kits if columns == {"id": kit.id_column}]
+    if format not in (None, "table"):
+        return FORMATS[format or ""]
+    if (columns and not kits) or format:
+        return table_reader(columns)
     if len(kits) > 1:
-        names = listed([kit.KIT for kit in kits])
+        names = listed([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")
     return kits[0] if kits else None
-
-
-def _with_cut_cells(replies: ForeignFile) -> ForeignFile:
-    """Return replies of a table, of which those as long as a cell may be are cut."""
-    rows = tuple(replace(row, is_cut=len(row.reply or "") == CELL_LIMIT) for row in replies.rows)
-    return replace(replies, rows=rows)

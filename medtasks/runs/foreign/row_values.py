@@ -21,6 +21,11 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def first_entry(value: Any) -> Mapping[str, Any]:
+    """Return the first object of a JSON list; an empty one without it."""
+    return as_mapping(value[0]) if isinstance(value, list) and value else {}
+
+
 def text_of(record: TableRow, key: str) -> str | None:
     """Return the text under a key; None for null or a missing key, and numbers as text.
 
