@@ -191,7 +191,7 @@ def test_order_decides_only_if_every_row_of_a_whole_file_agrees():
 
 @each_row(
     "pattern, is_telling",
-    [("BAB" * 2, False), ("BA" * 50, False), ("B" * 50 + "A" * 50, False), ("BADCADBBCDACBDDABCBAADCB", True)],
+    [("BA" * 3, False), ("BA" * 50, False), ("B" * 50 + "A" * 50, False), ("BADCADBBCDACBDDABCBAADCB", True)],
 )
 def test_order_tells_nothing_where_questions_come_again_in_one_pattern(pattern, is_telling):
     """Such as the same questions of each image, in the same order."""
