@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,18 +10,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from medtasks.cli.options import (
+    FileColumns,
     GroupColumns,
     IncludePath,
     JsonFile,
+    KitName,
     MaxFailed,
     ModelName,
     Prevalence,
     columns_of,
     for_prevalence,
     look_into,
+    named_columns,
 )
 from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
@@ -39,10 +41,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.foreign.matching import MatchedReplies
-from medtasks.runs.foreign.named_columns import FIELDS
-from medtasks.runs.foreign.recognition import FORMATS
-from medtasks.runs.recorded_replies import read_one_run, read_recorded
+from medtasks.runs.recorded_replies import read_one_run, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
@@ -54,7 +53,7 @@ from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
-from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
+from medtasks.tasks.documents import private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
@@ -84,13 +83,8 @@ def score(
     max_failed: MaxFailed = DEFAULT_LIMIT,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
-    kit: Annotated[
-        str | None, Option("--format", help=f"Kit that wrote the replies, if not recognised: {', '.join(FORMATS)}.")
-    ] = None,
-    columns_of_file: Annotated[
-        str | None,
-        Option("--columns", metavar="reply=COLUMN,...", help=f"Columns of a table: {', '.join(FIELDS)}, sheet."),
-    ] = None,
+    kit: KitName = None,
+    columns_of_file: FileColumns = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -104,10 +98,9 @@ def score(
     names = {declared.name for declared in chosen.metrics}
     if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
-    documents = task_documents(chosen)
-    chosen = grouped_by(chosen, documents, columns := columns_of(by))
     files = [replies_to(task, Source(path, model)) for path in replies]
-    read = read_recorded(chosen, documents, files, kit, _named_columns(columns_of_file))
+    read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
+    chosen = grouped_by(chosen, documents, columns := columns_of(by))
     runs = [take_answer_field(run, answer_field) for run in read.runs]
     if labels and len(runs) > 1:
         raise RepliesError(f"--labels are those of one run, and there are {len(runs)}; leave them out")
@@ -117,7 +110,6 @@ def score(
     if export_errors:
         wrong = {name: scores.wrong for name, scores in rules.items()}
         export_wrong_answers(export_errors, private_datasets(chosen, documents), wrong)
-    data = task_provenance(chosen, documents)
     checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
     classes = class_areas(chosen, documents, recorded)
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
@@ -129,7 +121,7 @@ def score(
     if classes:
         summary["likelihood_auroc"] = as_json(classes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
-    _print_origins(files, replies, read.matched)
+    _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
     further = list(class_tables(task, rules.values()))
     if classes:
@@ -155,19 +147,6 @@ def _title(task: str, replies: Replies, documents: int) -> str:
     return f"{task}: {answered} of {documents} questions answered"
 
 
-def _named_columns(text: str | None) -> dict[str, str]:
-    """Return the columns that --columns names; a comma that no name follows is part of a column's name or list."""
-    names = "|".join((*FIELDS, "sheet"))
-    parts = re.split(rf",\s*(?=(?:{names})=)", text) if text else []
-    columns = {}
-    for part in parts:
-        name, _, column = part.partition("=")
-        if not column or re.fullmatch(names, name.strip()) is None:
-            raise BadParameter(f"--columns {text} is not of the form reply=COLUMN,id=COLUMN; names: {names}")
-        columns[name.strip()] = column.strip()
-    return columns
-
-
 def _scores_of_runs(
     task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
 ) -> dict[str, RuleScores]:
@@ -179,14 +158,13 @@ def _scores_of_runs(
     return rules
 
 
-def _print_origins(files: Sequence[Path], replies: Sequence[Path], matched: MatchedReplies | None) -> None:
+def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]) -> None:
     """Print the files that were read in place of folders, and where their replies come from."""
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
-    if matched is not None:
-        for sentence in matched.sentences():
-            say(sentence)
-    elif origins := str(read_origins(*files)):
+    for sentence in matching:
+        say(sentence)
+    if not matching and (origins := str(read_origins(*files))):
         say(f"{origins}.")
 
 

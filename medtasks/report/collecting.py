@@ -21,7 +21,7 @@ from medtasks.report.differences import corrected_gains, gains_on_same_images, g
 from medtasks.report.published import published_of, published_scores
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
-from medtasks.runs.recorded_replies import read_one_run
+from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
 from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 from medtasks.scores.audit_items import audit_items, image_files
@@ -152,8 +152,8 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
     task = scored_task(task_name)
     documents = task_documents(task)
     task = grouped_by(task, documents, by)
-    replies = read_one_run(task, documents, paths)
-    part = reading_section(given_replies(task, documents, replies))
+    recorded = read_recorded(task, documents, paths)
+    part = reading_section(given_replies(task, documents, recorded.only_run))
     return RunReport(
         title=f"Recorded replies to {task_name}",
         model="",
@@ -162,7 +162,11 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
         facts={"replies": ", ".join(map(str, paths))},
         tasks=(part.report,),
         missing={},
-        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *part.notes),
+        notes=(
+            "Made from recorded replies: which model gave them, and how, is not recorded.",
+            *recorded.notes,
+            *part.notes,
+        ),
     )
 
 

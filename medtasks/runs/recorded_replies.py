@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.samples import Documents
-from medtasks.errors import RepliesError, warn_once
+from medtasks.errors import DatasetNotPrepared, MedTasksError, RepliesError, warn_once
 from medtasks.families.family import Reply
 from medtasks.runs.foreign.matching import MatchedReplies, match_rows
 from medtasks.runs.foreign.nearest_task import nearest_task
 from medtasks.runs.foreign.recognition import read_foreign
+from medtasks.runs.foreign.samples_from_file import file_provenance, samples_from_file
 from medtasks.runs.question_manifest import manifest_of_replies
 from medtasks.runs.replies import read_replies
-from medtasks.tasks.documents import image_settings
+from medtasks.tasks.documents import image_settings, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 
 
@@ -27,6 +29,21 @@ class RecordedReplies:
 
     runs: tuple[Mapping[str, Reply], ...]
     matched: MatchedReplies | None = None
+
+    @property
+    def only_run(self) -> Mapping[str, Reply]:
+        """Replies of the only run. RepliesError: there are several."""
+        if len(self.runs) > 1:
+            raise RepliesError(
+                f"the file holds {len(self.runs)} runs of each question; 'medtasks score' scores each of them, and "
+                f"'medtasks compare' takes them all"
+            )
+        return self.runs[0]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on how rows were matched; none for our own forms."""
+        return [] if self.matched is None else list(self.matched.sentences())
 
 
 def read_recorded(
@@ -63,26 +80,43 @@ def read_recorded(
     return RecordedReplies(matched.runs, matched)
 
 
-def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> Mapping[str, Reply]:
+def read_with_data(
+    task: TaskFile, paths: Sequence[Path], kit: str | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[RecordedReplies, Documents, Mapping[str, Any]]:
+    """Read the replies to a task, its documents, and their provenance; arguments and errors: :func:`read_recorded`.
+
+    Where the data are not prepared, a file of another kit that holds options and gold stands in for them.
+    DatasetNotPrepared: It cannot.
+    """
+    try:
+        documents = task_documents(task)
+    except DatasetNotPrepared as error:
+        if (file := read_foreign(paths, kit, columns)) is None:
+            raise
+        try:
+            documents, named = samples_from_file(file, task)
+        except MedTasksError as fault:
+            raise DatasetNotPrepared(f"{error}; the file cannot stand in for the data: {fault}") from fault
+        matched = match_rows(named, documents, task)
+        return RecordedReplies(matched.runs, matched), documents, file_provenance(file, documents, task)
+    return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
+
+
+def read_one_run(
+    task: TaskFile,
+    documents: Documents,
+    paths: Sequence[Path],
+    kit: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Mapping[str, Reply]:
     """Read the replies to a task from files of one run, and log how they were matched; errors: :func:`read_recorded`.
 
     RepliesError: The files hold several replies to each question.
     """
-    runs = read_runs(task, documents, paths)
-    if len(runs) > 1:
-        raise RepliesError(
-            f"{', '.join(map(str, paths))} holds {len(runs)} runs of each question; 'medtasks score' scores each of "
-            f"them, and 'medtasks compare' takes them all"
-        )
-    return runs[0]
-
-
-def read_runs(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> tuple[Mapping[str, Reply], ...]:
-    """Read the replies of each run in some files, and log how they were matched; errors: :func:`read_recorded`."""
-    recorded = read_recorded(task, documents, paths)
-    for sentence in recorded.matched.sentences() if recorded.matched else ():
+    recorded = read_recorded(task, documents, paths, kit, columns)
+    for sentence in recorded.notes:
         warn_once(f"{task.name}: {sentence}")
-    return recorded.runs
+    return recorded.only_run
 
 
 def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:

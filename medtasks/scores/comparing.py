@@ -15,7 +15,7 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_na
 from medtasks.families.family import Replies, Reply
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
-from medtasks.runs.recorded_replies import read_runs
+from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
@@ -302,12 +302,15 @@ def compare_task(
         check_for_verdict(files, origins)
     for path in itertools.chain.from_iterable(files.values()):
         check_data(task.name, path, data["fingerprint"])
-    replies = {}
+    replies: dict[str, list[Replies]] = {name: [] for name in files}
+    notes = []
     for name, of_run in files.items():
-        replies[name] = [run for file in of_run for run in read_runs(task, documents, [file])]
+        for recorded in (read_recorded(task, documents, [file]) for file in of_run):
+            replies[name] += recorded.runs
+            notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
     labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
-    warnings = list(compared.warnings)
+    warnings = [*compared.warnings, *notes]
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)

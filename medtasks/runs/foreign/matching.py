@@ -80,8 +80,8 @@ class MatchedReplies:
         """Yield what a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        asked = "They answer our prompts." if file.has_our_prompts else "They answer prompts of its own, not ours."
-        yield f"Replies: '{file.reply_column}' in a file of {file.kit}. {asked}"
+        asked = "our prompts" if file.has_our_prompts else "the prompts that were asked there, not of ours"
+        yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {asked}, under our rules."
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = [f"{counts[name]} {name}" for name in ("empty", "failed", "missing") if counts[name]]
         if counts["ambiguous_samples"]:
@@ -118,7 +118,7 @@ class MatchedReplies:
                 shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
                 rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else shown})")
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
-            descriptions.append(f"{len(of_rows)} {why}: {', '.join(rows)}{more}")
+            descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
         return "; ".join(descriptions)
 
 

@@ -1,5 +1,6 @@
 """Samples that the rows of a file answer: by a published id, else by question and options, never by place alone."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -8,16 +9,17 @@ from medtasks.runs.asked_questions import number_of
 from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
-from medtasks.runs.foreign.sample_index import SampleIndex, Texts
+from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
 BY_QUESTION_ALONE = "question (options not compared)"
 BY_PROMPT, AND_IMAGE, BY_ORDER = "prompt", " and image", "order, verified row by row"
 OTHER_ORDER = "options in another order"
-OTHER_ID = "its id is that of another question"
-OTHER_IMAGE = "its question is asked here on other images"
-NOT_HERE = "its text is none of this task"
+OTHER_ID = "id of another question"
+OTHER_IMAGE = "question of this task on another image"
+NOT_HERE = "no question of this task"
 SEVERAL = "fits several samples"
+_NEAR = 8  # rows to each side that tell the place of a row, fewer in a short file
 
 
 @dataclass
@@ -26,7 +28,8 @@ class RowMatch:
 
     Attributes:
         row: The row.
-        texts: Texts of samples that agree with those of the row.
+        texts: Texts of samples that are those of the row.
+        shown: Texts of samples that the row shows, also inside other text; an id decides between them.
         step: How they were found.
         why: Why the row answers none of the samples, or which one is unknown.
         samples: The sample that it answers, or several between which nothing decides; none where it is unmatched.
@@ -35,6 +38,7 @@ class RowMatch:
 
     row: ForeignRow
     texts: list[Texts] = field(default_factory=list)
+    shown: frozenset[Texts] = frozenset()
     step: str = ""
     why: str = ""
     samples: list[int] = field(default_factory=list)
@@ -70,6 +74,7 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         options = None if row.options is None else comparable_options(row.options)
         question = comparable_question(row.question or "")
         match.texts = index.with_texts(question, options)
+        match.shown = frozenset(match.texts)
         match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
         if options is None and not all(map(are_words, index.shown.get(question, ()))):
             match.step = BY_QUESTION_ALONE
@@ -78,10 +83,11 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         elif match.has_text and (not match.texts or (options is None and row.prompt)):
             asked, is_reordered = matches_in(row.prompt or row.question or "", index, options)
             match.why = OTHER_ORDER if is_reordered else ""
+            match.shown = frozenset(each.texts for each in asked)
             in_prompts.append(asked)
             of_prompts.append(match)
     for match, asked in zip(of_prompts, within_frame(in_prompts), strict=True):
-        match.texts = [each.texts for each in asked]
+        match.texts = list(dict.fromkeys(each.texts for each in asked))
         match.step = BY_PROMPT
     return matches
 
@@ -112,7 +118,7 @@ def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
     """Return whether the texts of a row are those of a sample."""
     question, options = index.texts[number]
     if match.has_text:
-        return (question, options) in match.texts or (question, None) in match.texts
+        return (question, options) in match.shown or (question, None) in match.shown
     return comparable_options(match.row.options or ()) == options
 
 
@@ -155,20 +161,27 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
-    """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place.
-
-    It says nothing where the questions are sorted, or where most of them are asked more than once.
-    """
+    """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place."""
     if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
         return
-    unique = sum(len(match.samples) == 1 for match in matches)
-    questions = [question for question, _ in index.texts]
-    if 2 * unique < len(matches) or questions == sorted(questions):
+    if not _is_telling(index.texts):
         return
     if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
             if len(match.samples) > 1:
                 match.samples, match.step = [number], BY_ORDER
+
+
+def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
+    """Return whether texts that agree in order show that rows are in their places.
+
+    They do not where texts are sorted, or come again in one pattern: rows can then change places unseen.
+    """
+    near = min(_NEAR, len(texts) // _NEAR)
+    padded = [None] * near + list(texts) + [None] * near
+    windows = Counter(tuple(padded[place : place + 2 * near + 1]) for place in range(len(texts)))
+    unique = sum(count == 1 for count in windows.values())
+    return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
 def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
