@@ -18,6 +18,14 @@ _warning = threading.Lock()  # judges and the harness's scoring work in several 
 class MedTasksError(Exception):
     """Base of all errors raised on purpose by this package."""
 
+    exit_code = 1
+
+
+class NoVerdict(MedTasksError):
+    """A command whose exit code 1 is a verdict came to none."""
+
+    exit_code = 2
+
 
 class DatasetNotPrepared(MedTasksError):
     """A task was selected whose dataset does not exist under ``MEDTASKS_HOME``."""

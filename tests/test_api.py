@@ -101,7 +101,7 @@ def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
     "replies, sentence",
     [
         (["A"], "questions, but 1 replies came; give a list with one reply per question"),
-        ("A", "but one text came"),
+        ("A", "there is no file or folder A; give one, or a list with a text per question"),
         ({"x": "A"}, "the reply to 'x': no document 'x' in the prepared dataset"),
         (pd.DataFrame({"id": ["90001/1"]}), r"has no column \['doc_id', 'reply'\]"),
         (pd.DataFrame({"doc_id": ["90001/1"] * 2, "reply": ["A", "B"]}), "two different replies to '90001/1'"),

@@ -1,5 +1,6 @@
 """``medtasks compare``: whether one model is better than another on the same samples, or as good."""
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -162,7 +163,13 @@ def _sources(
 
 def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
     """Return the primary outcome that all runs state; one of no task if they differ."""
-    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources]
+    primaries: list[PrimaryOutcome | None] = []
+    for source in sources:
+        primary = None
+        if source.path.is_dir():
+            with contextlib.suppress(MedTasksError):  # a folder of replies
+                primary = source.repeats[0].run.primary
+        primaries.append(primary)
     if any(primary != primaries[0] for primary in primaries):
         return PrimaryOutcome(task="", metric="")
     return primaries[0]

@@ -9,7 +9,7 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks.cli import board, compare, curate, data, metrics, own_tasks, pages, score, start
+from medtasks.cli import board, check, compare, curate, data, metrics, own_tasks, pages, questions, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
@@ -27,6 +27,7 @@ app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
 app.command("new", rich_help_panel=_START)(own_tasks.new)
 app.command("plan", rich_help_panel=_START)(start.plan)
 app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
+app.command("questions", rich_help_panel=_RUN)(questions.questions)
 app.command("merge", rich_help_panel=_RUN)(merge)
 app.command("models", rich_help_panel=_RUN)(start.models)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
@@ -35,6 +36,7 @@ app.command("report", rich_help_panel=_LOOK)(pages.report)
 app.command("board", rich_help_panel=_LOOK)(board.board)
 app.command("export", rich_help_panel=_LOOK)(pages.export)
 app.command("score", rich_help_panel=_LOOK)(score.score)
+app.command("check", rich_help_panel=_LOOK)(check.check)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
 app.add_typer(score.judge_app, name="judge", rich_help_panel=_LOOK)
 app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
@@ -72,7 +74,10 @@ def _plain_types(command: Any) -> None:
 
 
 def main() -> None:
-    """Run the command; an error the user can fix is one sentence and exit code 1, Ctrl-C is exit code 130."""
+    """Run the command.
+
+    An error that the user can fix is one sentence and exit code 1, or 2 where 1 is a verdict; Ctrl-C is exit code 130.
+    """
     command = get_command(app)
     _plain_types(command)
     redact_log()
@@ -80,7 +85,7 @@ def main() -> None:
         command(prog_name="medtasks")
     except MedTasksError as error:
         _complain(str(error))
-        sys.exit(1)
+        sys.exit(error.exit_code)
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         sys.exit(1)

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typer import Option
 
 from medtasks.cli.output import say
 from medtasks.metrics.clinical import at_prevalence
+from medtasks.runs.foreign.named_columns import FIELDS
+from medtasks.runs.foreign.recognition import FORMATS
 from medtasks.runs.result_files import recorded_folders
 from medtasks.scores.score_model import RuleScores
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
@@ -22,6 +25,13 @@ GroupColumns = Annotated[
     Option("--by", metavar="COLUMN,...", help="Compare groups by these columns of the data, such as sex,site."),
 ]
 Prevalence = Annotated[float | None, Option(help="Also print the predictive values for this prevalence, such as 0.05.")]
+KitName = Annotated[
+    str | None, Option("--format", help=f"Kit that wrote the replies, if not recognised: {', '.join(FORMATS)}.")
+]
+FileColumns = Annotated[
+    str | None,
+    Option("--columns", metavar="reply=COLUMN,...", help=f"Columns of a table: {', '.join(FIELDS)}, sheet."),
+]
 IncludePath = Annotated[
     list[Path] | None,
     Option(
@@ -47,6 +57,19 @@ def named_values(option: str, texts: Sequence[str], form: str) -> list[tuple[str
 def columns_of(by: str | None) -> list[str]:
     """Return the columns that --by names, each once."""
     return list(dict.fromkeys(filter(None, map(str.strip, (by or "").split(",")))))
+
+
+def named_columns(text: str | None) -> dict[str, str]:
+    """Return the columns that --columns names; a comma that no name follows is part of a column's name or list."""
+    names = "|".join((*FIELDS, "sheet"))
+    parts = re.split(rf",\s*(?=(?:{names})=)", text) if text else []
+    columns = {}
+    for part in parts:
+        name, _, column = part.partition("=")
+        if not column or re.fullmatch(names, name.strip()) is None:
+            raise typer.BadParameter(f"--columns {text} is not of the form reply=COLUMN,id=COLUMN; names: {names}")
+        columns[name.strip()] = column.strip()
+    return columns
 
 
 def for_prevalence(tasks: Sequence[Sequence[RuleScores]], prevalence: float | None) -> list[tuple[RuleScores, ...]]:

@@ -58,7 +58,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     shard = Shard.from_environment()
     if shard is not None:
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
-    datasets = _datasets_of(tasks, ours)
+    datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
     _prepare_model(lm, tasks, datasets)
     origins: SampleOrigins = {}
@@ -136,7 +136,7 @@ def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> 
         )
 
 
-def _datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
+def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
     """Return the names of prepared datasets that tasks ask, by which their text may be private."""
     datasets: set[str] = set()
     for name, task in tasks.items():

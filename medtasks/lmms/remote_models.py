@@ -52,6 +52,9 @@ LM_EVAL_LOCAL = frozenset(
 CLIENT_MODELS = frozenset({"openai", "async_openai"})
 """Files of lmms-eval's models that send questions only with the openai client in their attribute ``client``."""
 
+QUESTION_FILES = "class:medtasks.questions"
+"""Value of that variable that permits files with credentialed questions, for any model that the user asks."""
+
 _OURS = "medtasks."
 # In the source of a model's module: it allows a checkpoint's code by default or always; and modules that it builds on.
 _ALLOWS_CODE = re.compile(r"(?<![`\w])trust_remote_code[\"']?(?:: [\w\[\]| ]+)? ?[=:] ?True\b")
@@ -109,6 +112,30 @@ def check_model(
             raise ModelRefused(
                 f"text of credentialed data ({', '.join(datasets)}) is not sent with model '{name}' {cause}"
             )
+
+
+def check_question_files(datasets: Iterable[str], environment: Mapping[str, str] = os.environ) -> bool:
+    """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
+
+    Args:
+        datasets: Names of the questions' datasets.
+        environment: Variables, of which ``MEDTASKS_TRUSTED_MODEL`` may hold the permission.
+
+    Returns:
+        Whether a dataset is credentialed.
+
+    Raises:
+        ModelRefused: A dataset is credentialed, and there is no permission.
+    """
+    private = credentialed(datasets)
+    if private and environment.get(TRUSTED, "").strip() != QUESTION_FILES:
+        raise ModelRefused(
+            f"questions of credentialed data ({', '.join(private)}) are not written into files, because it is unknown "
+            f"which model will see them, and data use agreements forbid most services of others; run a model on this "
+            f"machine with 'medtasks run', or, if your agreement covers the model that you will ask, set "
+            f"{TRUSTED}={QUESTION_FILES}"
+        )
+    return bool(private)
 
 
 def trusted_model(environment: Mapping[str, str]) -> str | None:

@@ -8,7 +8,9 @@ All raise ``JudgeRefused`` if the judge may not see the dataset, and ``JudgeNotC
 task runs without one, if it is named in part or wrongly). Other errors are those of the ordinary hooks.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TypeVar
 
 from medtasks.data.samples import Document
@@ -17,6 +19,7 @@ from medtasks.prompts import template
 from medtasks.prompts.images import Settings
 
 Built = TypeVar("Built")
+_NEEDS_JUDGE: ContextVar[bool] = ContextVar("_NEEDS_JUDGE", default=True)
 
 
 def _after(
@@ -25,11 +28,22 @@ def _after(
     """Return a hook under a name of this module that looks for a judge first."""
 
     def checked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Built:
-        look_for_judge(doc.get("dataset"))
+        if _NEEDS_JUDGE.get():
+            look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)
 
     checked.__name__ = checked.__qualname__ = name
     return checked
+
+
+@contextlib.contextmanager
+def without_judge() -> Iterator[None]:
+    """Make prompts within the block without looking for a judge, to write them into files."""
+    token = _NEEDS_JUDGE.set(False)
+    try:
+        yield
+    finally:
+        _NEEDS_JUDGE.reset(token)
 
 
 paired_prompt = _after(judge_for, template.lettered_prompt, "paired_prompt")

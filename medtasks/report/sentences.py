@@ -19,7 +19,7 @@ from medtasks.report.wording import (
     scored,
     warnings,
 )
-from medtasks.scores.score_model import RuleScores
+from medtasks.scores.score_model import RuleScores, careful_rule
 from medtasks.stats.paired import ALPHA
 from medtasks.tasks.task_files import variant_of
 
@@ -38,7 +38,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
         rules = {rule.name: rule for rule in task.rules if rule.scores}
         if task.name in variants or not rules:
             continue
-        rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
+        rule = careful_rule(rules) or next(iter(rules.values()))
         lead = ""
         if primary := report.primary:
             stated = rule.estimates.get(primary.metric)

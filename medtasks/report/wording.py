@@ -60,15 +60,17 @@ VARIANTS: Mapping[str, str] = {  # form of the questions
 }
 
 
-def number(value: float, share: bool = True) -> str:
-    """Return a score: a share as ``29.6%``, anything else with three decimals; whole numbers stay whole."""
+def number(value: float, share: bool = True, decimals: int = 0) -> str:
+    """Return a score: a share as ``29.6%``, anything else with three ``decimals`` or more; whole numbers stay whole."""
     if not math.isfinite(value):
         return NOT_DEFINED
     if abs(value) >= _HUGE:
         return f"{value:.3e}".replace("-", _MINUS)
     if share:
-        return f"{_rounded(100 * Decimal(repr(float(value))), 1)}%"
-    return count(int(value)).replace("-", _MINUS) if value == int(value) else _rounded(Decimal(repr(float(value))), 3)
+        return f"{_rounded(100 * Decimal(repr(float(value))), max(1, decimals))}%"
+    if value == int(value):
+        return count(int(value)).replace("-", _MINUS)
+    return _rounded(Decimal(repr(float(value))), max(3, decimals))
 
 
 def interval(low: float, high: float, share: bool = True) -> str:
@@ -82,9 +84,9 @@ def interval(low: float, high: float, share: bool = True) -> str:
     return " to ".join(ends)
 
 
-def points(value: float, share: bool = True) -> str:
+def points(value: float, share: bool = True, decimals: int = 0) -> str:
     """Return a width, for a share in percentage points: ``4.4 pts``."""
-    text = number(value, share)
+    text = number(value, share, decimals)
     return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
@@ -156,11 +158,11 @@ def scored(score: MetricScore | None) -> str:
     return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
 
 
-def estimate(value: float, low: float, high: float, share: bool) -> str:
+def estimate(value: float, low: float, high: float, share: bool, decimals: int = 0) -> str:
     """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
     if value == math.inf:
         return f"∞ [{number(low, share)} to ∞]"
-    text, ends = number(value, share), interval(low, high, share).replace("%", "")
+    text, ends = number(value, share, decimals), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 

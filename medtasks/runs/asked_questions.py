@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.privacy import digest
+from medtasks.data.privacy import digest, hidden_id
 from medtasks.data.samples import Document, Documents
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
@@ -30,6 +30,7 @@ _IMAGES = "images"  # key of its images
 _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
 _NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
+_DOCUMENT = "doc"  # kind of thing whose ids these are
 _LONGEST_ROW = 11  # digits
 _INEXACT_FROM = 2**53  # from here on, several whole numbers are the same float
 _NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot be found or read
@@ -38,8 +39,8 @@ _NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot b
 class QuestionIndex:
     """The questions of a task by the names that replies give them.
 
-    A name is the id of a question, compared as text, or else as a number. Numbers that are no ids count the rows of the
-    data from 0, if that holds for all names together.
+    A name is the id of a question, compared as text, or else as a number, or the digest of an id. Numbers that are no
+    ids count the rows of the data from 0, if that holds for all names together.
     """
 
     def __init__(self, documents: Documents, names: Mapping[str, str]) -> None:
@@ -68,7 +69,7 @@ class QuestionIndex:
                 f"'{known_id}' is an id; name every question by its id"
             )
         # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
-        has_numbers = any(map(_number_of, self.rows))
+        has_numbers = any(map(number_of, self.rows))
         if has_numbers and set(unknown.values()) != set(range(len(unknown))):
             raise self.no_document(first, names[first])
         self._counts_rows = True
@@ -81,18 +82,25 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        counts = Counter(map(_number_of, self.rows))
-        return {number: doc_id for doc_id in self.rows if counts[number := _number_of(doc_id)] == 1}
+        counts = Counter(map(number_of, self.rows))
+        return {number: doc_id for doc_id in self.rows if counts[number := number_of(doc_id)] == 1}
+
+    @cached_property
+    def _by_digest(self) -> Mapping[str, str]:
+        """Ids by the digest that replaces them where they must not be shown, or are no names for a server."""
+        return {hidden_id(_DOCUMENT, doc_id): doc_id for doc_id in self.rows}
 
     @cached_property
     def _first_lines(self) -> set[str]:
         return {_first_line(document) for document in self.documents} - {""}
 
     def id_of(self, name: str) -> str | None:
-        """Return the id that a name is, also as a number; None if it is none."""
+        """Return the id that a name is, also as a number or as the digest of an id; None if it is none."""
         if name in self.rows:
             return name
-        number = _number_of(name)
+        if name.startswith(f"{_DOCUMENT}-") and name in self._by_digest:
+            return self._by_digest[name]
+        number = number_of(name)
         return self._by_number.get(number) if number else None
 
     def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
@@ -131,7 +139,7 @@ def row_of(name: str) -> int:
     return int(name) if is_number else -1
 
 
-def _number_of(name: str) -> str:
+def number_of(name: str) -> str:
     """Return a number without the zeros before it and after its point; empty for another text."""
     whole, _, decimals = name.partition(".")
     is_number = name.isascii() and (whole + decimals).isdecimal()

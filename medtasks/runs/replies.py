@@ -20,6 +20,7 @@ from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
+from medtasks.runs.question_manifest import reply_files
 from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
@@ -49,7 +50,7 @@ def read_replies(
     paths = [paths] if isinstance(paths, Path) else paths
     files: list[Path] = []
     for path in paths:
-        in_path = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        in_path = reply_files(path) if path.is_dir() else [path]
         if not in_path:
             raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
         files += in_path

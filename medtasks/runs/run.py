@@ -172,6 +172,8 @@ def _read_files(folder: Path, notes: list[str]) -> tuple[list[ResultsFile], list
 
     Raises MedTasksError if there are none of them, or no folder, or if it holds repeats.
     """
+    if folder.is_file():
+        raise MedTasksError(f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)")
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
     if repeated := result_files.repeat_folders(folder):  # together they would pass for one run
@@ -391,7 +393,10 @@ def replies_to(task: str, source: Source) -> Path:
         return source.path
     tasks = source.run.tasks
     if task not in tasks:
-        raise RepliesError(f"{source.path} holds no samples of '{task}'; it has {', '.join(tasks) or 'none at all'}")
+        raise RepliesError(
+            f"{source.path} holds no samples of '{task}'; it has {', '.join(tasks) or 'none at all'}; "
+            f"where another task asks the same questions, name its samples file"
+        )
     if (samples := tasks[task].samples) is None:
         raise RepliesError(f"{source.path}, {task}: {tasks[task].lacks}")
     if tasks[task].lacks:

@@ -5,6 +5,7 @@ text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. `
 files of your own; reading them can run their code.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -19,8 +20,9 @@ from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
 from medtasks.runs.asked_questions import QuestionIndex, name_of
+from medtasks.runs.recorded_replies import read_one_run
 from medtasks.runs.replies import Samples, take_answer_field
-from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run
+from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run, replies_to
 from medtasks.runs.run_notes import run_notes
 from medtasks.scores.audit_items import audit_items, image_files
 from medtasks.scores.board_model import board_lines, board_of
@@ -34,7 +36,7 @@ from medtasks.tasks.documents import is_private_task, task_documents, task_prove
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file
 
-RepliesInput: TypeAlias = Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+RepliesInput: TypeAlias = str | Path | Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 FolderInput: TypeAlias = str | Path | Sequence[str | Path]
 
 _SAMPLE_COLUMNS = (
@@ -112,7 +114,13 @@ class Run:
 
 
 def score(
-    task: str, replies: RepliesInput, *, answer_field: str | None = None, include_path: FolderInput = ()
+    task: str,
+    replies: RepliesInput,
+    *,
+    answer_field: str | None = None,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    include_path: FolderInput = (),
 ) -> Scores:
     """Score replies to a task under each of its rules, as ``medtasks score`` does.
 
@@ -120,8 +128,11 @@ def score(
         task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.
         replies: Texts of the model: a list with one per question, in the order of the dataset; a dict or Series from
             ``doc_id``; or a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``. None (or
-            NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
+            NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric. Or the path of a file or
+            folder with one run's replies, ours or of another kit.
         answer_field: Replies are JSON objects, and only this field of each is scored. One without it is an empty reply.
+        format: Kit that wrote the file; by default it is recognised.
+        columns: Columns of a table in a file, such as ``{"reply": "Model output", "id": "case"}``.
         include_path: Folders with task files of your own.
 
     Raises:
@@ -131,7 +142,15 @@ def score(
     with _including(include_path):
         chosen = scored_task(task)
         documents = task_documents(chosen)
-        by_id = take_answer_field(_by_id(replies, documents), answer_field)
+        if isinstance(replies, str | Path):
+            if not os.path.exists(replies):
+                raise RepliesError(
+                    f"there is no file or folder {replies}; give one, or a list with a text per question"
+                )
+            read = read_one_run(chosen, documents, [replies_to(task, Source(Path(replies)))], format, columns)
+        else:
+            read = _by_id(replies, documents)
+        by_id = take_answer_field(read, answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
         scores = scores_by_id(chosen, answered, by_id)
         of_rows = {name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()}
@@ -348,9 +367,9 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
 
 def _in_order(replies: Any, number: int) -> list[Any]:
     """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
-    received = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
+    received = f"a {type(replies).__name__}"
     texts: list[Any] = []
-    if isinstance(replies, Iterable) and not isinstance(replies, str | Set):
+    if isinstance(replies, Iterable) and not isinstance(replies, Set):
         texts = list(replies)
         received = f"{len(texts)} replies"
     if len(texts) != number:

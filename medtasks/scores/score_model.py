@@ -122,6 +122,16 @@ class RuleScores:
         return next((score for group in named for score in group.scores if score.metric == metric), None)
 
 
+def published_rule(rules: Mapping[str, RuleScores]) -> RuleScores | None:
+    """Return the scores under the published rule of a task, by name of the rule; None if it reproduces none."""
+    return next((rule for name, rule in rules.items() if name.startswith("reference")), None)
+
+
+def careful_rule(rules: Mapping[str, RuleScores]) -> RuleScores | None:
+    """Return the scores under the careful rule of a task, by name of the rule; None without one."""
+    return rules.get("robust") or rules.get("strict")
+
+
 @dataclass(frozen=True)
 class Baseline:
     """Scores of an image-blind baseline."""

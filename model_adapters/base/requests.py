@@ -81,16 +81,6 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
     return requests
 
 
-def image_parts(text: str, images: int, mark: str) -> list[str | None]:
-    """Split a prompt at the marks of its images, which ``None`` stands for; without any mark they come first."""
-    pieces = text.split(mark) if mark else [text]
-    if len(pieces) == 1:
-        return [None] * images + [text]
-    if len(pieces) != images + 1:
-        raise MedTasksError(f"the prompt holds {len(pieces) - 1} image marks for {images} images ({mark})")
-    return [part for piece in pieces for part in (piece, None)][:-1]
-
-
 def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],

@@ -16,9 +16,9 @@ import torch
 from PIL import Image
 
 from medtasks.errors import AdapterArgumentError
+from medtasks.prompts.messages import image_parts
 
 from ..base.batching import Encoded, common_length, content_key
-from ..base.requests import image_parts
 
 _PROBE, _SYSTEM_PROBE = "Zqx7", "Wkv3"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)

@@ -13,6 +13,7 @@ from torch.nn import functional
 from transformers import LlamaConfig
 
 from medtasks.errors import MedTasksError, warn_once
+from medtasks.prompts.messages import image_parts
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
@@ -29,7 +30,7 @@ from ..base.checkpoints import (
     refuse_missing,
     stored_tensors,
 )
-from ..base.requests import VOLUMES, image_parts
+from ..base.requests import VOLUMES
 from .network import (
     CHANNELS,
     CONTEXT,

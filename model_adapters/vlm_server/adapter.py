@@ -22,13 +22,13 @@ from medtasks.extract.failure import cut_reply, escaped_reply, failed_reply, rea
 from medtasks.net.journal import AsyncJournal, Entry, digest_of, journal_folder
 from medtasks.net.servers import proven_build
 from medtasks.prompts.instructions import is_instruction
+from medtasks.prompts.messages import IMAGE_MARK, prompt_parts
 
 from ..base.arguments import HarnessArguments
 from ..base.batching import CountedReply, GenerationSettings, Likelihood, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
-from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_parts, plan_streams, read_requests
+from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, plan_streams, read_requests
 from .messages import (
-    IMAGE_MARK,
     POSSIBLY_SPECIAL,
     SURELY_SPECIAL,
     BadAnswer,
@@ -180,9 +180,8 @@ class VlmServer(HarnessAdapter):
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation; data that the model would read as a special token are a BadAnswer."""
         context, images = sample.request.context, sample.visuals.images
-        parts = image_parts(context, len(images), IMAGE_MARK) if images else [context]
-        parts = [part for part in parts if part != ""]
-        prompt = ServedPrompt(self.arguments.system_prompt, tuple(parts), images, tuple(sample.visuals.digests))
+        parts = tuple(prompt_parts(context, len(images)))
+        prompt = ServedPrompt(self.arguments.system_prompt, parts, images, tuple(sample.visuals.digests))
         texts = [*prompt.texts, *options]
         for text in sorted(set(itertools.chain.from_iterable(map(POSSIBLY_SPECIAL.findall, texts)))):
             if text not in self._special:

@@ -1,7 +1,5 @@
 """Conversations as a server gets and answers them; an answer that is not certainly one to the request is refused."""
 
-import base64
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -11,9 +9,8 @@ from typing import Any
 from PIL import Image
 
 from medtasks.errors import MedTasksError
+from medtasks.prompts.messages import chat_messages
 
-IMAGE_MARK = "<image>"
-"""Position of an image in a prompt; without any mark, images come first."""
 POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
 """Parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
 SURELY_SPECIAL = re.compile(
@@ -59,18 +56,11 @@ class ServedPrompt:
 
     def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
         """Return the conversation with one URL per image, and ``continued`` as an open assistant turn."""
-        remaining = iter(urls)
-        content: Any = [
-            {"type": "image_url", "image_url": {"url": next(remaining)}}
-            if part is None
-            else {"type": "text", "text": part}
-            for part in self.parts
-        ]
-        if not self.images:  # which templates without image parts take as well
-            content = "".join(self.texts)
-        system = [] if self.system is None else [{"role": "system", "content": self.system}]
-        open_turn = [] if continued is None else [{"role": "assistant", "content": continued}]
-        return [*system, {"role": "user", "content": content}, *open_turn]
+        images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        turns = chat_messages(self.parts, images, self.system)
+        if continued is not None:
+            turns.append({"role": "assistant", "content": continued})
+        return turns
 
     def check_places(self, answer: ServerAnswer) -> None:
         """Raise a BadAnswer if the server moved an image, as it does where a chat template takes texts only."""
@@ -87,13 +77,6 @@ class ServedPrompt:
                     "--chat-template-content-format openai"
                 )
             end = begin + len(text)
-
-
-def data_url(image: Image.Image) -> str:
-    """Return an image as our other adapters see it: RGB, without transparency."""
-    file = io.BytesIO()
-    image.convert("RGB").save(file, "PNG", compress_level=1)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
 # ---- answers ----

@@ -15,11 +15,12 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, trouble_of, unreadable
+from medtasks.prompts.messages import data_url
 from medtasks.runs.redaction import redacted
 
 from ..base.arguments import HarnessArguments, argument
 from ..base.batching import BoundedCache
-from .messages import BadAnswer, JsonObject, Refused, ServedPrompt, ServerAnswer, data_url
+from .messages import BadAnswer, JsonObject, Refused, ServedPrompt, ServerAnswer
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which is stored nowhere else."""

@@ -152,7 +152,7 @@ def test_wrong_tasks_and_files(fails, constant, write, tmp_path):
     assert ran.out == ""
     fails(["score", "mediconfusion", tmp_path / "none.jsonl"], "cannot read replies from", "none.jsonl")
     nested = write("[" * 200_000, name="nested.jsonl")
-    fails(["score", "mediconfusion", nested], "line 1 is not valid JSON (it is nested too deeply)")
+    fails(["score", "mediconfusion", nested], "entry 1 is not valid JSON (it is nested too deeply)")
 
 
 def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):

@@ -1,23 +1,33 @@
 """Every task of ours: a run of the tiny model, which scores again the same, and one of a model that knows the key."""
 
+import functools
+import json
 import math
 
 import pytest
+from lmms_eval.tasks import get_task_dict
 from lmms_eval.utils import make_table
+from medtasks.model_adapters.base.batching import read_settings
+from medtasks.model_adapters.tiny import MedTasksTiny
+from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
 from medtasks.families.counts import COUNTS
+from medtasks.lmms.remote_models import QUESTION_FILES, TRUSTED
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
+from medtasks.running.question_writer import write_questions
+from medtasks.runs.question_manifest import manifest_of_replies
 from medtasks.runs.replies import read_replies
 from medtasks.scores.scoring import PAIR_METRICS, score_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..tables import each_row
-from .conftest import JUDGED, OURS, RUN
-from .whole_runs import answering, evaluate, values
+from .conftest import JUDGED, OURS, RUN, VARIED
+from .whole_runs import answering, evaluate, every_task, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
@@ -117,3 +127,91 @@ def test_a_model_that_knows_the_key():
     assert all(f" - {name} [SAMPLE DATA]" in table for name in members)
     # As letters, half of the right options are not understood by the released rule.
     assert values(found, "medheval_visual_mm")["accuracy", "reference"] < 1
+
+
+# ---- questions in files, which a loop answers ----
+
+
+def first_of_each_kind():
+    """Return a task whose replies are texts for each hook that scores, and a few-shot, a thinking and a volume task."""
+    tasks = [task_file(name) for name in RUN]
+    generating = [task for task in tasks if not task.compares_likelihoods]
+    names = list({(task.process_results, task.variant): task.name for task in reversed(generating)}.values())
+    return sorted({*names, "multimedeval_vqa_rad_5shot", "multimedeval_ct_rate_report"})
+
+
+@functools.cache
+def tiny():
+    return MedTasksTiny(device="cpu", journal=False)
+
+
+def answer_questions(folder):
+    """Answer the questions in a folder with the tiny model, as a loop of a user's own does."""
+    lines = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
+    prompts = [tiny().encode(line["text"], [Image.open(folder / file) for file in line["images"]]) for line in lines]
+    settings = read_settings({**lines[0]["generation"], "max_new_tokens": 4}, 1)
+    replies = [tiny().generate_batch([prompt], settings, 0)[0] for prompt in prompts]
+    with (folder / "replies.jsonl").open("w") as file:
+        for line, reply in zip(lines, replies, strict=True):
+            file.write(json.dumps({"doc_id": line["doc_id"], "reply": str(reply)}) + "\n")
+    return lines
+
+
+@each_row("name", first_of_each_kind())
+def test_replies_to_questions_in_files_score_as_the_run_did(results, tmp_path, monkeypatch, name):
+    monkeypatch.setenv(TRUSTED, QUESTION_FILES)
+    folder, task = tmp_path / "questions", task_file(name)
+    manifest = write_questions(task, folder)
+    answer_questions(folder)
+    documents = task_documents(task)
+    assert manifest.samples == manifest.samples_of_task == len(documents)
+    manifest_of_replies(folder / "replies.jsonl").check(task, documents)
+    rows = score_replies(task, documents, read_replies(folder, documents))
+    harness = values(results, name)
+    scores = {
+        (metric, row): estimate.value for row, scored in rows.items() for metric, estimate in scored.estimates.items()
+    }
+    both = scores.keys() & harness.keys() - {("submission_rows", row) for row in rows}
+    assert {key: repr(scores[key]) for key in both} == {key: repr(harness[key]) for key in both}
+    assert len(both) >= 2
+
+
+def shown(parts):
+    """Return texts and pixels of a conversation's parts, or of a list of images."""
+    return [(part["text"] if part["type"] == "text" else part["url"].convert("RGB").tobytes()) for part in parts]
+
+
+@each_row("name", [name for name in {*OURS, *VARIED} if not task_file(name).compares_likelihoods])
+def test_questions_in_files_are_the_requests_of_the_harness(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(TRUSTED, QUESTION_FILES)
+    folder, asked = tmp_path / name, 2
+    write_questions(task_file(name), folder, limit=asked)
+    lines = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
+    # Without a judge the harness makes no prompts of judged tasks.
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
+    for form in ("simple", "chat"):
+        built = get_task_dict([name], every_task(), form)[name]
+        built.build_all_requests(limit=asked)
+        assert len(built.instances) == len(lines) == asked
+        for request, line in zip(built.instances, lines, strict=True):
+            document = built.dataset[request.args[5]][request.args[3]]
+            assert line["doc_id"] == document["doc_id"] or is_private(document["dataset"])
+            if form == "simple":
+                assert line["text"] == request.args[0]
+                assert line["generation"] == request.args[1]
+                images = [Image.open(folder / file).tobytes() for file in line["images"]]
+                assert images == [image.convert("RGB").tobytes() for image in request.args[2](document)]
+                continue
+            turns = request.args[1](document)
+            assert [turn["role"] for turn in line["messages"]] == [turn["role"] for turn in turns]
+            for written, turn in zip(line["messages"], turns, strict=True):
+                parts = written["content"]
+                if isinstance(parts, str):
+                    assert parts == "".join(shown(turn["content"]))
+                    continue
+                content = [
+                    part["text"] if part["type"] == "text" else Image.open(folder / part["image_url"]["url"]).tobytes()
+                    for part in parts
+                ]
+                assert content == shown(turn["content"])

@@ -6,9 +6,9 @@ import math
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer
-from medtasks.model_adapters.vlm_server.messages import data_url
 
 from medtasks.errors import MedTasksError
+from medtasks.prompts.messages import data_url
 
 from ..tables import each_row
 from .served_model import GENERATE, IMAGE_ID, SPECIAL, TOKENIZE

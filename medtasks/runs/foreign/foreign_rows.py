@@ -19,6 +19,7 @@ class ForeignRow:
         answer: Gold answer, a letter or a text; None without one.
         repeat: Which run of this question, from 0; None where the file knows only one run.
         reasoning: Thinking that the kit keeps in a field of its own; empty without one.
+        is_cut: Whether the file says that the reply ended at a length limit.
     """
 
     number: int
@@ -32,6 +33,7 @@ class ForeignRow:
     answer: str | None = None
     repeat: int | None = None
     reasoning: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class ForeignFile:
         rows: Its rows in the kit's order.
         reply_column: Column or key that the replies were read from.
         is_id_named: Whether the user named the column of ids, so that bare numbers in it are ids.
+        has_our_prompts: Whether ``medtasks questions`` wrote what was asked.
         notes: Sentences about all rows, such as cells cut at a limit.
     """
 
@@ -50,4 +53,5 @@ class ForeignFile:
     rows: tuple[ForeignRow, ...]
     reply_column: str
     is_id_named: bool = False
+    has_our_prompts: bool = False
     notes: tuple[str, ...] = ()

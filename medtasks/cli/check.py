@@ -1,0 +1,110 @@
+"""``medtasks check``: whether a printed number is what the replies give under the published rule."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from medtasks.cli.options import FileColumns, IncludePath, JsonFile, KitName, ModelName, look_into, named_columns
+from medtasks.cli.output import print_state_of_data, say, write_json
+from medtasks.errors import MedTasksError, NoVerdict, RepliesError
+from medtasks.home import as_json
+from medtasks.report.wording import estimate, number, points
+from medtasks.runs.foreign.matching import MatchedReplies
+from medtasks.runs.recorded_replies import read_with_data
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.printed_check import PrintedCheck, RuleScore, check_printed, in_printed_unit, printed_number
+from medtasks.tasks.task_files import scored_task
+from medtasks.version import __version__
+
+
+def check(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
+    printed: Annotated[
+        str, Option(metavar="NUMBER", help="The number with its digits as printed; a share in percent, such as 72.5.")
+    ],
+    metric: Annotated[str | None, Option(help="Metric that the number is of; default: the task's main one.")] = None,
+    model: ModelName = None,
+    kit: KitName = None,
+    columns_of_file: FileColumns = None,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Check a printed score against the replies: what the published rule gives, and what a careful reading gives.
+
+    The exit code is 0 if the published rule's number, rounded, is the printed one, 1 if it is not, and 2 if there is no
+    verdict, as of a file that cannot be read.
+    """
+    look_into(context, include_path, replies)
+    try:
+        number_read = printed_number(printed)
+        chosen = scored_task(task)
+        files = [replies_to(task, Source(path, model)) for path in replies]
+        read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
+        if len(read.runs) > 1:
+            raise RepliesError(f"the file holds {len(read.runs)} runs of each question, and a printed number is of one")
+        verdict = check_printed(chosen, documents, read.runs[0], number_read, metric)
+    except MedTasksError as error:
+        raise NoVerdict(str(error)) from error
+    header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
+    matching = {"matching": read.matched.counts} if read.matched else {}
+    write_json(json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)})
+    for sentence in _sentences(verdict, read.matched):
+        say(sentence)
+    for sentence in read.notes:
+        say(sentence)
+    print_state_of_data({"": data})
+    if not verdict.is_consistent:
+        raise typer.Exit(1)
+
+
+def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterator[str]:
+    """Yield what the rules give, whether that is the printed number, and what else it is the number of."""
+    compared = verdict.compared
+    share = compared.score.share
+    printed = f"{verdict.printed}{'%' if share else ''}"
+    decimals = -int(verdict.printed.as_tuple().exponent)
+    subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
+    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)}"
+    sentence += f" on {_samples(verdict)}"
+    if matched and (left_out := len(matched.unmatched) + len(matched.ambiguous)):
+        sentence += f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
+    if verdict.guessed:
+        sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
+    if verdict.careful:
+        sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict.careful, decimals)}"
+    yield f"{sentence}."
+    difference = verdict.printed - in_printed_unit(compared.score.value, share)
+    if verdict.is_consistent:
+        yield f"Consistent: rounded, it is {printed}."
+    elif difference.is_nan():
+        yield f"Not consistent. {compared.failure}".rstrip()
+    else:
+        gap = points(float(abs(difference)) / (100 if share else 1), share, decimals)
+        yield f"Not consistent: {printed} is {gap} {'above' if difference > 0 else 'below'} it."
+    for what, value in verdict.explanations.items():
+        yield f"It is {what}: {number(value, share, decimals)}."
+
+
+def _samples(verdict: PrintedCheck) -> str:
+    """Return how many samples the score is about, and why not all."""
+    counts = verdict.counts
+    losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
+    text = f"{counts.scored} of {verdict.samples} samples"
+    if in_none := ", ".join(f"{lost} {why}" for why, lost in losses.items() if lost):
+        text += f" ({in_none})"
+    if verdict.valued not in (None, counts.scored):
+        text += f", {verdict.valued} of which it is about"
+    return text
+
+
+def _value(under: RuleScore, decimals: int) -> str:
+    score = under.score
+    if math.isnan(score.value):
+        return "no number"
+    return estimate(score.value, score.low, score.high, score.share, decimals)

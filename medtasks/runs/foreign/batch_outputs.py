@@ -1,0 +1,103 @@
+"""Output of batch APIs: OpenAI's, vLLM's and others' of the same form, and Anthropic's.
+
+A line has ``custom_id``, which the sender chose, and the body of a response. What was asked is in the request file
+alone. Failed requests are in the same file or in one of their own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, filterfalse
+from typing import Any
+
+from medtasks.data.table_files import TableRow
+from medtasks.errors import RepliesError
+from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.kit_reader import KitReader, records_of
+from medtasks.runs.foreign.row_values import as_mapping
+
+_ID = "custom_id"
+_REQUESTS = {"body", "params"}  # keys of a request
+_FIRST_ERROR = 400  # status codes
+
+
+def recognise(content: FileContent) -> bool:
+    """Return whether records are requests, responses or failures of a batch."""
+    return _ID in content.keys and bool({"response", "error", "result", *_REQUESTS} & {*content.keys})
+
+
+def read(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of output files, then those of error files, or raise RepliesError for requests alone."""
+    requests = list(filter(_is_request, contents))
+    outputs = list(filterfalse(_is_request, contents))
+    if not outputs:
+        raise RepliesError(f"{contents[0].path} holds requests and no replies; give the output of the batch, too")
+    questions = {record.values.get(_ID): _question(record) for record in records_of(requests)}
+    by_file = [list(_rows(content, questions)) for content in outputs]
+    by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
+    rows = list(chain(*by_file))
+    replied = {row.identifier for row in filter(_has_reply, rows)}
+    kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
+    notes: list[str] = []
+    if len(kept) < len(rows):
+        notes.append(f"{len(rows) - len(kept)} requests failed and were answered when sent again")
+    return ForeignFile(BATCH.name, kept, "response.body", notes=tuple(notes))
+
+
+def _is_request(content: FileContent) -> bool:
+    return not _REQUESTS.isdisjoint(content.keys)
+
+
+def _has_reply(row: ForeignRow) -> bool:
+    return row.reply is not None
+
+
+def _question(record: TableRow) -> dict[str, Any]:
+    body = as_mapping(record.values.get("body") or record.values.get("params"))
+    prompt, names = last_question(body.get("messages") or body.get("input") or body.get("prompt"))
+    return {"prompt": prompt, "image_names": names}
+
+
+def _rows(content: FileContent, questions: Mapping[Any, dict[str, Any]]) -> Iterator[ForeignRow]:
+    for record in content.records():
+        identifier = record.values.get(_ID)
+        if not isinstance(identifier, str):
+            raise RepliesError(f"{record.place} has no '{_ID}', the text that tells what was asked")
+        row = ForeignRow(0, record.place, None, identifier, **questions.get(identifier, {}))
+        replies = list(_replies(record.values))
+        for repeat, reply in enumerate(replies):
+            yield replace(row, repeat=repeat if len(replies) > 1 else None, **reply)
+        if not replies:
+            yield row
+
+
+def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the replies to a request, of which a failed one has none."""
+    response = as_mapping(values.get("response"))
+    body = as_mapping(response.get("body"))
+    if values.get("error") or body.get("error") or (response.get("status_code") or 0) >= _FIRST_ERROR:
+        return
+    for choice in map(as_mapping, body.get("choices") or []):
+        yield _reply(as_mapping(choice.get("message")) or {"content": choice.get("text")}, choice.get("finish_reason"))
+    if "output" in body:  # responses API
+        parts = list(chain(*map(_parts_of, body["output"])))
+        yield _reply({"content": parts}, as_mapping(body.get("incomplete_details")).get("reason"))
+    message = as_mapping(as_mapping(values.get("result")).get("message"))
+    if message:  # Anthropic
+        yield _reply(message, message.get("stop_reason"))
+
+
+def _parts_of(item: Any) -> list[Any]:
+    """Return the parts of a message, or of a summary of thinking, in an output of the responses API."""
+    fields = as_mapping(item)
+    return fields.get("content") or fields.get("summary") or []
+
+
+def _reply(message: Mapping[str, Any], reason: Any) -> dict[str, Any]:
+    """Return fields of a row: the text of a message or of its refusal, and an empty one where the model wrote none."""
+    text = message_text(message.get("content")) or message.get("refusal") or ""
+    return {"reply": text, "reasoning": thinking_text(message), "is_cut": reason in CUT_REASONS}
+
+
+BATCH = KitReader("a batch API", _ID, recognise, read, select=list)

@@ -1,0 +1,107 @@
+"""evalscope (modelscope/evalscope): JSON Lines below ``predictions`` and ``reviews``, a file for each subset.
+
+Options are only in the prompt, in the order shown. ``index`` counts what was asked, with its repeats, and is no id;
+``metadata`` may have one. A sample that is asked again is appended, and its last line counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from medtasks.data.table_files import TableRow
+from medtasks.errors import RepliesError
+from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.kit_reader import KitReader, only_file
+from medtasks.runs.foreign.row_values import as_mapping, first_entry, first_text, image_names
+
+_PREDICTION = "model_output"
+_REVIEW = "sample_score"
+_IDS = ("id", "question_id", "qid")  # in metadata
+_IMAGES = ("images", "image", "image_path", "figure_path", "img_name", "file_name")
+_MOST_REPEATS = 64
+
+
+def recognise(content: FileContent) -> bool:
+    """Return whether records have an ``index`` and the output of a model, or its score."""
+    return "index" in content.keys and bool({_PREDICTION, _REVIEW} & {*content.keys})
+
+
+def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
+    """Return the subsets of one model: predictions if they say what was asked, else reviews."""
+    reviews = [content for content in contents if _REVIEW in content.keys]
+    predictions = [content for content in contents if content not in reviews]
+    if reviews and not any(_row(TableRow("", {**content.head[0]})).prompt for content in predictions):
+        predictions = reviews
+    return predictions if len({content.path.parent for content in predictions}) == 1 else only_file(predictions)
+
+
+def read(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files, or raise RepliesError for predictions that do not say what was asked."""
+    rows: list[ForeignRow] = []
+    lines = 0
+    for content in contents:
+        samples: dict[Any, ForeignRow] = {}
+        for record in content.records():
+            lines += 1
+            samples[record.values.get("index")] = _row(record)
+        rows += _with_repeats(samples)
+    if not any(row.prompt or row.identifier for row in rows):
+        raise RepliesError(
+            f"{contents[0].path} does not say what was asked; give the file of the same name in the folder 'reviews'"
+        )
+    notes = [f"{lines - len(rows)} samples were asked again, and their last reply counts"] if lines > len(rows) else []
+    column = f"{_REVIEW}.score.prediction" if _REVIEW in contents[0].keys else f"{_PREDICTION}.choices[0].message"
+    return ForeignFile(EVALSCOPE.name, tuple(rows), column, notes=tuple(notes))
+
+
+def _row(record: TableRow) -> ForeignRow:
+    values = record.values
+    output = as_mapping(values.get(_PREDICTION))
+    choice = first_entry(output.get("choices"))
+    message = as_mapping(choice.get("message"))
+    review = as_mapping(values.get(_REVIEW))
+    metadata = as_mapping(review.get("sample_metadata") or values.get("metadata"))
+    messages = values.get("messages") or values.get("input")  # of older reviews
+    prompt, names = last_question(messages)
+    reply = message_text(message.get("content"))
+    if review:
+        reply = message_text(as_mapping(review.get("score")).get("prediction"))
+        message = first_entry(messages[::-1]) if isinstance(messages, list) else {}
+    target = values.get("target")
+    answer = target[0] if isinstance(target, list) and len(target) == 1 else target
+    return ForeignRow(
+        0,
+        record.place,
+        None if output.get("error") else reply,
+        identifier=first_text(TableRow(record.place, {**metadata}), _IDS),
+        prompt=prompt,
+        image_names=image_names(*map(metadata.get, _IMAGES)) or names,
+        answer=answer if isinstance(answer, str) else None,
+        repeat=review.get("generation_index"),
+        reasoning=thinking_text(message),
+        is_cut=choice.get("stop_reason") in CUT_REASONS,
+    )
+
+
+def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
+    """Return rows by ``index`` with the number of their run, if the kit asked each question several times."""
+    if any(row.repeat for row in samples.values()) or not all(isinstance(index, int) for index in samples):
+        return list(samples.values())
+    count = _repeats({index: row.prompt for index, row in samples.items() if row.prompt})
+    return [replace(row, repeat=index % count if count > 1 else None) for index, row in samples.items()]
+
+
+def _repeats(prompts: Mapping[int, str | None]) -> int:
+    """Return how often each question was asked: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
+    for count in range(min(_MOST_REPEATS, max(prompts, default=0) + 1), 1, -1):
+        blocks: dict[int, set[str | None]] = {}
+        for index, prompt in prompts.items():
+            blocks.setdefault(index // count, set()).add(prompt)
+        if len(prompts) > len(blocks) and all(len(block) == 1 for block in blocks.values()):
+            return count
+    return 1
+
+
+EVALSCOPE = KitReader("evalscope", "metadata.id", recognise, read, select)

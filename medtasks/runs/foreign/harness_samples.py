@@ -1,0 +1,112 @@
+"""Samples files of lm-eval and lmms-eval of tasks that are not ours, with the prompt of each sample.
+
+``doc_id`` is a row of that task's data and no id. lm-eval writes a line for each filter, which are one row here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from medtasks.data.table_files import TableRow
+from medtasks.errors import RepliesError
+from medtasks.runs.foreign.chat_messages import last_question
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.kit_reader import KitReader
+from medtasks.runs.foreign.row_values import as_mapping, first_text, image_names
+from medtasks.tasks.answer_columns import parsed_list
+
+REPLIES = ("resps", "filtered_resps")
+PROMPTS = {"input", "arguments", "doc"}
+"""Keys that tell what was asked."""
+_ROW = "doc_id"
+_QUESTIONS = ("question", "query", "problem", "stem", "input", "sent1")  # keys of datasets
+
+
+def recognise(content: FileContent) -> bool:
+    """Return whether records have the replies and the prompt of a row."""
+    keys = {*content.keys}
+    return _ROW in keys and bool(keys & {*REPLIES}) and bool(keys & PROMPTS)
+
+
+def read(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files, or raise RepliesError for likelihoods of options."""
+    rows: list[ForeignRow] = []
+    for content in contents:
+        written: dict[str, list[list[str]]] = {}  # replies of the runs in the file by row
+        lines: dict[tuple[str, str], int] = {}  # number of lines by row and filter
+        for record in content.records():
+            replies = _replies(record)
+            row = str(record.values.get(_ROW))
+            line = (row, str(record.values.get("filter")))
+            run = lines.get(line, 0)
+            lines[line] = run + 1
+            earlier = written.setdefault(row, [])
+            if earlier[run : run + 1] != [replies]:  # else another filter of the same reply
+                earlier.append(replies)
+                rows += _rows(record, replies)
+    kit = "lm-eval" if "arguments" in contents[0].keys else "lmms-eval"
+    return ForeignFile(kit, tuple(rows), REPLIES[0])
+
+
+def _replies(record: TableRow) -> list[str]:
+    """Return the replies to a sample, several if it was repeated."""
+    recorded = next((record.values[key] for key in REPLIES if key in record.values), None)
+    while isinstance(recorded, list) and len(recorded) == 1 and isinstance(recorded[0], list):
+        recorded = recorded[0]
+    replies: list[Any] = recorded if isinstance(recorded, list) else [recorded]
+    if not replies or not all(isinstance(reply, str) for reply in replies):
+        raise RepliesError(
+            f"{record.place} has no text under 'resps': likelihoods of options are no replies; run the task with "
+            "output_type: generate_until"
+        )
+    return replies
+
+
+def _rows(record: TableRow, replies: Sequence[str]) -> list[ForeignRow]:
+    row = ForeignRow(
+        0,
+        record.place,
+        None,
+        identifier=_published_id(record.values),
+        prompt=_prompt(record),
+        image_names=image_names(record.values.get("input_media")),
+        answer=first_text(record, ("target",)),
+    )
+    repeats = range(len(replies)) if len(replies) > 1 else [None]
+    return [replace(row, reply=reply, repeat=repeat) for reply, repeat in zip(replies, repeats, strict=True)]
+
+
+def _prompt(record: TableRow) -> str | None:
+    """Return the prompt, without few-shot examples in front of the question where the file has that, too."""
+    doc = as_mapping(record.values.get("doc"))
+    texts = [text.strip() for key, text in doc.items() if key.lower() in _QUESTIONS and isinstance(text, str)]
+    questions = list(filter(None, texts))
+    prompt = _shown_prompt(record.values)
+    if prompt is None:
+        return questions[0] if questions else None
+    return prompt[max([0, *map(prompt.rfind, questions)]) :]
+
+
+def _shown_prompt(values: Mapping[str, Any]) -> str | None:
+    """Return the text that a model got, of chat messages the last of a user, or None without any."""
+    prompt = values.get("arguments", values.get("input"))
+    for _ in range(2):  # gen_args_0, and arg_0 in it
+        prompt = next(iter(prompt.values()), None) if isinstance(prompt, dict) else prompt
+    while isinstance(prompt, list) and prompt and not isinstance(prompt[0], dict):
+        prompt = prompt[0]
+    messages = parsed_list(prompt)
+    is_chat = isinstance(messages, list) and messages and "role" in as_mapping(messages[0])
+    return last_question(messages if is_chat else prompt)[0]
+
+
+def _published_id(values: Mapping[str, Any]) -> str | None:
+    """Return the id that a task's metric saved in lmms-eval, unless it is a number."""
+    for value in values.values():
+        identifier = as_mapping(value).get("id")
+        if isinstance(identifier, str) and not identifier.isdecimal():
+            return identifier
+    return None
+
+
+HARNESS = KitReader("lm-eval or lmms-eval", _ROW, recognise, read)

@@ -1,0 +1,156 @@
+"""Tables of one's own (CSV, TSV, xlsx, JSON Lines) whose columns a user names, or that have well-known names."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import chain, takewhile
+from string import ascii_lowercase
+from typing import Any, Final
+
+from medtasks.data.table_files import TableRow
+from medtasks.errors import RepliesError, listed, near_match
+from medtasks.runs.foreign.chat_messages import last_question
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.kit_reader import KitReader
+from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
+
+FIELDS = ("reply", "id", "question", "options", "prompt", "image", "answer")  # that a user can name
+
+_ID = "doc_id"  # name of ours
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "reply": (
+        "reply",
+        "prediction",
+        "response",
+        "output",
+        "completion",
+        "model_answer",
+        "model_output",
+        "model_response",
+        "generated_text",
+    ),
+    "id": (_ID, "id", "question_id", "qid"),
+    "question": ("question",),
+    "options": ("options", "choices"),
+    "prompt": ("prompt",),
+    "image": ("image", "image_path", "image_file", "image_name", "img_name"),
+    "answer": ("answer", "gold", "target", "label"),
+}
+_MISSING: Final = object()
+_LETTER_COLUMNS = ("{}", "option_{}", "option {}")
+_ERRORS = ("#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#N/A", "#NUM!", "#NULL!")  # of workbooks
+
+
+def table_reader(columns: Mapping[str, str]) -> KitReader:
+    """Return the reader of a table.
+
+    Args:
+        columns: Names in the file by names of ours, see ``FIELDS``; several for options, separated by commas, and
+            dotted for keys within others.
+    """
+    return KitReader("a table", _ID, lambda content: True, partial(_read, columns))
+
+
+def has_reply(content: FileContent) -> bool:
+    """Return whether one column of a table has a name that only replies have."""
+    return len(_candidates("reply", content.keys)) == 1
+
+
+def _read(columns: Mapping[str, str], contents: Sequence[FileContent]) -> ForeignFile:
+    rows: list[ForeignRow] = []
+    notes: list[str] = []
+    for content in contents:
+        names = _named_columns(content, columns)
+        _add_columns(content, names)
+        rows += [_row(record, names, is_cell=content.form == "table") for record in content.records()]
+        notes += content.notes
+    lost = sum(row.reply is None for row in rows)
+    if lost and all(content.form == "table" for content in contents):
+        notes.append(f"{lost} replies are errors of the spreadsheet, such as #NAME?, and lost")
+    is_id_named = names.get("id") == [_ID]
+    return ForeignFile("a table", tuple(rows), names["reply"][0], is_id_named=is_id_named, notes=tuple(notes))
+
+
+def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the columns of the fields that a user named."""
+    names: dict[str, list[str]] = {}
+    for field, text in columns.items():
+        if field not in FIELDS:
+            raise RepliesError(f"a column can be named for {', '.join(FIELDS)} or sheet, but not '{field}'")
+        is_one = field != "options" or _has(content, text)
+        names[field] = [text] if is_one else [name.strip() for name in text.split(",")]
+    for name in chain(*names.values()):
+        if not _has(content, name):
+            hint = near_match(name, content.keys) or f"; it has {', '.join(content.keys)}"
+            raise RepliesError(f"{content.path} has no column '{name}'{hint}")
+    return names
+
+
+def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
+    """Add the columns of other fields, by their names, or raise RepliesError unless one could be the reply."""
+    for field in FIELDS:
+        if field in names:
+            continue
+        taken = {*chain(*names.values())}
+        candidates = [name for name in _candidates(field, content.keys) if name not in taken]
+        if field == "reply" and len(candidates) != 1:
+            fault = f"{listed(candidates)} may all be replies" if candidates else "nothing has a name that replies have"
+            keys = listed([*content.keys])
+            raise RepliesError(f"{content.path}: {fault}; name the one that is, of {keys}: --columns reply=NAME")
+        if candidates:
+            names[field] = candidates if field == "options" else candidates[:1]
+
+
+def _candidates(field: str, keys: Collection[str]) -> list[str]:
+    """Return the columns that the names of a field fit, in the order of these names."""
+    by_name = {key.strip().casefold().replace(" ", "_"): key for key in keys}
+    matches = [by_name[name] for name in _NAMES[field] if name in by_name]
+    if field != "options":
+        return matches
+    for form in _LETTER_COLUMNS:
+        lettered = list(takewhile(by_name.__contains__, (form.format(each) for each in ascii_lowercase)))
+        if len(lettered) > 1 and not matches:
+            return [by_name[name] for name in lettered]
+    return matches[:1]
+
+
+def _has(content: FileContent, name: str) -> bool:
+    return any(_value(record, name) is not _MISSING for record in content.head)
+
+
+def _value(values: Any, name: str) -> Any:
+    """Return the value in a column or under a dotted name, or ``_MISSING``."""
+    if isinstance(values, list) and name.partition(".")[0].isdecimal():
+        values = {str(index): value for index, value in enumerate(values)}
+    if not isinstance(values, Mapping):
+        return _MISSING
+    if name in values:
+        return values[name]
+    first, _, rest = name.partition(".")
+    return _value(values.get(first), rest) if rest else _MISSING
+
+
+def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool) -> ForeignRow:
+    values: dict[str, Any] = {}
+    for field, columns in names.items():
+        cells = [_value(record.values, column) for column in columns]
+        values[field] = cells if len(cells) > 1 else cells[0]
+    if values["reply"] is _MISSING:
+        raise RepliesError(f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came")
+    named = TableRow(record.place, {field: value for field, value in values.items() if value is not _MISSING})
+    reply = text_of(named, "reply")
+    if is_cell and reply not in _ERRORS:
+        reply = reply or ""
+    elif is_cell:
+        reply = None
+    return ForeignRow(
+        0,
+        record.place,
+        reply,
+        identifier=text_of(named, "id"),
+        question=text_of(named, "question"),
+        options=option_texts(named.values.get("options")),
+        prompt=last_question(named.values.get("prompt"))[0],
+        image_names=image_names(named.values.get("image")),
+        answer=first_text(named, ("answer",)),
+    )

@@ -1,0 +1,181 @@
+"""Reader of result files of other evaluation kits, which are recognised by their content."""
+
+import itertools
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medtasks.errors import RepliesError, SourceError, listed, unknown_name
+from medtasks.runs.asked_questions import ASKED
+from medtasks.runs.foreign.batch_outputs import BATCH
+from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
+from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
+from medtasks.runs.foreign.inspect_logs import INSPECT
+from medtasks.runs.foreign.kit_reader import KitReader
+from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
+from medtasks.runs.foreign.named_columns import has_reply, table_reader
+from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
+from medtasks.runs.logged_samples import SCORE
+from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
+from medtasks.runs.result_files import task_of
+from medtasks.tasks.task_files import task_files, variant_of
+
+_KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
+FORMATS: Mapping[str, KitReader] = {
+    "medevalkit": MEDEVALKIT,
+    "vlmevalkit": VLMEVALKIT,
+    "evalscope": EVALSCOPE,
+    "lm-eval": HARNESS,
+    "lmms-eval": HARNESS,
+    "inspect_ai": INSPECT,
+    "batch": BATCH,
+    "table": table_reader({}),
+}
+"""Readers by the names that a user can give."""
+_ENDINGS = (".jsonl", ".ndjson", ".json", ".xlsx", ".tsv", ".csv", ".eval")
+
+
+def read_foreign(
+    paths: Sequence[Path], format: str | None = None, columns: Mapping[str, str] | None = None
+) -> ForeignFile | None:
+    """Read the replies that another kit, or a user's own loop, wrote.
+
+    Args:
+        paths: Files of one run, or a folder.
+        format: Name of the kit, one of ``FORMATS``; recognised by default.
+        columns: Columns of a table by the names in ``named_columns.FIELDS``, and ``sheet`` for the sheet of a workbook.
+
+    Returns:
+        The rows; None for files of our own forms, and for a folder without a file of a kit.
+
+    Raises:
+        RepliesError: A file cannot be read, or its form cannot be told.
+        UnknownName: There is no such format.
+    """
+    if format is not None and format not in FORMATS:
+        raise unknown_name("format of replies", format, FORMATS)
+    try:
+        return _read(paths, format, dict(columns or {}))
+    except (SourceError, zipfile.BadZipFile) as error:
+        raise RepliesError(f"cannot read replies: {error}") from error
+    except OSError as error:
+        path = error.filename or paths[0]
+        raise RepliesError(f"cannot read replies from {path}: {error.strerror or error}") from error
+
+
+def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
+    sheet_name = columns.pop("sheet", "")
+    is_chosen = format is not None or bool(columns)
+    header = [name for field, name in columns.items() if field != "options"]
+    by_path: dict[Path, list[FileContent]] = {}
+    for path in paths:
+        contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
+        if contents is not None:
+            by_path[path] = contents
+    all_contents = list(itertools.chain(*by_path.values()))
+    reader = _reader(all_contents, format, columns)
+    if len(by_path) < len(paths):
+        if reader is not None:
+            raise RepliesError(f"some files are in our own form, and others of {reader.name}; name those of one run")
+        return None
+    if reader is None and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, all_contents)):
+        reader = FORMATS["table"]
+    return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
+
+
+def _contents_of(path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool) -> list[FileContent] | None:
+    """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
+    contents: list[FileContent] = []
+    for file in _files_in(path):
+        content = read_content(file, sheet_name, header)
+        if may_be_ours and _is_ours(content):
+            return None
+        contents.append(content)
+    return contents
+
+
+def _rows(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool) -> ForeignFile | None:
+    """Return the rows of the files that a user named, and of those in folders that are the reader's."""
+    selected: list[FileContent] = []
+    for path, contents in by_path.items():
+        written = list(filter(reader.recognise, contents))
+        if path.is_file() and not written:
+            keys = listed([*contents[0].keys]) or "none"
+            raise RepliesError(f"{path} is no file of {reader.name}; its first keys are {keys}")
+        selected += reader.select(written) if path.is_dir() and written else written
+    if not selected:
+        return None
+    replies = reader.read(selected)
+    rows = _numbered_rows(replies, is_table=any(content.form == "table" for content in selected))
+    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
+
+
+def _numbered_rows(replies: ForeignFile, *, is_table: bool) -> Iterator[ForeignRow]:
+    for number, row in enumerate(replies.rows):
+        is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
+        yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
+
+
+def _files_in(path: Path) -> list[Path]:
+    """List a file, or the files of a folder that may be a kit's, those of JSON Lines first."""
+    if not path.is_dir():
+        return [path]
+    manifest = manifest_of_replies(path)
+    questions = {MANIFEST, *(manifest.files if manifest else ())}
+    files: dict[Path, Path] = {}  # without links to others of them
+    for file in sorted(path.rglob("*"), key=lambda file: (_rank(file), file)):
+        if file.suffix.lower() in _ENDINGS and file.is_file() and file.name not in questions:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
+
+
+def _rank(file: Path) -> bool:
+    return file.suffix.lower() not in _ENDINGS[:2]
+
+
+def _is_ours(content: FileContent) -> bool:
+    """Return whether a file is in our own form, or holds samples of a task of ours."""
+    if content.form not in ("lines", "object"):
+        return False
+    if not content.head or any(map(_is_our_record, content.head)):
+        return True
+    name = task_of(content.path)
+    return name in task_files() or variant_of(name) is not None
+
+
+def _has_id_alone(content: FileContent) -> bool:
+    """Return whether lines have an id, as ours do, and no reply."""
+    return content.form == "lines" and bool({"doc_id", "id"} & {*content.keys}) and not has_reply(content)
+
+
+def _is_our_record(record: Mapping[str, Any]) -> bool:
+    if not record.keys() & {"doc_id", "id"}:
+        return False
+    score = record.get(SCORE)
+    doc = record.get("doc")
+    if "reply" in record or ASKED in record:
+        return True
+    if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
+        return True  # a file of the harness that says nothing of its questions
+    if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
+        return True
+    return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
+
+
+def _reader(contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]) -> KitReader | None:
+    """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
+    if format == "table":
+        return table_reader(columns)
+    if format is not None:
+        return FORMATS[format]
+    kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
+    if columns:
+        kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [table_reader(columns)]
+    if len(kits) > 1:
+        names = listed([kit.name for kit in kits])
+        raise RepliesError(f"there are files of several kits: {names}; name those of one run")
+    return kits[0] if kits else None

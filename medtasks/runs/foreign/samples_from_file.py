@@ -1,0 +1,121 @@
+"""Samples of a single-choice task from a result file that lists options and gold itself."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_manifest import text_fingerprint
+from medtasks.data.option_texts import without_marks
+from medtasks.data.samples import Documents
+from medtasks.errors import RepliesError
+from medtasks.families.columns import Column
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.tasks.answer_columns import read_column
+from medtasks.tasks.task_file import TaskFile
+
+_OF_ONE_LETTER = (
+    {"options": Column.OPTIONS, "answer": Column.LETTER},
+    {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING},
+)
+
+
+def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str, Any]], ForeignFile]:
+    """Make documents of the questions, options and gold of a file.
+
+    Returns:
+        The documents, and the file with rows that name them by id, for :func:`~.matching.match_rows`.
+
+    Raises:
+        RepliesError: The task asks for no single option, or a row lacks options or gold, or contradicts another one.
+        MedTasksError: The gold can be read in several ways.
+    """
+    if task.family.columns not in _OF_ONE_LETTER or task.family.paired or task.variant:
+        raise RepliesError(f"only questions for one option can be scored without them, and '{task.name}' asks others")
+    names = list(_names(file.rows))
+    by_id: dict[str, dict[str, Any]] = {}
+    for name, row in zip(names, file.rows, strict=True):
+        document = _document(name, row, task)
+        if by_id.setdefault(name, document) != document:
+            raise RepliesError(f"{row.place}: '{name}' has another question, other options or another gold before")
+    documents = list(by_id.values())
+    options = [document["options"] for document in documents]
+    gold, note = read_column("answer", Column.LETTER, [document["answer"] for document in documents], options)
+    incomplete = []
+    for document, answer in zip(documents, gold, strict=True):
+        document["answer"] = answer
+        if not Column.OPTIONS.holds(document["options"], None) or not Column.LETTER.holds(answer, document["options"]):
+            incomplete.append(document["doc_id"])
+    if incomplete:
+        raise RepliesError(
+            f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
+            f"such as '{incomplete[0]}'"
+        )
+    named = [
+        replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
+        for name, row in zip(names, file.rows, strict=True)
+    ]
+    notes = (*file.notes, *_notes(documents, task, note))
+    return documents, replace(file, rows=tuple(named), is_id_named=True, notes=notes)
+
+
+def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
+    """Return the columns of a row's question; options without the marks that the kit compares."""
+    written = list(row.options or ())
+    bare = without_marks(written)
+    document = {
+        "doc_id": name,
+        "dataset": task.guarded_as,
+        "image_id": " ".join(row.image_names) or None,
+        "question": row.question or row.prompt,
+        "options": bare or written,
+        "answer": row.answer,
+    }
+    return document | {"option_lines": written} if bare else document
+
+
+def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
+    """Yield the id of each row's question; without one, each row of a run is a question of its own."""
+    numbers: dict[Hashable, int] = {}
+    asked: Counter[Hashable] = Counter()
+    for row in rows:
+        if row.identifier is not None:
+            yield row.identifier
+            continue
+        in_run = (row.repeat, row.image_names, _asked(row))
+        asked[in_run] += 1
+        number = numbers.setdefault((row.image_names, _asked(row), asked[in_run]), row.number)
+        yield f"row {number}"
+
+
+def _asked(row: ForeignRow) -> tuple[Hashable, ...]:
+    return row.question or row.prompt, row.options, row.answer
+
+
+def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
+    yield (
+        f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
+        f"compared with them."
+    )
+    if note:
+        yield f"{note}."
+    texts = Counter((document["question"], *document["options"]) for document in documents)
+    if alike := sum(number for number in texts.values() if number > 1):
+        yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
+    if not any(document["image_id"] for document in documents):
+        yield "The file names no images, so that intervals take each sample for independent."
+
+
+def file_provenance(file: ForeignFile, documents: Documents, task: TaskFile) -> dict[str, Any]:
+    """Return the provenance of documents of :func:`samples_from_file`, like that of prepared data."""
+    info = CATALOGUE.get(task.dataset or "")
+    return {
+        "name": task.dataset,
+        "fingerprint": text_fingerprint(documents)[:12],
+        "source": f"the {file.kit} file of replies",
+        "prepared": False,
+        "sample": False,
+        "complete": info is None or info.rows in (None, len(documents)),
+        "rows": len(documents),
+    }

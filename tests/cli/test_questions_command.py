@@ -1,0 +1,262 @@
+"""``medtasks questions``: what is in the files, who may have them, and which replies ``medtasks score`` refuses."""
+
+import base64
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.document_store import load_documents
+from medtasks.data.privacy import hidden_id
+from medtasks.lmms.remote_models import QUESTION_FILES, TRUSTED
+from medtasks.running import question_writer
+from medtasks.runs.question_manifest import MANIFEST
+
+from ..tables import each_row
+
+OWN = """task: mine
+family: open_question
+data: rows.jsonl
+image: none
+"""
+NAMES = ("eins", "frage zwei (2)", "drei\N{LATIN SMALL LETTER U WITH DIAERESIS}", "v" * 65)
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    """A folder with an open task of four questions without images, whose ids are not all names for a server."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(OWN)
+    rows = [{"doc_id": name, "question": f"What is {number}?", "answer": "a bone"} for number, name in enumerate(NAMES)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def lines_of(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def write_replies(folder: Path, reply: str = "A") -> Path:
+    file = folder / "replies.jsonl"
+    names = [line["doc_id"] for line in lines_of(folder / "questions.jsonl")]
+    file.write_text("".join(json.dumps({"doc_id": name, "reply": reply}) + "\n" for name in names))
+    return file
+
+
+def test_lines_say_what_is_asked_and_nothing_of_the_answer(medtasks, sample, tmp_path):
+    folder = tmp_path / "out"
+    ran = medtasks("questions", "mediconfusion", "--out", folder)
+    assert (ran.code, ran.out) == (0, f"32 questions of mediconfusion in {folder}; its README.md says how to go on\n")
+    documents = load_documents("mediconfusion")
+    lines = lines_of(folder / "questions.jsonl")
+    assert [line["doc_id"] for line in lines] == [document["doc_id"] for document in documents]
+    for line, document in zip(lines, documents, strict=True):
+        assert list(line) == ["doc_id", "messages", "generation", "text", "images"]
+        assert document["question"] in line["text"]
+        image = sample / "datasets" / "mediconfusion" / document["image_file"]
+        assert Image.open(folder / line["images"][0]).tobytes() == Image.open(image).convert("RGB").tobytes()
+        url, text = {"url": line["images"][0]}, line["text"]
+        content = [{"type": "image_url", "image_url": url}, {"type": "text", "text": text}]
+        assert line["messages"] == [{"role": "user", "content": content}]
+    assert len(list((folder / "images").iterdir())) == len({document["image_id"] for document in documents})
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert manifest.keys() == {
+        *("task", "version", "data", "prompts", "samples", "samples_of_task", "files", "medtasks"),
+    }
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "images", MANIFEST, "questions.jsonl"]
+
+
+def test_the_loop_of_the_page_makes_replies_that_are_scored(medtasks, sample, tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    assert medtasks("questions", "mediconfusion_blind", "--out", folder, "--limit", "6").code == 0
+    page = (folder / "README.md").read_text()
+    (loop,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    (command,) = re.findall(r"\nmedtasks (score .+)\n", page)
+    monkeypatch.chdir(folder)
+    asked = []
+    exec(loop, {"answer": lambda messages, generation: asked.append(messages) or "A"})
+    assert len(asked) == 6
+    assert all(isinstance(messages[0]["content"], str) for messages in asked)  # no image is shown
+    ran = medtasks(*command.split())
+    assert ran.code == 0
+    assert "mediconfusion_blind: 6 of 32 questions answered" in ran.out
+    assert medtasks("score", "mediconfusion_blind", folder).out == ran.out.replace("replies.jsonl", str(folder))
+
+
+def test_requests_hold_their_images_and_fit_into_files(medtasks, sample, tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    monkeypatch.setattr(question_writer, "_MOST_REQUESTS", 3)
+    ran = medtasks("questions", "mediconfusion", "--out", folder, "--format", "openai-batch", "--limit", "7")
+    assert ran.code == 0
+    files = sorted(folder.glob("*.jsonl"))
+    assert [file.name for file in files] == [f"requests_00{number}.jsonl" for number in (1, 2, 3)]
+    assert [len(lines_of(file)) for file in files] == [3, 3, 1]
+    requests = [request for file in files for request in lines_of(file)]
+    documents = load_documents("mediconfusion")
+    assert [request["custom_id"] for request in requests] == [document["doc_id"] for document in documents[:7]]
+    for request, document in zip(requests, documents, strict=False):
+        assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
+        body = request["body"]
+        assert body.keys() == {"model", "messages", "temperature", "max_completion_tokens"}
+        assert (body["model"], body["temperature"], body["max_completion_tokens"]) == ("MODEL", 0, 32)
+        image, text = body["messages"][0]["content"]
+        data = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))
+        stored = Image.open(sample / "datasets" / "mediconfusion" / document["image_file"])
+        assert Image.open(io.BytesIO(data)).tobytes() == stored.convert("RGB").tobytes()
+        assert document["question"] in text["text"]
+    assert "vllm run-batch -i requests_001.jsonl" in (folder / "README.md").read_text()
+
+
+def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, sample, tmp_path, monkeypatch):
+    one, cut = tmp_path / "one", tmp_path / "cut"
+    batch = ("--format", "openai-batch", "--limit", "5")
+    assert medtasks("questions", "mediconfusion", "--out", one, *batch).code == 0
+    sizes = [len(line) + 1 for line in (one / "requests_001.jsonl").read_text().splitlines()]
+    monkeypatch.setattr(question_writer, "_MOST_BYTES", sizes[0] + sizes[1])
+    assert medtasks("questions", "mediconfusion", "--out", cut, *batch).code == 0
+    files = sorted(cut.glob("*.jsonl"))
+    assert "".join(file.read_text() for file in files) == (one / "requests_001.jsonl").read_text()
+    assert all(file.stat().st_size <= max(sizes[0] + sizes[1], *sizes) for file in files)
+    assert len(files) > 2
+
+
+def test_ids_that_are_no_names_of_requests_come_back_as_digests(medtasks, own_folder, tmp_path):
+    own = ("--include_path", own_folder)
+    lines, batch = tmp_path / "lines", tmp_path / "batch"
+    assert medtasks("questions", "mine", "--out", lines, *own).code == 0
+    assert [line["doc_id"] for line in lines_of(lines / "questions.jsonl")] == list(NAMES)
+    assert not (lines / "ids.csv").exists()
+    assert medtasks("questions", "mine", "--out", batch, "--format", "openai-batch", *own).code == 0
+    names = [request["custom_id"] for request in lines_of(batch / "requests_001.jsonl")]
+    assert names == [NAMES[0], NAMES[1], hidden_id("doc", NAMES[2]), hidden_id("doc", NAMES[3])]
+    table = (batch / "ids.csv").read_text(encoding="utf-8").splitlines()
+    assert table == ["custom_id,doc_id", f"{names[2]},{NAMES[2]}", f"{names[3]},{NAMES[3]}"]
+    replies = ["a bone", "a bone", "a bone", "a nail"]
+    rows = [{"doc_id": name, "reply": reply} for name, reply in zip(names, replies, strict=True)]
+    (batch / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = medtasks("score", "mine", batch / "replies.jsonl", *own)
+    assert "mine: 4 of 4 questions answered" in ran.out
+    assert "75.0%" in ran.out
+
+
+def test_several_tasks_have_a_folder_each_and_the_rest_is_named(medtasks, sample, tmp_path):
+    ran = medtasks("questions", "mediconfusion_all", "mediconfusion_ff", "--out", tmp_path / "out", "--limit", "2")
+    assert ran.code == 1
+    assert "left out mediconfusion_gd: 'mediconfusion_gd' compares likelihoods" in ran.out
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["mediconfusion", "mediconfusion_ff"]  # the latter needs a judge, but only for scores
+    assert all((tmp_path / "out" / name / MANIFEST).is_file() for name in written)
+
+
+# ---- replies to other questions ----
+
+
+@each_row(
+    "key, value, part",
+    [
+        ("version", "0", "version 0 of the task, which is now version"),
+        ("data", "0123456789ab", "other data (fingerprint 0123456789ab, now"),
+        ("prompts", "0", "other prompts than those of today"),
+        ("task", "mediconfusion_blind", "answer the questions of 'mediconfusion_blind'"),
+        ("files", None, "is damaged"),
+    ],
+)
+def test_replies_to_other_questions_are_refused(medtasks, fails, sample, tmp_path, key, value, part):
+    folder = tmp_path / "out"
+    assert medtasks("questions", "mediconfusion", "--out", folder, "--limit", "3").code == 0
+    replies = write_replies(folder)
+    assert medtasks("score", "mediconfusion", replies).code == 0
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, key: value}))
+    fails(["score", "mediconfusion", replies], part)
+    fails(["score", "mediconfusion", folder], part)
+
+
+@each_row(
+    "file, change",
+    [
+        (
+            "mine.yaml",
+            lambda text: f"{text}description: Mind the gap.\nlmms_eval_specific_kwargs: {{default: {{template: x}}}}\n",
+        ),
+        ("rows.jsonl", lambda text: text.replace("What is 3", "What is 4")),
+        ("prompts.py", lambda text: text.replace("Say", "Tell")),
+    ],
+)
+def test_a_changed_task_of_the_users_own_is_another_one(medtasks, fails, own_folder, tmp_path, file, change):
+    own, folder = ("--include_path", own_folder), tmp_path / "out"
+    (own_folder / "prompts.py").write_text('def prompt(doc, settings=None):\n    return "Say: " + doc["question"]\n')
+    (own_folder / "mine.yaml").write_text(f"{OWN}doc_to_text: !function prompts.prompt\n")
+    (own_folder / "rows.jsonl").write_text((own_folder / "rows.jsonl").read_text().replace("What is 4", "What is 3"))
+    assert medtasks("questions", "mine", "--out", folder, *own).code == 0
+    assert lines_of(folder / "questions.jsonl")[0]["text"] == "Say: What is 0?"
+    replies = write_replies(folder, "a bone")
+    assert medtasks("score", "mine", replies, *own).code == 0
+    path = own_folder / file
+    path.write_text(change(path.read_text()))
+    fails(["score", "mine", replies, *own], "replies answer questions of 'mine' that were made from other")
+
+
+# ---- what cannot be asked ----
+
+
+def test_likelihoods_and_rounds_are_no_replies_in_files(fails, sample, own_folder, tmp_path):
+    out = ("--out", tmp_path / "out")
+    fails(["questions", "mediconfusion_gd", *out], "compares likelihoods", "'mediconfusion'", "'medtasks run'")
+    fails(["questions", "medevalkit_pmc_vqa_ll", *out], "those of 'medevalkit_pmc_vqa', which asks for words")
+    (own_folder / "mine.yaml").write_text(f"{OWN}output_type: generate_until_multi_round\n")
+    fails(["questions", "mine", *out, "--include_path", own_folder], "'mine' asks in several rounds")
+    fails(["questions", "medevalkit_pmc_vqa", *out], "dataset 'medevalkit_pmc_vqa'", "is not prepared")
+    fails(["questions", "mediconfusoin", *out], "unknown task 'mediconfusoin'; did you mean 'mediconfusion'?")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(fails, sample, tmp_path):
+    (tmp_path / "replies.jsonl").write_text("earlier")
+    fails(["questions", "mediconfusion", "--out", tmp_path], f"{tmp_path} is not empty; name a new folder")
+    fails(["questions", "mediconfusion", "--out", tmp_path / "replies.jsonl"], "is not empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["replies.jsonl"]
+
+
+def test_a_prompt_that_fails_leaves_no_part_of_the_questions(fails, own_folder, tmp_path):
+    prompt = "def prompt(doc, settings=None):\n    return str(1 / (len(doc['doc_id']) < 60))\n"
+    (own_folder / "prompts.py").write_text(prompt)
+    (own_folder / "mine.yaml").write_text(f"{OWN}doc_to_text: !function prompts.prompt\n")
+    arguments = ["questions", "mine", "--out", tmp_path / "out", "--include_path", own_folder]
+    fails(arguments, "a prompt of 'mine' cannot be made (ZeroDivisionError: division by zero)")
+    assert not (tmp_path / "out").exists()
+
+
+# ---- credentialed data ----
+
+
+def test_credentialed_questions_are_written_if_the_user_says_so_for_the_owner_alone(
+    medtasks, fails, sample, tmp_path, monkeypatch
+):
+    info = dataclasses.replace(CATALOGUE["mediconfusion"], access=Access.CREDENTIALED)
+    monkeypatch.setitem(CATALOGUE, "mediconfusion", info)
+    folder = tmp_path / "out"
+    arguments = ["questions", "mediconfusion", "--out", folder, "--limit", "4"]
+    for permission in ("", "http://127.0.0.1:8000", "class:medtasks.model_adapters.tiny.MedTasksTiny"):
+        monkeypatch.setenv(TRUSTED, permission)
+        fails(arguments, "questions of credentialed data (mediconfusion)", f"set {TRUSTED}={QUESTION_FILES}")
+        assert not folder.exists()
+    monkeypatch.setenv(TRUSTED, QUESTION_FILES)
+    ran = medtasks(*arguments)
+    assert ran.code == 0
+    everything = [folder, *folder.rglob("*")]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in everything)
+    ids = [document["doc_id"] for document in load_documents("mediconfusion")[:4]]
+    assert [line["doc_id"] for line in lines_of(folder / "questions.jsonl")] == [hidden_id("doc", one) for one in ids]
+    text = "".join(path.read_text() for path in everything if path.suffix in (".jsonl", ".json", ".md"))
+    assert [one for one in ids if one in text] == []
+    assert not (folder / "ids.csv").exists()
+    ran = medtasks("score", "mediconfusion", write_replies(folder))
+    assert ran.code == 0
+    assert "mediconfusion: 4 of 32 questions answered" in ran.out
