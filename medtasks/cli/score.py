@@ -2,14 +2,16 @@
 
 import json
 import math
+import re
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from medtasks.cli.options import (
     GroupColumns,
@@ -24,6 +26,7 @@ from medtasks.cli.options import (
 )
 from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
+from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.families.family import Replies
@@ -36,8 +39,11 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.question_manifest import manifest_of_replies
-from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.foreign.matching import MatchedReplies
+from medtasks.runs.foreign.named_columns import FIELDS
+from medtasks.runs.foreign.recognition import FORMATS
+from medtasks.runs.recorded_replies import read_one_run, read_recorded
+from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
@@ -48,7 +54,7 @@ from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
-from medtasks.tasks.documents import image_settings, private_datasets, task_documents, task_provenance
+from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
@@ -67,7 +73,7 @@ def score(
         list[Path],
         Argument(
             help="Folder of a run (its --output_path), with the newest results of TASK; or files of one run: samples "
-            'files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
+            'files of the harness, lines of {"doc_id", "reply"} or {"id", "reply"}, or files of other kits and tables.'
         ),
     ],
     answer_field: Annotated[str | None, Option(help="Score only this field of replies that are JSON objects.")] = None,
@@ -78,6 +84,13 @@ def score(
     max_failed: MaxFailed = DEFAULT_LIMIT,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
+    kit: Annotated[
+        str | None, Option("--format", help=f"Kit that wrote the replies, if not recognised: {', '.join(FORMATS)}.")
+    ] = None,
+    columns_of_file: Annotated[
+        str | None,
+        Option("--columns", metavar="reply=COLUMN,...", help=f"Columns of a table: {', '.join(FIELDS)}, sheet."),
+    ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -92,13 +105,14 @@ def score(
     if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
-    for path in replies:
-        if (manifest := manifest_of_replies(path)) is not None:
-            manifest.check(chosen, documents)
     chosen = grouped_by(chosen, documents, columns := columns_of(by))
     files = [replies_to(task, Source(path, model)) for path in replies]
-    recorded = take_answer_field(read_replies(files, documents, image_settings(chosen)), answer_field)
-    rules = score_replies(chosen, documents, recorded, [name for name in metric or () if name not in names])
+    read = read_recorded(chosen, documents, files, kit, _named_columns(columns_of_file))
+    runs = [take_answer_field(run, answer_field) for run in read.runs]
+    if labels and len(runs) > 1:
+        raise RepliesError(f"--labels are those of one run, and there are {len(runs)}; leave them out")
+    recorded = dict(ChainMap(*runs))
+    rules = _scores_of_runs(chosen, documents, runs, [name for name in metric or () if name not in names])
     rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
     if export_errors:
         wrong = {name: scores.wrong for name, scores in rules.items()}
@@ -108,12 +122,14 @@ def score(
     classes = class_areas(chosen, documents, recorded)
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    if read.matched is not None:
+        summary["matching"] = read.matched.counts
     if answer_field is not None:
         summary["answer_field"] = answer_field
     if classes:
         summary["likelihood_auroc"] = as_json(classes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
-    _print_origins(files, replies)
+    _print_origins(files, replies, read.matched)
     title = _title(task, recorded, len(documents))
     further = list(class_tables(task, rules.values()))
     if classes:
@@ -139,11 +155,38 @@ def _title(task: str, replies: Replies, documents: int) -> str:
     return f"{task}: {answered} of {documents} questions answered"
 
 
-def _print_origins(files: Sequence[Path], replies: Sequence[Path]) -> None:
+def _named_columns(text: str | None) -> dict[str, str]:
+    """Return the columns that --columns names; a comma that no name follows is part of a column's name or list."""
+    names = "|".join((*FIELDS, "sheet"))
+    parts = re.split(rf",\s*(?=(?:{names})=)", text) if text else []
+    columns = {}
+    for part in parts:
+        name, _, column = part.partition("=")
+        if not column or re.fullmatch(names, name.strip()) is None:
+            raise BadParameter(f"--columns {text} is not of the form reply=COLUMN,id=COLUMN; names: {names}")
+        columns[name.strip()] = column.strip()
+    return columns
+
+
+def _scores_of_runs(
+    task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
+) -> dict[str, RuleScores]:
+    """Score the replies of each run; the names of rules tell several runs apart."""
+    rules: dict[str, RuleScores] = {}
+    for count, replies in enumerate(runs, start=1):
+        for name, scores in score_replies(task, documents, replies, metrics).items():
+            rules[name if len(runs) == 1 else f"{name}, run {count}"] = scores
+    return rules
+
+
+def _print_origins(files: Sequence[Path], replies: Sequence[Path], matched: MatchedReplies | None) -> None:
     """Print the files that were read in place of folders, and where their replies come from."""
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
-    if origins := str(read_origins(*files)):
+    if matched is not None:
+        for sentence in matched.sentences():
+            say(sentence)
+    elif origins := str(read_origins(*files)):
         say(f"{origins}.")
 
 
@@ -316,7 +359,7 @@ def sample(
     chosen = scored_task(task)
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]
-    recorded = read_replies(files, documents, image_settings(chosen))
+    recorded = read_one_run(chosen, documents, files)
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")

@@ -7,6 +7,7 @@ one below the folder that its user named, by where its links lead. Sizes are lim
 
 import os
 import stat
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, AnyStr
@@ -21,6 +22,7 @@ MOST_WHOLE = 1 << 29
 MOST_TEXT = 1 << 26
 """Bytes of a line, or of a file of JSON or YAML: Python's objects may need 24 times as many."""
 _PIECE = 1 << 20  # bytes
+_MOST_RATIO = 100  # of the size of a large archive's members to that of the archive; texts have 3 to 40
 _WORK = "."  # first letter of the folders in which datasets are prepared
 
 
@@ -28,6 +30,13 @@ def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
     """Raise UnusableFile for more than ``most`` bytes."""
     if size > most:
         raise UnusableFile(f"{name} takes more than {most / 1e6:,.0f} MB, as none of its kind does; make it smaller")
+
+
+def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
+    """Raise UnusableFile for an archive of ``packed`` bytes that is large only when unpacked."""
+    size = sum(member.file_size for member in archive.infolist())
+    if size > max(MOST_TEXT, _MOST_RATIO * packed):
+        raise UnusableFile(f"it unpacks to {size / 1e6:,.0f} MB, over {_MOST_RATIO} times its size, as no results do")
 
 
 def check_kind(path: Path) -> os.stat_result:

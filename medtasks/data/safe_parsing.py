@@ -18,6 +18,25 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def exact_decoder() -> json.JSONDecoder:
+    """Build a decoder that refuses a key that occurs twice in an object.
+
+    Example:
+        >>> exact_decoder().decode('{"id": 1, "id": 2}')
+        Traceback (most recent call last):
+        ValueError: the key 'id' occurs twice in one object
+    """
+    return json.JSONDecoder(object_pairs_hook=_unique_keys)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key '{max(keys, key=keys.count)}' occurs twice in one object")
+    return content
+
+
 def parse_literal(text: str) -> Any:
     """Return the value of a Python literal, such as a list that was printed; nothing is run."""
     try:

@@ -15,12 +15,12 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.named_files import MOST_MEMORY, check_size, read_file, read_stream
+from medtasks.data.named_files import MOST_MEMORY, check_archive, check_size, read_file, read_stream
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, listed, several
 
@@ -50,6 +50,7 @@ _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European 
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
 """Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
+_ESCAPED = re.compile(r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")  # a letter of a workbook's text, such as _x000D_
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
 TextCells = Sequence[str | None]
@@ -72,14 +73,16 @@ class TableFile:
     is_typed: bool = False  # whether values have types of their own, as in JSON
 
 
-def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
+def read_table(path: Path, kind: str = "csv", **options: Any) -> TableFile:
     """Read a table.
 
     Args:
         path: The file, which may be packed (gzip, bzip2, xz), or a ZIP archive of tables that follow each other.
         kind: One of ``TABLE_KINDS``, for a file whose name and content do not tell.
         **options: Choices of a user, else recognised: ``encoding``, ``sep`` or ``delimiter`` of CSV, ``sheet_name`` of
-            a workbook, and the ``field`` of a JSON object that holds the list of rows.
+            a workbook, and the ``field`` of a JSON object that holds the list of rows. Choices of a caller:
+            ``has_formulas=False`` takes a formula for the text that a program wrote, and ``header`` names columns: the
+            first row that has them all holds the names.
 
     Raises:
         SourceError: The file cannot be read, or rows are no rows of a table: up to ten of them are named.
@@ -92,7 +95,7 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
     for mark, unpack in _PACKED.items():
         if data.startswith(mark):
             data = read_stream(unpack(io.BytesIO(data)))
@@ -114,16 +117,17 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
     separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
-    return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
+    return TableFile(_rows(location, _csv_cells(location, text, separator), options.get("header", ())), notes)
 
 
-def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_size(sum(member.file_size for member in archive.infolist()))
+        check_archive(archive, len(data))
         names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
         if "xl/workbook.xml" in names:
-            return _workbook(location, data, options.get("sheet_name", ""))
+            return _workbook(location, data, options)
         if "mimetype" in names or "xl/workbook.bin" in names:
             raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
         tables = [_table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names]
@@ -135,7 +139,7 @@ def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -
     return TableFile(rows, notes, is_typed=all(table.is_typed for table in tables))
 
 
-def _utf_16_of(data: bytes) -> str:
+def utf_16_of(data: bytes) -> str:
     """Return the name of the UTF-16 in which a text seems to be written; empty for any other encoding."""
     if data.startswith(_UTF_16):
         return "utf-16"
@@ -146,7 +150,7 @@ def _utf_16_of(data: bytes) -> str:
 
 def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
-    recognised = encoding or _utf_16_of(data)
+    recognised = encoding or utf_16_of(data)
     try:
         text = data.decode(recognised or "utf-8-sig")
     except LookupError as error:
@@ -182,37 +186,42 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
         csv.field_size_limit(before)
 
 
-def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
+def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFile:
     from openpyxl import load_workbook  # takes a third of a second
 
+    has_formulas = options.get("has_formulas", True)
     try:
-        written = load_workbook(io.BytesIO(data))
-        computed = load_workbook(io.BytesIO(data), data_only=True)
+        written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
+        computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
     except Exception as error:
         raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
-    titles = computed.sheetnames
-    title = sheet_name or titles[0]
-    if title not in titles:
-        raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(titles)}")
-    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
-    return _sheet(location, written[title], computed[title], notes)
+    titles = [sheet.title for sheet in computed.worksheets if sheet.sheet_state == "visible"]
+    title = options.get("sheet_name") or (titles or computed.sheetnames)[0]
+    if title not in computed.sheetnames:
+        raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}")
+    notes = [] if len(titles) == 1 or options.get("sheet_name") else [f"of its {len(titles)} sheets, '{title}' is read"]
+    if has_formulas:
+        faults = list(_cell_faults(location, zip(written[title], computed[title], strict=True)))
+        if faults:
+            raise SourceError(several(faults))
+    else:
+        computed[title].reset_dimensions()  # some programs write wrong ones
+    return _sheet(location, list(computed[title]), notes, options.get("header", ()))
 
 
-def _sheet(location: str, written: Any, computed: Any, notes: list[str]) -> TableFile:
-    faults = list(_cell_faults(location, zip(written, computed, strict=True)))
-    if faults:
-        raise SourceError(several(faults))
-    formatted = list(filter(_is_shown_otherwise, itertools.chain(*computed)))
+def _sheet(location: str, cells: Sequence[Any], notes: list[str], header: Collection[str]) -> TableFile:
+    formatted = list(filter(_is_shown_otherwise, itertools.chain(*cells)))
     if formatted:
         first = formatted[0]
         text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
         notes.append(f"{text} (so {len(formatted)} cells)")
-    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed]), notes)
+    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in cells], header), notes)
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
-    is_plain = cell.number_format in ("General", "@") or _SIMPLE_FORMAT.fullmatch(cell.number_format)
-    return not is_plain and not isinstance(cell.value, str | bool | None)
+    if isinstance(cell.value, str | bool | None):
+        return False
+    return cell.number_format not in ("General", "@") and not _SIMPLE_FORMAT.fullmatch(cell.number_format)
 
 
 def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
@@ -226,8 +235,8 @@ def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str
 
 def _shown_text(cell: Any) -> str | None:
     """Return the text that a cell shows, where its format is a simple one; None for an empty cell."""
-    value = cell.value
-    match = _SIMPLE_FORMAT.fullmatch(cell.number_format)
+    value = getattr(cell.value, "text", cell.value)  # of a formula for several cells
+    match = _SIMPLE_FORMAT.fullmatch(cell.number_format or "")  # an empty cell may have none
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float) and match:
@@ -237,12 +246,20 @@ def _shown_text(cell: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
+    if isinstance(value, str):
+        text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     return text if text.strip() else None
 
 
-def _rows(location: str, table: Iterator[TextCells] | Sequence[TextCells]) -> list[TableRow]:
-    """Return the rows under the names in the first one. Rows without any text are left out."""
+def _rows(
+    location: str, table: Iterator[TextCells] | Sequence[TextCells], header: Collection[str] = ()
+) -> list[TableRow]:
+    """Return the rows under the names in the first one, or the first with all of ``header``.
+
+    Rows without any text are left out.
+    """
     filled = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
+    filled = filled[_header_row(filled, header) :]
     if len(filled) < 2:
         raise SourceError(f"{location} is empty" + (": it has names of columns and no row" if filled else ""))
     names = [(cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)]
@@ -261,6 +278,14 @@ def _rows(location: str, table: Iterator[TextCells] | Sequence[TextCells]) -> li
     if faults:
         raise SourceError(several(faults))
     return rows
+
+
+def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) -> int:
+    """Return the position of the first row with all names in ``header``; 0 without one."""
+    for position, (_, cells) in enumerate(rows):
+        if {*header} <= {cell.strip() for cell in cells if cell}:
+            return position
+    return 0
 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:

@@ -21,7 +21,7 @@ from medtasks.report.differences import corrected_gains, gains_on_same_images, g
 from medtasks.report.published import published_of, published_scores
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
-from medtasks.runs.replies import read_replies
+from medtasks.runs.recorded_replies import read_one_run
 from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
 from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 from medtasks.scores.audit_items import audit_items, image_files
@@ -39,7 +39,7 @@ from medtasks.scores.task_reading import (
     rule_reports,
 )
 from medtasks.stats.calibration import Calibration
-from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
+from medtasks.tasks.documents import access_of_task, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import mapping_in
@@ -152,7 +152,7 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
     task = scored_task(task_name)
     documents = task_documents(task)
     task = grouped_by(task, documents, by)
-    replies = read_replies(paths, documents, image_settings(task))
+    replies = read_one_run(task, documents, paths)
     part = reading_section(given_replies(task, documents, replies))
     return RunReport(
         title=f"Recorded replies to {task_name}",

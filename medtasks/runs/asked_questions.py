@@ -69,7 +69,7 @@ class QuestionIndex:
                 f"'{known_id}' is an id; name every question by its id"
             )
         # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
-        has_numbers = any(map(_number_of, self.rows))
+        has_numbers = any(map(number_of, self.rows))
         if has_numbers and set(unknown.values()) != set(range(len(unknown))):
             raise self.no_document(first, names[first])
         self._counts_rows = True
@@ -82,8 +82,8 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        counts = Counter(map(_number_of, self.rows))
-        return {number: doc_id for doc_id in self.rows if counts[number := _number_of(doc_id)] == 1}
+        counts = Counter(map(number_of, self.rows))
+        return {number: doc_id for doc_id in self.rows if counts[number := number_of(doc_id)] == 1}
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ class QuestionIndex:
             return name
         if name.startswith(f"{_DOCUMENT}-") and name in self._by_digest:
             return self._by_digest[name]
-        number = _number_of(name)
+        number = number_of(name)
         return self._by_number.get(number) if number else None
 
     def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
@@ -139,7 +139,7 @@ def row_of(name: str) -> int:
     return int(name) if is_number else -1
 
 
-def _number_of(name: str) -> str:
+def number_of(name: str) -> str:
     """Return a number without the zeros before it and after its point; empty for another text."""
     whole, _, decimals = name.partition(".")
     is_number = name.isascii() and (whole + decimals).isdecimal()

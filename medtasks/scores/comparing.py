@@ -15,7 +15,7 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_na
 from medtasks.families.family import Replies, Reply
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
-from medtasks.runs.replies import read_replies
+from medtasks.runs.recorded_replies import read_runs
 from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
@@ -35,7 +35,7 @@ from medtasks.scores.run_values import (
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
-from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
@@ -302,8 +302,9 @@ def compare_task(
         check_for_verdict(files, origins)
     for path in itertools.chain.from_iterable(files.values()):
         check_data(task.name, path, data["fingerprint"])
-    settings = image_settings(task)
-    replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
+    replies = {}
+    for name, of_run in files.items():
+        replies[name] = [run for file in of_run for run in read_runs(task, documents, [file])]
     labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = list(compared.warnings)

@@ -1,0 +1,53 @@
+"""Messages of chat APIs: the text of a message, the thinking next to it, and the last question that was asked."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from medtasks.runs.foreign.row_values import image_names
+
+_TEXTS = ("text", "input_text", "output_text", "refusal")
+CUT_REASONS = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Reasons for the end of a reply that mean a limit of its length."""
+_THOUGHTS = ("reasoning", "thinking", "summary_text")
+
+
+def message_text(content: Any, joint: str = "") -> str | None:
+    """Return the text of a message's content, a text or a list of parts; None without any."""
+    texts = list(_texts(content, _TEXTS))
+    return joint.join(texts) if texts else None
+
+
+def thinking_text(message: Mapping[str, Any]) -> str:
+    """Return thinking that is kept next to a message's text, or in parts of its content; empty without any."""
+    fields = (message.get("reasoning_content"), message.get("reasoning"))
+    apart = [field for field in fields if isinstance(field, str)][:1]
+    return "\n".join([*apart, *_texts(message.get("content"), _THOUGHTS)])
+
+
+def last_question(messages: Any) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text, and the names of the images, of the last message of a user; a text stands for itself."""
+    if isinstance(messages, str):
+        return messages, ()
+    for message in reversed(messages if isinstance(messages, list) else []):
+        if isinstance(message, dict) and message.get("role", "user") == "user":
+            content = message.get("content")
+            return message_text(content, "\n"), image_names(*_image_places(content))
+    return None, ()
+
+
+def _texts(content: Any, kinds: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(content, str) and "text" in kinds:
+        yield content
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, dict) and part.get("type") in kinds:
+            for key in ("text", "refusal", "reasoning", "thinking"):
+                if isinstance(part.get(key), str):
+                    yield part[key]
+                    break
+
+
+def _image_places(content: Any) -> Iterator[Any]:
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, dict):
+            place = part.get("image") or part.get("image_url")
+            yield place.get("url") if isinstance(place, dict) else place

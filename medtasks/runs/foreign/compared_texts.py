@@ -1,0 +1,65 @@
+"""Forms of texts, options and image names in which rows of a file are compared with samples; replies keep theirs."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from medtasks.data.option_texts import without_marks
+from medtasks.runs.asked_questions import number_of
+
+_IMAGE_MARK = re.compile(r"<image(?:[ _]?\d+)?>", re.IGNORECASE)
+_REPEATED_OPTIONS = re.compile(r"\n\s*answer choices:.*", re.IGNORECASE | re.DOTALL)  # as in MedXpertQA's questions
+_IMAGE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|bmp|tiff?|webp|dcm|nii(?:\.gz)?)$", re.IGNORECASE)
+# Texts that table readers take for an empty cell.
+_BLANK = frozenset(("", "none", "na", "n/a", "#na", "#n/a", "nan", "-nan", "null", "<na>"))
+_WORDS = frozenset(("yes", "no", "maybe"))
+
+
+def comparable(text: str) -> str:
+    """Return a text without differences of case, white space, Unicode composition and marks of images.
+
+    Example:
+        >>> comparable("<image 1> Where  does it end? "), comparable("10²")
+        ('where does it end?', '10²')
+    """
+    plain = unicodedata.normalize("NFC", _IMAGE_MARK.sub(" ", text)).casefold()
+    return " ".join(unicodedata.normalize("NFC", plain).split())
+
+
+def comparable_question(text: str) -> str:
+    """Return a question in comparable form, without the options that some benchmarks repeat in it."""
+    return comparable(_REPEATED_OPTIONS.sub("", text))
+
+
+def shown_options(options: Iterable[str]) -> tuple[str, ...]:
+    """Return options in comparable form without their letters, as a prompt shows them."""
+    texts = list(options)
+    return tuple(map(comparable, without_marks(texts) or texts))
+
+
+def with_equal_numbers(options: Iterable[str]) -> tuple[str, ...]:
+    """Return shown options with numbers in one form: ``5.0`` like ``5``."""
+    return tuple(number_of(text) or text for text in options)
+
+
+def comparable_options(options: Iterable[str]) -> tuple[str, ...]:
+    """Return options in the form in which lists of them are compared."""
+    return with_equal_numbers(shown_options(options))
+
+
+def with_blanks(options: Sequence[str]) -> tuple[str, ...]:
+    """Return comparable options as a table has them whose reader takes texts such as ``None`` for empty cells."""
+    texts = ["" if text in _BLANK else text for text in options]
+    while texts and not texts[-1]:
+        texts.pop()
+    return tuple(texts)
+
+
+def are_words(options: Sequence[str]) -> bool:
+    """Return whether options are answers in words, yes or no, that a prompt need not list."""
+    return _WORDS.issuperset(options)
+
+
+def image_name(file: str) -> str:
+    """Return the last part of an image's path, without the ending of its format."""
+    return _IMAGE_ENDING.sub("", file.replace("\\", "/").rpartition("/")[2]).casefold()

@@ -1,0 +1,259 @@
+"""Content of one file of another kit: its records, one after the other, and the first of them to recognise it by.
+
+Nothing in a file is run, and no path or address in it is followed. Records are read one by one where a form allows it,
+because prompts may hold images.
+"""
+
+import contextlib
+import functools
+import io
+import itertools
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from medtasks.data.named_files import (
+    MOST_TEXT,
+    MOST_WHOLE,
+    check_archive,
+    check_kind,
+    check_size,
+    limited_lines,
+    read_file,
+    read_stream,
+)
+from medtasks.data.safe_parsing import exact_decoder
+from medtasks.data.table_files import TableRow, read_table, utf_16_of
+from medtasks.errors import RepliesError
+
+CELL_LIMIT = 32_767  # letters in a cell of a workbook; programs cut longer texts
+_HEAD = 20  # records by which a file is recognised
+_BEGINNING = 4096  # bytes
+_ZIP = b"PK\x03\x04"
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_BLANK = re.compile(r"[ \t\r\n]*")
+_LINES = (".jsonl", ".ndjson")
+_ZSTD = 93  # compression method of a member of a ZIP archive
+_MEMBER_HEADER = 30  # bytes of the fixed part of a member's own header
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """Records of a file.
+
+    Attributes:
+        path: The file.
+        form: ``table`` (CSV, workbook), ``lines`` (JSON Lines), ``list`` or ``object`` (JSON), ``log`` (archive of
+            samples).
+        head: The first records that can be read.
+        records: Return all records with their places; RepliesError at the first that cannot be read.
+        notes: Sentences on how it was read.
+    """
+
+    path: Path
+    form: str
+    head: tuple[Mapping[str, Any], ...]
+    records: Callable[[], Iterator[TableRow]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys of its first record."""
+        return self.head[0].keys() if self.head else ()
+
+
+def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ()) -> FileContent:
+    """Read the beginning of a file.
+
+    Args:
+        path: The file.
+        sheet_name: Sheet of a workbook; empty for the first visible one.
+        header: Columns that the row of names in a table must have.
+
+    Raises:
+        RepliesError: It is a pickle, or a workbook next to one, or not valid JSON.
+        SourceError: It is no table.
+        OSError: It cannot be read.
+    """
+    check_kind(path)
+    with path.open("rb") as stream:
+        beginning = stream.read(_BEGINNING)
+    if _PICKLE.match(beginning) or path.suffix.lower() in (".pkl", ".pickle"):
+        raise RepliesError(
+            f"{path} is a pickle, which can run code when it is opened, and is never read; write a table in its place, "
+            "with VLMEvalKit by PRED_FORMAT=tsv"
+        )
+    if beginning.startswith(_ZIP) and (members := _sample_members(path)):
+        return _with_head(path, "log", lambda: _unpacked(path, members))
+    if beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
+        return _json(path, beginning)
+    _check_twin(path)
+    table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
+    head = tuple(row.values for row in table.rows[:_HEAD])
+    return FileContent(path, "table", head, lambda: iter(table.rows), tuple(f"{path}: {note}" for note in table.notes))
+
+
+def _check_twin(path: Path) -> None:
+    """Raise RepliesError for a workbook whose writer stopped and left a pickle next to it."""
+    for twin in (path.with_suffix(".pkl"), path.resolve().with_suffix(".pkl")):
+        if path.suffix.lower() == ".xlsx" and twin.exists():
+            raise RepliesError(
+                f"next to {path} lies {twin.name}: VLMEvalKit writes it where it fails to write the workbook, whose "
+                "last replies are blank then; let it write the table again by PRED_FORMAT=tsv, or move the pickle away "
+                "if the workbook is known to be complete"
+            )
+
+
+def _json(path: Path, beginning: bytes) -> FileContent:
+    encoding = utf_16_of(beginning) or "utf-8-sig"
+    first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
+    is_list = first_line.startswith("[")
+    is_named_so = path.suffix.lower() in _LINES
+    if is_named_so or first_line.endswith("}") or (not is_list and len(beginning) == _BEGINNING):
+        records = functools.partial(_lines, path, encoding)
+        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        if len(head) > 1 or (is_named_so and not is_list):
+            return FileContent(path, "lines", tuple(row.values for row in head), records)
+    text = read_file(path, MOST_WHOLE // 2 if is_list else MOST_TEXT).decode(encoding, "replace")
+    if is_list:
+        return _with_head(path, "list", lambda: _entries(path, text))
+    content = _object(text, str(path))
+    rows = [TableRow(f"{path}, entry {number}", row) for number, row in enumerate(_columns(content), start=1)]
+    return _with_head(path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)]))
+
+
+def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table that is written by columns, as pandas does; empty for any other object."""
+    if isinstance(content.get("columns"), list) and isinstance(content.get("data"), list):
+        return [dict(zip(content["columns"], cells, strict=True)) for cells in content["data"]]
+    columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
+    if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
+        return []
+    if len({len(column) for column in columns}) > 1:
+        return []
+    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _with_head(path: Path, form: str, records: Callable[[], Iterator[TableRow]]) -> FileContent:
+    head = itertools.islice(_objects(records()), _HEAD)
+    return FileContent(path, form, tuple(row.values for row in head), records)
+
+
+class _NoObject(RepliesError):
+    """An entry is a text, a number or a list, as in no file of a kit."""
+
+
+def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
+    """Yield the records in front of the first that is no object."""
+    with contextlib.suppress(_NoObject):
+        yield from records
+
+
+def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
+    """Yield the objects in lines; RepliesError for a damaged line, unless those are left out."""
+    errors = "replace" if only_readable else "strict"
+    # Replies may hold other line separators.
+    with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
+        try:
+            for number, line in enumerate(limited_lines(stream, str(path)), start=1):
+                place = f"{path} line {number}"
+                with contextlib.suppress(*([RepliesError] if only_readable else [])):
+                    if line.strip():
+                        yield TableRow(place, _object(line, place))
+        except UnicodeDecodeError as error:
+            raise RepliesError(f"{path} is not text in UTF-8 ({error}); save it as UTF-8") from error
+
+
+def _entries(path: Path, text: str) -> Iterator[TableRow]:
+    """Yield the entries of a JSON list, one after the other."""
+    decoder = exact_decoder()
+    position = _skip_blank(text, text.index("[") + 1)
+    for number in itertools.count(1):
+        if text[position : position + 1] == "]":
+            return
+        place = f"{path}, entry {number}"
+        content, position = _parsed(decoder.raw_decode, place, text, position)
+        yield TableRow(place, _checked(content, place))
+        position = _skip_blank(text, position)
+        if text[position : position + 1] not in (",", "]"):
+            raise RepliesError(f"{place} is followed by no comma or end of the list: the file is cut or damaged")
+        position = _skip_blank(text, position + (text[position] == ","))
+
+
+def _skip_blank(text: str, position: int) -> int:
+    match = _BLANK.match(text, position)
+    return match.end() if match else position
+
+
+def _object(text: str, place: str) -> dict[str, Any]:
+    """Return a JSON object. ``NaN`` is a float in it, which no text of a row may be."""
+    return _checked(_parsed(exact_decoder().decode, place, text), place)
+
+
+def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
+    try:
+        return parse(*arguments)
+    except RecursionError:
+        raise RepliesError(f"{place} is nested too deeply") from None
+    except ValueError as error:
+        raise RepliesError(f"{place} is not valid JSON ({error})") from error
+
+
+def _checked(content: Any, place: str) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise _NoObject(f"{place} is no JSON object like {{...}}")
+    return content
+
+
+def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
+    """List the samples in a log of inspect_ai; empty for another archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = [each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)]
+        if members:
+            check_archive(archive, path.stat().st_size)
+    return members
+
+
+def _unpacked(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
+    with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        for member in members:
+            place = f"{path}/{member.filename}"
+            check_size(member.file_size, MOST_TEXT, place)
+            try:
+                data = _zstd_member(stream, member) if member.compress_type == _ZSTD else archive.read(member)
+            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+                raise RepliesError(f"{place} cannot be unpacked ({error}); copy the log again") from error
+            yield TableRow(place, _object(data.decode("utf-8-sig", "replace"), place))
+
+
+def _zstd_member(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member packed by Zstandard, which Python before 3.14 cannot read.
+
+    Raises:
+        RepliesError: No package that can is installed.
+        zipfile.BadZipFile: It is damaged.
+    """
+    try:
+        import zstandard
+    except ImportError:
+        raise RepliesError(
+            f"{stream.name} is packed by Zstandard; run 'pip install zstandard', or write it as JSON by 'inspect log "
+            f"dump {stream.name} > log.json'"
+        ) from None
+    stream.seek(member.header_offset)
+    header = stream.read(_MEMBER_HEADER)
+    stream.seek(sum(struct.unpack("<HH", header[-4:])), os.SEEK_CUR)  # lengths of its name and of extra fields
+    packed = io.BytesIO(stream.read(member.compress_size))
+    try:
+        data = read_stream(zstandard.ZstdDecompressor().stream_reader(packed), MOST_TEXT)
+    except zstandard.ZstdError as error:
+        raise zipfile.BadZipFile(str(error)) from error
+    if zlib.crc32(data) != member.CRC:
+        raise zipfile.BadZipFile("its checksum is another one")
+    return data

@@ -1,0 +1,101 @@
+r"""MedEvalKit (alibaba-damo-academy/MedEvalKit): ``results.json`` of each set, and the files of MMMU.
+
+``response`` is the reply as it came; in MMMU the kit has cut it to the content of ``<answer>`` or ``\boxed``. Ids are
+those that were published; several sets have none and name no image either. Chunks are joined in no order.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from medtasks.data.table_files import TableRow
+from medtasks.errors import RepliesError
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.folder_choice import only_file, without_copies
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
+
+KIT = "MedEvalKit"
+ID_COLUMN = "id"
+
+_REPLY = "response"
+_IDS = ("id", "question_id", "uuid", "prompt_id")
+_IMAGES = ("image_path", "image", "images", "img_name")
+_MMMU_ID = re.compile(r"(?:test|validation|dev)_\w+_\d+")
+_CHUNK = re.compile(r"(?:results|response)_\d+")
+_ORIGINALS = {"parsed_output": "output_sample", "results": "response"}  # of MMMU
+_CUT = "in MMMU, MedEvalKit keeps of a reply with <answer> or \\boxed the content alone"
+
+
+def recognise(content: FileContent) -> bool:
+    """Return whether a file is a list of records with ``response``, or maps ids of MMMU to texts."""
+    if content.form == "object":
+        return bool(content.keys) and all(map(_MMMU_ID.fullmatch, content.keys))
+    return content.form == "list" and _REPLY in content.keys
+
+
+def select(contents: Sequence[FileContent]) -> list[FileContent]:
+    """Return the files of a folder that hold the replies: a set, its chunks, or the subjects of MMMU."""
+    kept = without_copies(contents, _ORIGINALS)
+    is_one_folder = len({content.path.parent for content in kept}) == 1
+    if is_one_folder and all(_CHUNK.fullmatch(content.path.stem) for content in kept):
+        return kept
+    if all(content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in kept):
+        return kept
+    return only_file(KIT, kept)
+
+
+def read(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files; RepliesError for answers that the kit has parsed, and for Rad-ReStruct."""
+    rows: list[ForeignRow] = []
+    is_cut = False
+    for content in contents:
+        for record in content.records():
+            is_mapping = content.form == "object"
+            is_cut = is_cut or is_mapping or "index2ans" in record.values
+            if is_mapping:
+                _check_mapping(content, record)
+                rows += _mapped_rows(record, len(rows))
+            else:
+                rows.append(_row(record, len(rows)))
+    return ForeignFile(KIT, tuple(rows), _REPLY, notes=(_CUT,) if is_cut else ())
+
+
+def _check_mapping(content: FileContent, record: TableRow) -> None:
+    values = record.values.values()
+    letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
+    is_named_so = content.path.stem == "results" and 2 * letters > len(values)
+    if is_named_so or any(isinstance(value, list) for value in values):
+        raise RepliesError(
+            f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
+            "holds the replies"
+        )
+
+
+def _mapped_rows(record: TableRow, first: int) -> Iterator[ForeignRow]:
+    for number, identifier in enumerate(record.values, start=first):
+        yield ForeignRow(number, f"{record.place}, '{identifier}'", text_of(record, identifier), identifier)
+
+
+def _row(record: TableRow, number: int) -> ForeignRow:
+    values = record.values
+    if "answer_type" in values and "choices" in values:
+        raise RepliesError(
+            f"{record.place}: MedEvalKit writes the last question of a report in the place of all its questions in "
+            "Rad-ReStruct, so its replies cannot be told apart"
+        )
+    if _REPLY not in values:
+        raise RepliesError(f"{record.place} has no '{_REPLY}', unlike the first entry")
+    prompt = values.get("prompt")
+    thinking = values.get("thinking")  # of a fork
+    return ForeignRow(
+        number,
+        record.place,
+        text_of(record, _REPLY),
+        identifier=first_text(record, _IDS),
+        question=first_text(record, ("question", "Question")),
+        options=option_texts(values.get("choices") or values.get("index2ans")),
+        prompt=prompt if isinstance(prompt, str) else None,
+        image_names=image_names(*map(values.get, _IMAGES)),
+        answer=first_text(record, ("answer",)),
+        reasoning=thinking if isinstance(thinking, str) else "",
+    )

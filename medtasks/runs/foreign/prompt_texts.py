@@ -1,0 +1,116 @@
+"""Questions and options inside the prompts of another kit, and the frame that the kit puts around them."""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from medtasks.data.samples import letter
+from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
+from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
+
+_MARK = re.compile(r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*")
+_FIRST_LETTER = re.compile(r"(?<!\w)a\W{1,4}$")
+_LONGEST_MARK = 24  # characters between two options
+_MOST_LISTS = 2000  # in one prompt
+_SHARE_OF_FRAME = 20  # one in so many rows has a frame, at least
+
+
+@dataclass(frozen=True)
+class PromptMatch:
+    """Question, and options if it has any, that a prompt shows.
+
+    Attributes:
+        texts: Texts of the samples that the prompt may ask.
+        frame: Digest of the text around question and options, by number of options.
+    """
+
+    texts: Texts
+    frame: int
+
+
+@dataclass(frozen=True)
+class ListedOptions:
+    """Options that follow each other in a prompt, with no more than a letter or a number between them."""
+
+    options: Options  # as shown
+    start: int
+    end: int
+    is_lettered: bool = False  # whether their order means something: a letter before the first, or no yes and no
+
+
+def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = None) -> tuple[list[PromptMatch], bool]:
+    """Find the samples' texts in a prompt; a question that contains another one replaces it.
+
+    Args:
+        prompt: The whole prompt.
+        index: The samples.
+        row_options: Options that the row has in a place of their own, which decide; None: those in the prompt do.
+
+    Returns:
+        The matches, and whether the row shows a sample's question with its options in another order.
+    """
+    text = comparable(prompt)
+    questions = index.questions.find(text)
+    lists = list(islice(_lists_in(text, index), _MOST_LISTS)) if questions else []
+    matches: list[PromptMatch] = []
+    is_reordered = False
+    for start, question in questions:
+        end = start + len(question)
+        known = index.shown[question]
+        after = [listed for listed in lists if listed.start >= end]
+        listed_as = {known[listed.options]: listed for listed in reversed(after) if listed.options in known}
+        orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
+        options_asked: Iterable[Options] = listed_as
+        if row_options is not None:
+            orders = [row_options]
+            options_asked = [own for _, own in index.with_texts(question, row_options) if own is not None]
+        elif not listed_as and not any(index.has_reordered(question, order) for order in orders):
+            options_asked = index.worded.get(question, ())
+        for options in options_asked:
+            listed = listed_as.get(options, ListedOptions((), end, end))
+            frame = hash((len(listed.options), text[:start], text[end : listed.start], text[listed.end :]))
+            matches.append(PromptMatch((question, options), frame))
+        is_reordered |= any(index.has_reordered(question, order) for order in orders)
+    longest = [match for match in matches if not any(_contains(other, match) for other in matches)]
+    return longest, is_reordered and not matches
+
+
+def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
+    """Yield the lists of known options in a text, and the parts of each."""
+    places = index.options.find(text)
+    starts = [start for start, _ in places]
+    for start, option in places:
+        is_lettered = _FIRST_LETTER.search(text, 0, start) is not None or not are_words([option])
+        lists = [ListedOptions((option,), start, start + len(option), is_lettered)]
+        while lists:
+            listed = lists.pop()
+            yield listed
+            count = len(listed.options)
+            marks = (None, letter(count).casefold(), str(count + 1))
+            for following, other in places[bisect_left(starts, listed.end) :]:
+                if following > listed.end + _LONGEST_MARK or count == index.most_options:
+                    break
+                mark = _MARK.fullmatch(text, listed.end, following)
+                if mark and mark["mark"] in marks:
+                    longer = (*listed.options, other)
+                    lists.append(ListedOptions(longer, start, following + len(other), is_lettered))
+
+
+def _contains(longer: PromptMatch, match: PromptMatch) -> bool:
+    return longer.texts[0] != match.texts[0] and match.texts[0] in longer.texts[0]
+
+
+def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:
+    """Keep the matches in the frames that a kit puts around its questions.
+
+    Another question may contain one of ours; what is left of it around ours is no frame. Where most frames occur once,
+    as with a context before each question, all matches are kept.
+    """
+    counts = Counter(match.frame for matches in by_row for match in matches)
+    rows = sum(bool(matches) for matches in by_row)
+    frames = {frame for frame, count in counts.items() if count > 1 and count * _SHARE_OF_FRAME >= rows}
+    kept = [[match for match in matches if match.frame in frames] for matches in by_row]
+    return kept if 2 * sum(map(bool, kept)) >= rows else list(by_row)

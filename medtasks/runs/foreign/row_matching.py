@@ -1,0 +1,178 @@
+"""Samples that the rows of a file answer: by a published id, else by question and options, never by place alone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from medtasks.errors import RepliesError
+from medtasks.runs.asked_questions import number_of
+from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
+from medtasks.runs.foreign.sample_index import SampleIndex, Texts
+
+BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
+BY_QUESTION_ALONE = "question (options not compared)"
+BY_PROMPT, AND_IMAGE, BY_ORDER = "prompt", " and image", "order, verified row by row"
+OTHER_ORDER = "options in another order"
+OTHER_ID = "its id is that of another question"
+OTHER_IMAGE = "its question is asked here on other images"
+NOT_HERE = "its text is none of this task"
+SEVERAL = "fits several samples"
+
+
+@dataclass
+class RowMatch:
+    """Samples that one row may answer.
+
+    Attributes:
+        row: The row.
+        texts: Texts of samples that agree with those of the row.
+        step: How they were found.
+        why: Why the row answers none of the samples, or which one is unknown.
+        samples: The sample that it answers, or several between which nothing decides; none where it is unmatched.
+        is_on_other_image: Whether no sample with these texts shows an image of the row's names.
+    """
+
+    row: ForeignRow
+    texts: list[Texts] = field(default_factory=list)
+    step: str = ""
+    why: str = ""
+    samples: list[int] = field(default_factory=list)
+    is_on_other_image: bool = False
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the row shows what was asked."""
+        return bool(self.row.question or self.row.prompt)
+
+
+def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
+    """Match each row of a file to the samples of a task. RepliesError: its ids could be the numbers of any rows."""
+    matches = _by_texts(file.rows, index)
+    ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
+    for match in matches:
+        _decide(match, index, ids_count=ids_count)
+    _check_images(matches)
+    _take_order(matches, index)
+    for match in matches:
+        if len(match.samples) > 1:
+            match.why = SEVERAL
+    return matches
+
+
+def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
+    """Find the texts that agree with those of each row."""
+    matches = [RowMatch(row) for row in rows]
+    in_prompts: list[list[PromptMatch]] = []
+    of_prompts: list[RowMatch] = []
+    for match in matches:
+        row = match.row
+        options = None if row.options is None else comparable_options(row.options)
+        question = comparable_question(row.question or "")
+        match.texts = index.with_texts(question, options)
+        match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
+        if options is None and not all(map(are_words, index.shown.get(question, ()))):
+            match.step = BY_QUESTION_ALONE
+        if options is not None and not match.texts and index.has_reordered(question, options):
+            match.why = OTHER_ORDER
+        elif match.has_text and (not match.texts or (options is None and row.prompt)):
+            asked, is_reordered = matches_in(row.prompt or row.question or "", index, options)
+            match.why = OTHER_ORDER if is_reordered else ""
+            in_prompts.append(asked)
+            of_prompts.append(match)
+    for match, asked in zip(of_prompts, within_frame(in_prompts), strict=True):
+        match.texts = [each.texts for each in asked]
+        match.step = BY_PROMPT
+    return matches
+
+
+def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: SampleIndex) -> bool:
+    """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none."""
+    numbered = [match for match in matches if number_of(match.row.identifier or "")]
+    for match in numbered:
+        samples = index.with_id(match.row.identifier or "")
+        if samples and not _comparable_samples(match, samples, index):
+            raise RepliesError(
+                f"{match.row.place}: its id could be the number of any row, and nothing in the file tells its "
+                f"question; if the numbers are the ids of the questions, say so: --columns id=COLUMN"
+            )
+        if samples and not any(_agrees(match, number, index) for number in samples):
+            return False
+    return True
+
+
+def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIndex) -> list[int]:
+    """Return those of some samples with which a row has a text in common."""
+    if match.has_text:
+        return [number for number in samples if index.texts[number][0]]
+    return [number for number in samples if match.row.options is not None and index.texts[number][1]]
+
+
+def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
+    """Return whether the texts of a row are those of a sample."""
+    question, options = index.texts[number]
+    if match.has_text:
+        return (question, options) in match.texts or (question, None) in match.texts
+    return comparable_options(match.row.options or ()) == options
+
+
+def _decide(match: RowMatch, index: SampleIndex, *, ids_count: bool) -> None:
+    """Set the samples that a row answers, and the step or the cause."""
+    row = match.row
+    name = row.identifier or ""
+    of_id = index.with_id(name) if ids_count or not number_of(name) else []
+    compared = _comparable_samples(match, of_id, index)
+    agreeing = [number for number in compared if _agrees(match, number, index)]
+    if compared and not agreeing:
+        match.why = match.why or OTHER_ID
+        return
+    if of_id:
+        match.samples = agreeing or of_id
+        match.step = BY_ID
+        on_image = [number for number in match.samples if index.shows_image(number, row.image_names)]
+    else:
+        groups = [index.groups[texts] for texts in match.texts]
+        match.samples = groups[0] if len(groups) == 1 else [number for group in groups for number in group]
+        on_image = index.with_image(match.texts, row.image_names)
+        match.is_on_other_image = bool(row.image_names and match.samples and not on_image)
+    if not match.samples:
+        match.why = match.why or NOT_HERE
+        return
+    match.why = ""
+    if len(match.samples) > 1 and on_image:
+        match.samples = on_image
+        match.step += AND_IMAGE
+
+
+def _check_images(matches: Sequence[RowMatch]) -> None:
+    """Drop rows on other images than their samples', where file and samples name images alike."""
+    named = sum(bool(match.row.image_names and match.samples) for match in matches)
+    others = [match for match in matches if match.is_on_other_image]
+    if 2 * len(others) < named:
+        for match in others:
+            match.samples = []
+            match.why = OTHER_IMAGE
+
+
+def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
+    """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place.
+
+    It says nothing where the questions are sorted, or where most of them are asked more than once.
+    """
+    if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
+        return
+    unique = sum(len(match.samples) == 1 for match in matches)
+    questions = [question for question, _ in index.texts]
+    if 2 * unique < len(matches) or questions == sorted(questions):
+        return
+    if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
+        for number, match in enumerate(matches):
+            if len(match.samples) > 1:
+                match.samples, match.step = [number], BY_ORDER
+
+
+def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
+    """Return whether a row may answer the sample at its place."""
+    if len(match.samples) == 1:
+        return match.samples[0] == number
+    return _agrees(match, number, index) and (not match.step.endswith(AND_IMAGE) or number in match.samples)

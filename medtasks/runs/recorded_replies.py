@@ -1,0 +1,98 @@
+"""Recorded replies to a task, whoever wrote their file: the harness, the user, or another evaluation kit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medtasks.data.samples import Documents
+from medtasks.errors import RepliesError, warn_once
+from medtasks.families.family import Reply
+from medtasks.runs.foreign.matching import MatchedReplies, match_rows
+from medtasks.runs.foreign.nearest_task import nearest_task
+from medtasks.runs.foreign.recognition import read_foreign
+from medtasks.runs.question_manifest import manifest_of_replies
+from medtasks.runs.replies import read_replies
+from medtasks.tasks.documents import image_settings
+from medtasks.tasks.task_file import TaskFile
+
+
+@dataclass(frozen=True)
+class RecordedReplies:
+    """Replies by document id.
+
+    Attributes:
+        runs: The replies of each run, of which only other kits' files hold several.
+        matched: How the rows of another kit's file were matched; None for our own forms.
+    """
+
+    runs: tuple[Mapping[str, Reply], ...]
+    matched: MatchedReplies | None = None
+
+
+def read_recorded(
+    task: TaskFile,
+    documents: Documents,
+    paths: Sequence[Path],
+    kit: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> RecordedReplies:
+    """Read the replies to a task from files of one run.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        paths: Files or folders.
+        kit: Name of the kit that wrote them; by default it is recognised by their content.
+        columns: The file's names of ``reply``, ``id``, ``question`` and so on.
+
+    Raises:
+        RepliesError: They cannot be read, or answer another task.
+        WithheldReply: A file of the harness holds no replies, because its dataset is credentialed.
+    """
+    manifests = [manifest for path in paths if (manifest := manifest_of_replies(path)) is not None]
+    for manifest in manifests:
+        manifest.check(task, documents)
+    file = read_foreign(paths, kit, columns)
+    if file is None:
+        return RecordedReplies((read_replies(paths, documents, image_settings(task)),))
+    if manifests:
+        file = replace(file, is_id_named=True, has_our_prompts=True)
+    matched = match_rows(file, documents, task)
+    if not matched.fits:
+        raise _other_task(matched, task)
+    return RecordedReplies(matched.runs, matched)
+
+
+def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> Mapping[str, Reply]:
+    """Read the replies to a task from files of one run, and log how they were matched; errors: :func:`read_recorded`.
+
+    RepliesError: The files hold several replies to each question.
+    """
+    runs = read_runs(task, documents, paths)
+    if len(runs) > 1:
+        raise RepliesError(
+            f"{', '.join(map(str, paths))} holds {len(runs)} runs of each question; 'medtasks score' scores each of "
+            f"them, and 'medtasks compare' takes them all"
+        )
+    return runs[0]
+
+
+def read_runs(task: TaskFile, documents: Documents, paths: Sequence[Path]) -> tuple[Mapping[str, Reply], ...]:
+    """Read the replies of each run in some files, and log how they were matched; errors: :func:`read_recorded`."""
+    recorded = read_recorded(task, documents, paths)
+    for sentence in recorded.matched.sentences() if recorded.matched else ():
+        warn_once(f"{task.name}: {sentence}")
+    return recorded.runs
+
+
+def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:
+    """Build the error for a file of which too few rows answer the task."""
+    counts = matched.counts
+    name, answered, rows = nearest_task(matched.file, task)
+    hint = f"; {answered} of {rows} rows that were tried are questions of '{name}'" if name else ""
+    left_out = matched.unmatched or matched.ambiguous
+    return RepliesError(
+        f"the file of {matched.file.kit} answers another task than '{task.name}', or in another form: "
+        f"{counts['matched']} of {counts['samples']} samples are matched, and {counts['unmatched']} of "
+        f"{counts['rows']} rows answer none. {matched.describe(left_out)}{hint}"
+    )
