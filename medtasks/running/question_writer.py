@@ -221,6 +221,11 @@ def _write_requests(
             body = {"model": MODEL, "messages": messages, **_request_fields(settings)}
             request = {"custom_id": each.name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"
+            if len(line) > _MOST_BYTES:
+                raise MedTasksError(
+                    f"the request for sample {each.name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
+                    f"in a file; write the questions without --format openai-batch"
+                )
             if not names or requests == _MOST_REQUESTS or size + len(line) > _MOST_BYTES:
                 opened.close()
                 names.append(f"requests_{len(names) + 1:03}.jsonl")

@@ -113,7 +113,7 @@ def test_requests_hold_their_images_and_fit_into_files(medtasks, sample, tmp_pat
     assert "vllm run-batch -i requests_001.jsonl" in (folder / "README.md").read_text()
 
 
-def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, sample, tmp_path, monkeypatch):
+def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, fails, sample, tmp_path, monkeypatch):
     one, cut = tmp_path / "one", tmp_path / "cut"
     batch = ("--format", "openai-batch", "--limit", "5")
     assert medtasks("questions", "mediconfusion", "--out", one, *batch).code == 0
@@ -122,8 +122,12 @@ def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, sample, tm
     assert medtasks("questions", "mediconfusion", "--out", cut, *batch).code == 0
     files = sorted(cut.glob("*.jsonl"))
     assert "".join(file.read_text() for file in files) == (one / "requests_001.jsonl").read_text()
-    assert all(file.stat().st_size <= max(sizes[0] + sizes[1], *sizes) for file in files)
+    assert all(file.stat().st_size <= sizes[0] + sizes[1] for file in files)
     assert len(files) > 2
+    monkeypatch.setattr(question_writer, "_MOST_BYTES", min(sizes) - 1)
+    arguments = ["questions", "mediconfusion", "--out", tmp_path / "none", *batch]
+    fails(arguments, f"the request for sample 90001/1 has {sizes[0]:,} bytes", "without --format openai-batch")
+    assert not (tmp_path / "none").exists()
 
 
 def test_ids_that_are_no_names_of_requests_come_back_as_digests(medtasks, own_folder, tmp_path):
