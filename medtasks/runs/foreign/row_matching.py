@@ -26,7 +26,8 @@ class RowMatch:
 
     Attributes:
         row: The row.
-        texts: Texts of samples that agree with those of the row.
+        texts: Texts of samples that are those of the row.
+        shown: Texts of samples that the row shows, also inside other text; an id decides between them.
         step: How they were found.
         why: Why the row answers none of the samples, or which one is unknown.
         samples: The sample that it answers, or several between which nothing decides; none where it is unmatched.
@@ -35,6 +36,7 @@ class RowMatch:
 
     row: ForeignRow
     texts: list[Texts] = field(default_factory=list)
+    shown: frozenset[Texts] = frozenset()
     step: str = ""
     why: str = ""
     samples: list[int] = field(default_factory=list)
@@ -70,6 +72,7 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         options = None if row.options is None else comparable_options(row.options)
         question = comparable_question(row.question or "")
         match.texts = index.with_texts(question, options)
+        match.shown = frozenset(match.texts)
         match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
         if options is None and not all(map(are_words, index.shown.get(question, ()))):
             match.step = BY_QUESTION_ALONE
@@ -78,10 +81,11 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         elif match.has_text and (not match.texts or (options is None and row.prompt)):
             asked, is_reordered = matches_in(row.prompt or row.question or "", index, options)
             match.why = OTHER_ORDER if is_reordered else ""
+            match.shown = frozenset(each.texts for each in asked)
             in_prompts.append(asked)
             of_prompts.append(match)
     for match, asked in zip(of_prompts, within_frame(in_prompts), strict=True):
-        match.texts = [each.texts for each in asked]
+        match.texts = list(dict.fromkeys(each.texts for each in asked))
         match.step = BY_PROMPT
     return matches
 
@@ -112,7 +116,7 @@ def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
     """Return whether the texts of a row are those of a sample."""
     question, options = index.texts[number]
     if match.has_text:
-        return (question, options) in match.texts or (question, None) in match.texts
+        return (question, options) in match.shown or (question, None) in match.shown
     return comparable_options(match.row.options or ()) == options
 
 
