@@ -18,6 +18,7 @@ f7446ce, ``mmmu-pro/evaluate.py`` of https://github.com/MMMU-Benchmark/MMMU.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -171,6 +172,13 @@ for _ending, _release, _fixed, _source in (
     ):
         _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
         extractor(_name + _ending, AnswerKind.CHOICE, f"{_source}: {_summary}", answered_text, **_settings)(kit_answer)
+
+
+@extractor("medevalkit_mmlu", AnswerKind.CHOICE, "MedEvalKit at 9b12e3b for MMLU: it asks nothing", answered_text)
+def mmlu_answer(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply to a question that MedEvalKit cannot ask, as its scoring would (``utils/MMLU/MMLU.py``)."""
+    answer = kit_answer(reply, sample, tags=True, release=False, fixed=False)
+    return replace(answer, facts={**answer.facts, "stops": "its prompt names an unknown variable (NameError)"})
 
 
 # ---- MMMU ----
