@@ -1,7 +1,7 @@
 """MedEvalKit's question sets without images: a table that says where their columns are.
 
-Repositories and splits are those of the classes in ``utils`` of MedEvalKit at 9b12e3b. MedMCQA is not here: the kit asks
-the file that MultiMedEval asks.
+Repositories and splits are those of the classes in ``utils`` of MedEvalKit at 9b12e3b. MedMCQA is not here: the kit
+asks the file that MultiMedEval asks.
 
 - MMLU-Med: the test questions of nine subjects, from the file of all subjects. Hendrycks et al., ICLR 2021.
 - PubMedQA: the labelled test questions, with the abstract. Jin et al., EMNLP 2019.
@@ -39,6 +39,7 @@ class TextSet(TableReader):
     context: str | None = None  # column with the paragraphs of an abstract
     doc_id: str | None = None  # column with the id of a row, by default its position
     groups: Mapping[str, str] = field(default_factory=dict)  # columns of the table by those of documents
+    flags: Sequence[str] = ()  # faults of every row
     inside: str | None = None  # column with an object that holds all others
     only: tuple[str, Collection[str]] | None = None  # column, and its values in the rows that the kit asks
 
@@ -63,21 +64,25 @@ class TextSet(TableReader):
             row = row.inner(self.inside, self._needed())
         if self.only and row.text(self.only[0]) not in self.only[1]:
             raise UnusableRow(f"its {self.only[0]} is another one", outside=True)
+        document = {**self._question(row, split), "context": None, "difficulty": None}
+        document |= {ours: row.optional_text(theirs) for ours, theirs in self.groups.items()}
+        if self.context:
+            document["context"] = "\n".join(row.texts(self.context))
+        return document
+
+    def _question(self, row: SourceRow, split: str) -> schema.NewDocument:
         texts = self._option_texts(row)
         options = [text for text in texts if text is not None]
         if len(options) < 2 or None in texts[: len(options)]:
             raise UnusableRow("it has fewer than two options, or one after an empty one")
-        document = kit_choice(
+        return kit_choice(
             row.text(self.doc_id) if self.doc_id else f"{split}/{row.index}",
             options,
             letter_options(map(str, texts), self.option_line),
             letter(answer_index(row, self.gold, len(options))) if self.gold_is_index else row.text(self.gold),
             question=row.text(self.question),
-            flags=["null_option"] if None in texts else [],
+            flags=[*self.flags, *(["null_option"] if None in texts else [])],
         )
-        groups = {ours: row.optional_text(theirs) for ours, theirs in self.groups.items()}
-        context = "\n".join(row.texts(self.context)) if self.context else None
-        return {**document, "difficulty": None, "context": context, **groups}
 
     def _option_texts(self, row: SourceRow) -> list[str | None]:
         """Return the options as published; one that is null is None."""
@@ -103,6 +108,7 @@ _SETS: Mapping[str, TextSet] = {
         gold_is_index=True,
         option_line="{1}",  # the kit compares these without letters
         groups={"subject": "subject"},
+        flags=["no_context"],
         only=("subject", _SUBJECTS),
     ),
     "pubmedqa": TextSet(

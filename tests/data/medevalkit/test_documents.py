@@ -155,6 +155,7 @@ def test_mmlu_med(source, prepared):
         ("test/5", "virology", "B"),
     ]
     assert documents[0]["option_lines"] == documents[0]["options"] == ["one", "two", "one", "A. B"]
+    assert {tuple(document["flags"]) for document in documents} == {("no_context",)}
     assert "2 not in the evaluated set: its subject is another one" in manifest.left_out
 
 
@@ -259,6 +260,7 @@ PHARMACY = "Pharmacy/validation-00000-of-00001.parquet"
 FRAMES = "data/test-00000-of-00001.parquet"
 NO_IMAGE = {"bytes": b"[no image]", "path": None}
 
+BULLETS = "data/train-00000-of-00001.parquet"
 MEDQA = "phrases_no_exclude_test.jsonl"
 
 REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
@@ -321,7 +323,11 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
     "mmmu_med_val": [(row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")],
     "medframeqa": [],
     "medbullets_op5": [
-        (row("data/train-00000-of-00001.parquet", 2, opb=None), 4, "row 2: it has fewer than two options, or one after"),
+        (
+            row(BULLETS, 2, opb=None),
+            4,
+            "row 2: it has fewer than two options, or one after",
+        ),
     ],
     "medqa_usmle": [
         (row(MEDQA, 2, answer_idx="E"), 5, "the right option of 1 row (the published answer is none of the options)"),
