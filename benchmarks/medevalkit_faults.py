@@ -2,7 +2,8 @@
 
     python benchmarks/medevalkit_faults.py DATA
 
-DATA holds MedXpertQA-MM's 2,000 questions (``medxpertqa/medxpertqa_mm_input.jsonl``). All other questions and all
+DATA holds MedXpertQA-MM's 2,000 questions (``medxpertqa/medxpertqa_mm_input.jsonl``) and 244 of MedXpertQA-Text, those
+that its authors drew (``medxpertqa/medxpertqa_sampled_text_input.jsonl``). All other questions and all
 replies are made up, those of the judge are scripted, and nothing is downloaded. Each number goes the way of every other
 one: rule, family, metrics.
 """
@@ -27,16 +28,17 @@ from medtasks.metrics.metric import evaluate
 PAGE = Path(__file__).parents[1] / "tasks_yaml" / "medevalkit" / "README.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 QUESTIONS = Path("medxpertqa", "medxpertqa_mm_input.jsonl")
+TEXTS = Path("medxpertqa", "medxpertqa_sampled_text_input.jsonl")
 
 
 def page_with_tables(page: str, data: Path) -> str:
     """Return the page with new tables between the two marks."""
     before, after = page.split(BEGIN)[0], page.split(END)[1]
-    return f"{before}{BEGIN}\n\n{tables(medxpertqa(data))}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{tables(medxpertqa(data), medxpertqa(data, TEXTS))}\n{END}{after}"
 
 
-def tables(samples: Sequence[Sample]) -> str:
-    """Return all tables, for MedXpertQA-MM's questions."""
+def tables(samples: Sequence[Sample], texts: Sequence[Sample]) -> str:
+    """Return all tables, for MedXpertQA-MM's questions and some of MedXpertQA-Text."""
     return f"""\
 MedXpertQA-MM's {len(samples):,} questions, all answered right in the same words: percentage that counts as right.
 `reference_release` and `reference_fixed` read these as `reference` does. Numbers in brackets are lines of the kit's
@@ -46,6 +48,10 @@ MedXpertQA-MM's {len(samples):,} questions, all answered right in the same words
 The same for replies that answer nothing:
 
 {choice_table(samples, NO_ANSWER, "every reply")}
+The same for two sets without images: MedXpertQA-Text, ten options, by {len(texts)} of its questions; and PubMedQA,
+whose options are always yes, no and maybe, each as often right.
+
+{text_table(texts)}
 Made-up questions in the numbers of the published sets, X being the right answer: accuracy in percent, and
 total / closed / open where these differ.
 
@@ -106,6 +112,19 @@ RIGHT = (
     Wording("The answer is {L}."),
     Wording(r"\boxed{{{L}}}"),
 )
+_VERDICTS = ["yes", "no", "maybe"]
+TEXT_WORDINGS = (
+    Wording("{L}"),
+    Wording("{L}. {t}", shown="`B. text`"),
+    Wording("{t}", shown="the option's text"),
+    Wording("({L})"),
+    Wording("**{L}**"),
+    Wording("Option {L}"),
+    Wording("The answer is {L}."),
+    Wording("The answer is: {L}"),
+    Wording("{L}, because the study shows it"),
+    Wording("<think>It is a fracture.</think>\n{L}", shown="`<think>…</think>⏎B`"),
+)
 NO_ANSWER = (
     Wording("", "an empty reply is A (129)", "nothing"),
     Wording("I'm sorry, but I can't help with that.", _SIMILAR),
@@ -114,9 +133,9 @@ NO_ANSWER = (
 )
 
 
-def medxpertqa(data: Path) -> list[Sample]:
-    """Return MedXpertQA-MM's questions."""
-    rows = map(json.loads, (data / QUESTIONS).read_text(encoding="utf-8").splitlines())
+def medxpertqa(data: Path, file: Path = QUESTIONS) -> list[Sample]:
+    """Return the questions of a file of MedXpertQA, by default MM's."""
+    rows = map(json.loads, (data / file).read_text(encoding="utf-8").splitlines())
     return [Sample({"options": [one["content"] for one in row["options"]], "answer": row["label"][0]}) for row in rows]
 
 
@@ -135,6 +154,22 @@ def choice_table(samples: Sequence[Sample], wordings: Sequence[Wording], head: s
         for wording, shares in sorted(zip(wordings, found, strict=True), key=lambda row: row[1][0])
     ]
     return markdown([head, "`reference`", "`robust`", "fault"], rows)
+
+
+def text_table(texts: Sequence[Sample]) -> str:
+    """Return what two rules make of each wording in two sets without images, the worst first."""
+    lines = [f"{name}.{text}" for name, text in zip("ABC", _VERDICTS, strict=True)]
+    abstracts = [
+        Sample({"options": _VERDICTS, "option_lines": lines, "answer": name, "gold": name, "question": "Does it help?"})
+        for name in "ABC"
+    ]
+    rows = []
+    for wording in (*TEXT_WORDINGS, *NO_ANSWER[:2]):
+        shares = [share_right(samples, wording, rule) for samples in (texts, abstracts) for rule in RULES]
+        shown = wording.shown or f"`{wording.template.format(L='B')}`"
+        rows.append((shares[0], [shown, *map(percent, shares)]))
+    heads = [f"{name}, `{row}`" for name in ("MedXpertQA-Text", "PubMedQA") for row in ("reference", "robust")]
+    return markdown(["every reply, where B is right", *heads], [row for _, row in sorted(rows, key=lambda row: row[0])])
 
 
 # ---- whole sets, of made-up questions ----
@@ -179,11 +214,21 @@ MMMU = Questions(
         ({"options": [], "answer": None, "gold": "2", "question_type": "open"}, 5),
     ],
 )
+_TAGGED = {
+    "reference": "medevalkit_tagged_choice",
+    "reference_fixed": "medevalkit_tagged_choice_fixed",
+    "robust": "robust_kit_choice",
+}
+MMLU = Questions(
+    "MMLU-Med",
+    choice.KIT_CHOICE,
+    _TAGGED,
+    [({**_CHOICE, "option_lines": _CHOICE["options"], "flags": ["no_context"]}, 1871)],
+)
 OMNIMEDVQA = Questions(
     "OmniMedVQA",
     choice.KIT_CHOICE,
-    {row: f"medevalkit_tagged_choice{end}" for row, end in (("reference", ""), ("reference_fixed", "_fixed"))}
-    | {"robust": "robust_kit_choice"},
+    _TAGGED,
     [({**_CHOICE, "flags": []}, 88_125), ({**_CHOICE, "flags": ["no_modality_type"]}, 871)],
 )
 
@@ -204,6 +249,7 @@ class Fault:
 _RIGHT_VERDICT = "<think>They mean the same.</think>\n<judge>0</judge>"
 FAULTS = (
     Fault("one of its 42 files lacks a column (`OmniMedVQA.py:127`)", OMNIMEDVQA, "{a}"),
+    Fault("its prompt names an unknown variable: nothing is asked (`MMLU.py:54`)", MMLU, "{a}"),
     Fault("one empty open reply, or one of 1,000 words, ends it all (187)", PATH_VQA, "{a}", "one is `.`", odd="."),
     Fault("closed answers are compared whole (163), open ones too (186)", SLAKE, "The answer is {a}."),
     Fault("any substring `yes` or `no`: kNOw (172)", VQA_RAD, "I do not know."),

@@ -27,7 +27,8 @@ def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, rec
     """A part of the rows: all take half a minute."""
     page, samples = faults.PAGE.read_text(encoding="utf-8"), faults.medxpertqa(recorded_data)
     monkeypatch.setattr(faults, "FAULTS", faults.FAULTS[2::3])
-    tables = faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""), faults.faults_table()
+    tables = [faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""), faults.faults_table()]
+    tables.append(faults.text_table(faults.medxpertqa(recorded_data, faults.TEXTS)))
     rows = [row for table in tables for row in table.splitlines()[2:]]
     for part in (f"{len(samples):,} questions", *rows, faults.permuted_names()):
         assert part in page, "run: python benchmarks/medevalkit_faults.py DATA"

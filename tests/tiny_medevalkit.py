@@ -186,6 +186,85 @@ def radrestruct(folder: Path) -> None:
             put(folder / "imgs" / f"{name}.png", picture(int(report) + at))
 
 
+TEXT_FILES = {  # of the sets without images, by the name of the set
+    "mmlu_med": "all/test-00000-of-00001.parquet",
+    "pubmedqa": "data/test-00000-of-00001.parquet",
+    "medmcqa": "data/validation-00000-of-00001.parquet",
+    "medqa_usmle": "phrases_no_exclude_test.jsonl",
+    "medbullets_op4": "data/train-00000-of-00001.parquet",
+    "medbullets_op5": "data/train-00000-of-00001.parquet",
+    "supergpqa_med": "SuperGPQA-all.jsonl",
+}
+
+
+def put_texts(name: str, rows: Sequence[Mapping[str, Any]], folder: Path) -> Path:
+    """Write rows as the set's file on the Hub, and return the folder."""
+    file = folder / TEXT_FILES[name]
+    if file.suffix == ".jsonl":
+        put(file, json_lines(rows))
+    else:
+        put_parquet(file, rows)
+    return folder
+
+
+def _lettered_row(number: int, letters: str = "ABCD") -> dict[str, Any]:
+    options = {letter: f"drug {letter}{number}" for letter in letters}
+    return {"question": f"Which {number}?", "options": options, "answer_idx": letters[number % len(letters)]}
+
+
+def mmlu_med(folder: Path) -> None:
+    """Two questions of each of three subjects, the second of which is not asked."""
+    subjects = [subject for subject in ("anatomy", "astronomy", "virology") for _ in range(2)]
+    rows = [
+        {"question": f"{number}?", "subject": subject, "choices": ["one", "two", "one", "A. B"], "answer": number % 4}
+        for number, subject in enumerate(subjects)
+    ]
+    put_texts("mmlu_med", rows, folder)
+
+
+def pubmedqa(folder: Path) -> None:
+    """Three questions, with one to three paragraphs."""
+    rows = []
+    for number in range(3):
+        asked = {"Question": f"Does {number} help?", "Context": ["AIM: To see."] * (number + 1)}
+        options = {"Options": {"A": "yes", "B": "no", "C": "maybe"}, "Correct Option": "ABC"[number]}
+        rows.append({"id": str(number), "data": {**asked, **options}, "subject_name": None})
+    put_texts("pubmedqa", rows, folder)
+
+
+def medqa_usmle(folder: Path) -> None:
+    """Five questions with four options."""
+    put_texts("medqa_usmle", [{**_lettered_row(number), "meta_info": "step1"} for number in range(5)], folder)
+
+
+def medbullets_op4(folder: Path) -> None:
+    """Five questions with four options."""
+    put_texts("medbullets_op4", [_lettered_row(number) for number in range(5)], folder)
+
+
+def medbullets_op5(folder: Path) -> None:
+    """Five questions with a column for each of five options, the last of which is null once."""
+    rows = []
+    for number in range(5):
+        row = _lettered_row(number, "ABCDE")
+        texts = dict(zip(("opa", "opb", "opc", "opd", "ope"), row["options"].values(), strict=True))
+        if number == 0:
+            texts["ope"] = None
+        rows.append({**texts, "question": row["question"], "answer_idx": row["answer_idx"]})
+    put_texts("medbullets_op5", rows, folder)
+
+
+def supergpqa_med(folder: Path) -> None:
+    """Four questions of medicine with four to ten options, and one of another discipline."""
+    rows = []
+    for number in range(5):
+        groups = {"discipline": "Medicine" if number else "Law", "field": "Stomatology", "difficulty": "hard"}
+        options = [f"term {place}" for place in range(2 + 2 * number)]
+        asked = {"uuid": f"u{number}", "question": f"Which {number}?", "options": options, "answer_letter": "B"}
+        rows.append({**asked, **groups})
+    put_texts("supergpqa_med", rows, folder)
+
+
 WRITERS: Mapping[str, Callable[[Path], None]] = {
     "medevalkit_pmc_vqa": pmc_vqa,
     "medevalkit_pmc_vqa_clean": pmc_vqa_clean,
@@ -202,6 +281,12 @@ WRITERS: Mapping[str, Callable[[Path], None]] = {
     "medevalkit_iu_xray_report": chest_reports,
     "medevalkit_chexpert_plus_report": chexpert_plus,
     "medevalkit_radrestruct": radrestruct,
+    "medevalkit_mmlu_med": mmlu_med,
+    "medevalkit_pubmedqa": pubmedqa,
+    "medevalkit_medqa_usmle": medqa_usmle,
+    "medevalkit_medbullets_op4": medbullets_op4,
+    "medevalkit_medbullets_op5": medbullets_op5,
+    "medevalkit_supergpqa_med": supergpqa_med,
 }
 
 

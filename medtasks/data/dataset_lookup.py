@@ -26,6 +26,7 @@ DATASHEET, OPTIONS = "datasheet.json", "published_with"
 _DATASETS = {
     "medevalkit_vqa_rad": "multimedeval_vqa_rad",
     "medevalkit_path_vqa": "multimedeval_path_vqa",
+    "medevalkit_medmcqa": "multimedeval_medmcqa",
     "medevalkit_mmmu_med": "medevalkit_mmmu_med_val",
 }
 

@@ -116,6 +116,8 @@ KIT_CHOICE = {
     **_columns("question options:list[str] option_lines:list[str] answer gold flags:list[str]"),
     **_columns("subject question_type modality part medical_task body_system"),
 }
+# Those without images; ``context`` is the abstract of a PubMedQA question.
+KIT_TEXT = {**KIT_CHOICE, **_columns("context difficulty")}
 # Rad-ReStruct: ``answer`` is the first of ``answers``.
 STRUCTURED_QUESTION = {**_SHARED, **_columns("question options:list[str] answer answers:list[str] answer_type")}
 # SLAKE as MedEvalKit asks it, in two languages.

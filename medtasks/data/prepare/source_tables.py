@@ -80,6 +80,14 @@ class SourceRow:
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
 
+    def inner(self, column: str, required: Iterable[str] = ()) -> "SourceRow":
+        """Return the object in a column as a row of its own, which has the ``required`` columns."""
+        value = self.values[column]
+        if not isinstance(value, dict):
+            raise self.error(f"{column} is {kind_of(value)} and not an object")
+        check_columns(f"{self.place}: {column}", required, value)
+        return SourceRow(self.place, self.index, value)
+
     def encoded(self, column: str) -> bytes | None:
         """Return the image file in a column as the Hub stores it, or None."""
         value = self.values.get(column)

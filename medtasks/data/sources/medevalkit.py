@@ -49,6 +49,7 @@ from medtasks.data.sources.multimedeval import question_sets
 
 FLAGS: Mapping[str, str] = {
     "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
+    "no_context": "MedEvalKit's prompt names a context, of which MMLU has none, which stops it before it asks",
     "null_option": "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
     "no_such_gold": "the published answer is none of the options",
     "inexact_gold": "the published answer is an option only without the blanks around it; MedEvalKit finds none",

@@ -80,6 +80,10 @@ def parsed_reply(reply: str) -> str:
 
 NO_LETTER = "text"
 """The target if the gold is a text that is no option, unless the reply is read as that text."""
+_STOPS = {  # flags of a published row at which MedEvalKit raises
+    "no_modality_type": "its published row has no modality_type (KeyError)",
+    "no_context": "its prompt names a variable that is not defined (NameError)",
+}
 
 
 def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
@@ -90,37 +94,60 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``, if it raises after all
     inference.
     """
-    lines = tuple(line.lower() for line in option_lines(sample))
+    lines = tuple(map(str.lower, option_lines(sample)))
+    answered = reply or ""
     if not lines:
-        return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY)
-    key, text = read_reply(tagged(reply, "answer") if tags else reply or "", len(lines), release=release)
-    answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
-    # MedEvalKit's target: a letter, that of the last option equal to a text, or such a text. The gold of a row of
-    # OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
-    gold = answer
-    if not fixed and published is not None:
-        equal = [index for index, option in enumerate(sample.options) if option == published]
-        if answer != str(published).strip() or "repeated_gold" in (flags or ()):
-            gold = letter(equal[-1]) if equal and answer is not None else str(published)
-    # Compared are a letter or a text in lower case. Of lines that are the same, the right one is taken.
-    letters, fallback, name = _letters(len(lines)), False, None if gold is None else gold.strip().lower()
+        return Answer.invalid(Reason.NO_MATCH if answered.strip() else Reason.EMPTY)
+    if tags:
+        answered = tagged(answered, "answer")
+    key, text = read_reply(answered, len(lines), release=release)
+    gold = _compared_gold(sample, fixed=fixed)
+    name = None if gold is None else gold.strip().lower()  # compared are a letter or a text in lower case
+    option, right, fallback = _matched_option(key, text, lines, name)
+    facts: dict[str, object] = {"fallback": fallback}
+    if gold != sample.document.get("answer"):
+        missed = name.upper() if name in _letters(len(lines)) else NO_LETTER
+        facts["target"] = option if right else missed
+    if not fixed:
+        facts |= _stop_of(sample)
+    return Answer.ok(option, **facts)
+
+
+def _matched_option(key: str, text: str, lines: tuple[str, ...], gold: str | None) -> tuple[str, bool, bool]:
+    """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
+    letters = _letters(len(lines))
+    fallback = False
     if key in letters:
         index = letters.index(key)
-        right = name in (key, lines[index])
+        right = gold in (key, lines[index])
     elif key in lines:
         index = lines.index(key)
-        right = key == name or (name in letters and lines[letters.index(name)] == key)
+        right = key == gold or (gold in letters and lines[letters.index(gold)] == key)
     else:
-        fallback, index = key != name, most_similar(lines, text) or 0
-        right = key == name or name in (letters[index], lines[index])
-    chosen = (name if name is not None and right and name in letters else letters[index]).upper()
-    facts: dict[str, object] = {"fallback": fallback}
-    if not fixed and gold != answer:
-        facts["target"] = name.upper() if name in letters else chosen if right else NO_LETTER
-    # MedEvalKit needs the column in every row, and some of OmniMedVQA lack it.
-    if tags and not fixed and "no_modality_type" in (flags or ()):
-        facts["stops"] = "its published row has no modality_type (KeyError)"
-    return Answer.ok(chosen, **facts)
+        index = most_similar(lines, text) or 0
+        right = gold in (key, letters[index], lines[index])
+        fallback = key != gold
+    if right and gold in letters:  # of lines that are the same, the right one is taken
+        index = letters.index(gold)
+    return letters[index].upper(), right, fallback
+
+
+def _compared_gold(sample: Sample, *, fixed: bool) -> str | None:
+    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text.
+
+    The gold of a row of OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
+    ``fixed``: the column ``answer`` in place of it.
+    """
+    answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
+    if fixed or published is None or (answer == str(published).strip() and "repeated_gold" not in (flags or ())):
+        return answer
+    equal = [index for index, option in enumerate(sample.options) if option == published]
+    return letter(equal[-1]) if equal and answer is not None else str(published)
+
+
+def _stop_of(sample: Sample) -> dict[str, str]:
+    flags = sample.document.get("flags") or ()
+    return next(({"stops": why} for flag, why in _STOPS.items() if flag in flags), {})
 
 
 def option_lines(sample: Sample) -> Sequence[str]:

@@ -14,7 +14,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import decode_image
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, REPORT, STRUCTURED_QUESTION
+from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, KIT_TEXT, REPORT, STRUCTURED_QUESTION
 from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
@@ -22,7 +22,7 @@ from medtasks.errors import SourceError
 from ...damages import cut, lost, row, text
 from ...multimedeval_sources import put
 from ...tables import each_row
-from ...tiny_medevalkit import SETS, put_source
+from ...tiny_medevalkit import SETS, put_source, put_texts
 
 
 @pytest.fixture
@@ -53,16 +53,18 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     assert list(verify(name)) == []
     assert (manifest.rows, manifest.access) == (len(documents), CATALOGUE[name].access)
     kinds = {"slake": KIT_QUESTION, "_report": REPORT, "radrestruct": STRUCTURED_QUESTION}
-    assert set(documents[0]) == set(next((kinds[part] for part in kinds if part in name), KIT_CHOICE))
+    of_images = KIT_CHOICE if CATALOGUE[name].reader == "medevalkit" else KIT_TEXT
+    assert set(documents[0]) == set(next((kinds[part] for part in kinds if part in name), of_images))
     ids = [document["doc_id"] for document in documents]
     assert len(set(ids)) == len(ids)
     for document in documents:
-        assert set(document.get("flags", ())) <= set(FLAGS)
-        assert bool(document["image_id"]) is (name != "medevalkit_medxpertqa_text")
+        flags = set(document.get("flags", ()))
+        assert flags <= set(FLAGS)
+        assert bool(document["image_id"]) is (CATALOGUE[name].images != 0)
         options = document.get("options", ())
         lines = document.get("option_lines", options)
-        assert len(lines) == len(options)
-        assert all(option in line for option, line in zip(options, lines, strict=True))
+        assert len(lines) == len(options) + ("null_option" in flags)
+        assert all(option in line for option, line in zip(options, lines, strict=False))
 
 
 def test_pmc_vqa(source, prepared):
@@ -144,6 +146,46 @@ def test_medxpertqa(source, prepared):
     assert (len(text["options"]), text["option_lines"][9]) == (10, "J. drug J0")
 
 
+def test_mmlu_med(source, prepared):
+    manifest, documents = prepared("mmlu_med", source("mmlu_med"))
+    assert [(one["doc_id"], one["subject"], one["answer"]) for one in documents] == [
+        ("test/0", "anatomy", "A"),
+        ("test/1", "anatomy", "B"),
+        ("test/4", "virology", "A"),
+        ("test/5", "virology", "B"),
+    ]
+    assert documents[0]["option_lines"] == documents[0]["options"] == ["one", "two", "one", "A. B"]
+    assert {tuple(document["flags"]) for document in documents} == {("no_context",)}
+    assert "2 not in the evaluated set: its subject is another one" in manifest.left_out
+
+
+def test_pubmedqa_has_its_abstract_and_letters(source, prepared):
+    _, documents = prepared("pubmedqa", source("pubmedqa"))
+    assert [document["answer"] for document in documents] == ["A", "B", "C"]
+    assert documents[1]["context"] == "AIM: To see.\nAIM: To see."
+    assert documents[0]["option_lines"] == ["A.yes", "B.no", "C.maybe"]
+
+
+def test_medqa_and_medbullets_write_their_options_differently(source, prepared):
+    lines = {}
+    for name in ("medqa_usmle", "medbullets_op4", "medbullets_op5"):
+        _, documents = prepared(name, source(name))
+        assert [document["answer"] for document in documents] == list("ABCDA" if name != "medbullets_op5" else "ABCDE")
+        lines[name] = documents[0]["option_lines"]
+    assert lines["medqa_usmle"] == [f"{letter}. drug {letter}0" for letter in "ABCD"]
+    assert lines["medbullets_op4"] == [f"{letter}.drug {letter}0" for letter in "ABCD"]
+    assert lines["medbullets_op5"] == [*lines["medbullets_op4"], "E.None"]
+
+
+def test_supergpqa_med(source, prepared):
+    _, documents = prepared("supergpqa_med", source("supergpqa_med"))
+    assert [(document["doc_id"], len(document["options"])) for document in documents] == [
+        ("u1", 4), ("u2", 6), ("u3", 8), ("u4", 10),
+    ]  # fmt: skip
+    assert (documents[3]["option_lines"][9], documents[3]["answer"]) == ("J.term 9", "B")
+    assert (documents[0]["subject"], documents[0]["difficulty"]) == ("Stomatology", "hard")
+
+
 def test_mmmu(source, prepared):
     folder = source("mmmu_med_val")
     put(folder / "Art/validation-00000-of-00001.parquet", "another subject")
@@ -218,6 +260,9 @@ PHARMACY = "Pharmacy/validation-00000-of-00001.parquet"
 FRAMES = "data/test-00000-of-00001.parquet"
 NO_IMAGE = {"bytes": b"[no image]", "path": None}
 
+BULLETS = "data/train-00000-of-00001.parquet"
+MEDQA = "phrases_no_exclude_test.jsonl"
+
 REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
     "pmc_vqa": [
         (text("test_2.csv", "Choice C", "Choice E"), "test_2.csv lacks 'Choice C'; it has Answer, Caption"),
@@ -240,6 +285,24 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
         (row(PHARMACY, 2, question_type="essay"), "row 2: question_type is none of multiple-choice, open"),
     ],
     "medframeqa": [(row(FRAMES, 2, options=["one"]), "row 2: options are fewer than two")],
+    "mmlu_med": [
+        (row("all/test-00000-of-00001.parquet", 1, answer=4), "row 1: answer is 4, and the options are 0 to 3"),
+        (lost("all"), "mmlu_med holds no all/test-*.parquet"),
+    ],
+    "pubmedqa": [
+        (row("data/test-00000-of-00001.parquet", 2, data=None), "row 2: data is empty and not an object"),
+        (row("data/test-00000-of-00001.parquet", 2, data={"Question": "?"}), "row 2: Options is empty and not an"),
+        (
+            lambda folder: put_texts("pubmedqa", [{"data": {"Question": "?"}}], folder),
+            "test-00000-of-00001.parquet row 1: data lacks 'Options', 'Correct Option', 'Context'; it has Question",
+        ),
+    ],
+    "medqa_usmle": [
+        (row(MEDQA, 2, options={"B": "x", "A": "y"}), f"{MEDQA} row 2: the options' keys are not A, B, ... in order"),
+        (row(MEDQA, 2, options="x"), f"{MEDQA} row 2: options is a text and not an object"),
+        (row(MEDQA, 2, answer_idx=1), f"{MEDQA} row 2: answer_idx is a number and not a text"),
+        (text(MEDQA, '"answer_idx"', '"key"'), f"{MEDQA} row 1 lacks 'answer_idx'; it has"),
+    ],
     "slake": [
         (row("test.json", 3, answer_type="BOTH"), "test.json row 3: answer_type is none of OPEN, CLOSED"),
         (text("test.json", '"answer_type"', '"kind"'), "test.json row 1: answer_type is missing"),
@@ -259,6 +322,16 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
     "medxpertqa_mm": [(lost("images.zip!images/MM-2-1.jpeg"), 3, "test.jsonl row 3: its image MM-2-1.jpeg is missing")],
     "mmmu_med_val": [(row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")],
     "medframeqa": [],
+    "medbullets_op5": [
+        (
+            row(BULLETS, 2, opb=None),
+            4,
+            "row 2: it has fewer than two options, or one after",
+        ),
+    ],
+    "medqa_usmle": [
+        (row(MEDQA, 2, answer_idx="E"), 5, "the right option of 1 row (the published answer is none of the options)"),
+    ],
     "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image xmlab1" for n in (3, 4)))],
 }
 

@@ -47,7 +47,8 @@ _MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
 _IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 
-def _answer_index(row: SourceRow, column: str, options: int) -> int:
+def answer_index(row: SourceRow, column: str, options: int) -> int:
+    """Return the index of the right option, from 0; an error where there is no such option."""
     value = row.integer(column)
     if not 0 <= value < options:
         raise row.error(f"{column} is {value}, and the options are 0 to {options - 1}")
@@ -88,7 +89,7 @@ class _MedMCQA(TableReader):
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
-        right, subject = _answer_index(row, "cop", len(options)), row.optional_text("subject_name")
+        right, subject = answer_index(row, "cop", len(options)), row.optional_text("subject_name")
         return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
 
 
@@ -119,7 +120,7 @@ class _MMLU(TableReader):
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options, subject = row.texts("choices"), row.text("subject")
-        right = _answer_index(row, "answer", len(options))
+        right = answer_index(row, "answer", len(options))
         return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=subject)
 
     def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
