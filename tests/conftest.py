@@ -136,6 +136,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         "MEDTASKS_TRUSTED_",
         "MEDTASKS_LABELER",
         "MEDTASKS_METRICS_",
+        "MEDTASKS_PHYSIONET_",
         "MEDTASKS_WEIGHTS",
         "MEDTASKS_SHARD",
     )

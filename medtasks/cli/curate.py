@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
+from medtasks.cli.prepare_command import report_prepared
 from medtasks.curate.drafts import Draft, DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (

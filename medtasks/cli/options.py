@@ -19,6 +19,7 @@ from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
 ModelName = Annotated[str | None, Option("--model", help="Model to take from a folder with runs of several models.")]
 MaxFailed = Annotated[str, Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict.")]
+Yes = Annotated[bool, Option("--yes", help="Download more than 5 GB without asking.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
 GroupColumns = Annotated[
     str | None,

@@ -13,8 +13,10 @@ from typing import Annotated, NoReturn
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.options import IncludePath, MaxFailed, look_into
+from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
+from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match, unknown_name
@@ -79,6 +81,10 @@ Primary = Annotated[
         help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
     ),
 ]
+Prepare = Annotated[
+    bool, Option("--prepare", help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.")
+]
+_RUNNABLE = ("yes", "incomplete", "sample")  # states of datasets that --prepare leaves as they are
 _PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -96,6 +102,8 @@ def run(
     repeats: Repeats = 1,
     primary: Primary = "",
     margin: Annotated[float | None, Option(help="Margin of non-inferiority in the primary outcome.")] = None,
+    prepare: Prepare = False,
+    yes: Yes = False,
 ) -> None:
     """Run tasks with lmms-eval; its options are passed on.
 
@@ -111,13 +119,8 @@ def run(
     if not names:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
-    part = Shard.parse(shard) if shard else None
-    if repeats > 1 and part is not None:
-        raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
-    try:
-        start = shlex.split(launcher)
-    except ValueError as error:
-        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
+    part = _shard_of(shard, repeats, prepare=prepare)
+    start = _launcher_words(launcher)
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
@@ -128,12 +131,16 @@ def run(
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
+    stated = _primary_outcome(primary, margin, names)
+    if prepare:
+        _raise_refused(check(names, arguments))  # before hours of downloads
+        datasets = {name: datasets_of_tasks(name) for name in names}
+        prepare_all(datasets, Options(), yes=yes, sufficient=_RUNNABLE)
     selection = select(names)
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    stated = _primary_outcome(primary, margin, names)
     notices = _checked_run(ready, options, arguments, part, output, repeats)
     call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated)
     with stopping_by_signal():
@@ -141,6 +148,27 @@ def run(
             _repeat(call, output, arguments, repeats)
         else:
             call.run(output, arguments)
+
+
+def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
+    """Read ``--shard``. Raises MedTasksError for options that do not go together with it."""
+    if not text:
+        return None
+    if repeats > 1:
+        raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
+    if prepare:
+        raise MedTasksError(
+            "--prepare and --shard do not go together, as shards would prepare the same data; run 'medtasks data "
+            "prepare' with the tasks once, before the shards"
+        )
+    return Shard.parse(text)
+
+
+def _launcher_words(launcher: str) -> list[str]:
+    try:
+        return shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
 
 
 def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
@@ -310,12 +338,16 @@ def _checked_run(
                 writing = f"another run (process {earlier.process.pid}) is still writing into {output}"
                 notices.append(warn(f"{writing}; reports would mix the two: give this one another --output_path"))
     notices += repeat_notices(ready, options, repeats)
-    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
-        raise MedTasksError("; and ".join(refused))
+    _raise_refused(notices)
     for notice in notices:
         out.print("[yellow]warning[/] ", end="")
         say(notice.sentence)
     return notices
+
+
+def _raise_refused(notices: Sequence[Notice]) -> None:
+    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
+        raise MedTasksError("; and ".join(refused))
 
 
 def merge(

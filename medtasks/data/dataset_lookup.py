@@ -49,6 +49,20 @@ def prepared_folder(name: str) -> Path:
     return folder
 
 
+def prepared_state(name: str) -> str:
+    """Return ``"yes"`` for a whole prepared dataset, or ``"no"``, ``"incomplete"``, ``"sample"`` or ``"damaged"``."""
+    folder = dataset_folder(name)
+    if not (folder / FILE_NAME).is_file():
+        return "no"
+    try:
+        manifest = Manifest.read(folder)
+    except MedTasksError:
+        return "damaged"
+    if manifest.sample:
+        return "sample"
+    return "yes" if manifest.complete else "incomplete"
+
+
 def known(name: str) -> bool:
     """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
     files = (dataset_folder(name) / FILE_NAME, own_task_file(name))

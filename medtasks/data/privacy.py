@@ -10,6 +10,8 @@ from medtasks.home import dataset_folder
 
 UNKNOWN_TEXTS = "report_files"  # name in place of a dataset's; as no dataset has it, the texts count as credentialed
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
+PHYSIONET_VARIABLES = ("MEDTASKS_PHYSIONET_USER", "MEDTASKS_PHYSIONET_PASSWORD")
+"""Variables of a person's login, which is in no record of a run and is not passed on to models."""
 
 
 def access_of(name: str | None) -> Access:

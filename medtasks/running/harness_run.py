@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE
@@ -127,8 +128,10 @@ def _run(
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
         arguments = [*command, "--tasks", tasks, "--output_path", folder]
+        # A model may run code of its checkpoint, which has no use for a login.
+        inherited = {name: value for name, value in os.environ.items() if name not in PHYSIONET_VARIABLES}
         try:
-            process = subprocess.Popen(arguments, env={**os.environ, **variables, ERROR_VARIABLE: str(error)})
+            process = subprocess.Popen(arguments, env={**inherited, **variables, ERROR_VARIABLE: str(error)})
         except OSError as failure:
             raise MedTasksError(
                 f"cannot start '{command[0]}' ({failure.strerror or failure}); correct --launcher, or leave it out"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.errors import plain
 from medtasks.home import HOME_VARIABLE, home
 
@@ -120,7 +121,8 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients."""
-    ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
+    names = [name for name in sorted(environment) if name.startswith("MEDTASKS_") and name not in PHYSIONET_VARIABLES]
+    ours = {name: environment[name] for name in names}
     paths = {
         name for name, value in ours.items() if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
     }

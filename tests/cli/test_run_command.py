@@ -10,6 +10,9 @@ import textwrap
 
 import pytest
 
+from medtasks.data.prepare import prepare_dataset
+from medtasks.data.prepare.source_recipe import Options
+from medtasks.errors import SourceError
 from medtasks.home import own_tasks_folder
 from medtasks.runs.run_manifest import read_manifests
 
@@ -154,6 +157,65 @@ def test_a_task_without_its_judge_is_left_out_before_anything_is_loaded(medtasks
         "'mediconfusion_ff' needs an LLM judge and MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL"
     )
     assert "MEDTASKS_JUDGE_MODEL=gpt-4o MEDTASKS_JUDGE_API_KEY=<your key> (an endpoint on this machine" in cause
+
+
+@pytest.fixture
+def preparing(monkeypatch, sample_home):
+    """A stand-in for downloads: only MediConfusion arrives, as the sample; lists the names of what was asked for."""
+    asked = []
+    prepare = prepare_dataset.prepare
+
+    def run(name, options):
+        asked.append(name)
+        if name != "mediconfusion":
+            raise SourceError("no answer")
+        return prepare(name, Options(sample_home / "source" / "mediconfusion", sample=True))
+
+    monkeypatch.setattr(prepare_dataset, "prepare", run)
+    return asked
+
+
+def test_missing_data_are_prepared_before_a_run(medtasks, tmp_path, launcher, preparing):
+    run = ["run", "--prepare", "--tasks", "one,mediconfusion,mediconfusion_gd_blind,multimedeval_medqa"]
+    ran = medtasks(*run, "--output_path", tmp_path / "out", *launcher)
+    (manifest,) = read_manifests(tmp_path / "out")
+    done = {"one": "done", "mediconfusion": "done", "mediconfusion_gd_blind": "done"}
+    assert (ran.code, outcomes(manifest)) == (1, {**done, "multimedeval_medqa": "left out"})
+    assert preparing == ["mediconfusion", "multimedeval_medqa"]
+    assert "not prepared: multimedeval_medqa: no answer" in ran.out
+    ran = medtasks("run", "--prepare", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
+    assert (ran.code, len(preparing)) == (0, 2)  # what can be run, such as a sample, stays as it is
+    assert "mediconfusion  sample" in ran.out
+
+
+@each_row(
+    "tasks, options, sentence",
+    [
+        ("mediconfusion", ["--model", "dumy"], "there is no model 'dumy'"),
+        ("mediconfusion,twoo", [], "there is no task 'twoo'"),
+        ("mediconfusion", ["--shard", "1/2"], "--prepare and --shard do not go together"),
+        ("medevalkit", [], "14,257.5 MB in all, as stated for 6 of 9 datasets; add --yes to do so"),
+    ],
+)
+def test_nothing_is_downloaded_for_a_run_that_cannot_start(
+    fails, tmp_path, launcher, preparing, tasks, options, sentence
+):
+    fails(["run", "--prepare", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher, *options], sentence)
+    assert preparing == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_login_of_physionet_reaches_neither_the_harness_nor_a_record(medtasks, tmp_path, launcher, monkeypatch):
+    script = tmp_path / "harness.py"
+    write = f"open({str(tmp_path / 'variables')!r}, 'w').write(repr(dict(os.environ)))"
+    script.write_text(f"import os\n{write}\n{textwrap.dedent(HARNESS)}")
+    for name in ("USER", "PASSWORD"):
+        monkeypatch.setenv(f"MEDTASKS_PHYSIONET_{name}", f"planted-{name}")
+    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert "MEDTASKS_HOME" in (tmp_path / "variables").read_text()
+    for text in ((tmp_path / "variables").read_text(), manifest.path.read_text(), ran.out + ran.err):
+        assert "planted" not in text
 
 
 def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):

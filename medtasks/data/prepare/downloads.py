@@ -39,16 +39,17 @@ class Failure(Exception):
 
 
 class InsecureRedirect(requests.RequestException):
-    """A server redirected from https to http, where anyone on the way can change the file."""
+    """A server redirected to where anyone on the way can change the file, or where a login must not go."""
 
 
 class SafeSession(requests.Session):
-    """Session that follows no redirect from https to http."""
+    """Session that follows no redirect from https to http and, with a login, none at all."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Return the address of a redirect, if there is one."""
         target = super().get_redirect_target(resp)
-        if target and resp.url.startswith("https:") and not urljoin(resp.url, target).startswith("https:"):
+        is_insecure = resp.url.startswith("https:") and not urljoin(resp.url, target or "").startswith("https:")
+        if target and (is_insecure or self.auth is not None):
             raise InsecureRedirect(f"{resp.url} redirects to {target}")
         return target
 
@@ -137,8 +138,16 @@ class Published:
         return md5 and blob and (self.sha256 is None or self.sha256 == file_sha256(path))
 
 
-def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:
+def download(
+    published: Published, target: Path, backoff_s: float | None = None, session: requests.Session | None = None
+) -> Path:
     """Download a file to ``target`` unless it exists; an interrupted download continues in ``<name>.part``.
+
+    Args:
+        published: Address and digests of the file.
+        target: Location of the downloaded file.
+        backoff_s: Pause before the second attempt.
+        session: Session of many downloads, which keeps its connection; by default one for this file.
 
     Raises:
         SourceError: The server cannot be reached or has no such file (see its cause), or sent another file.
@@ -148,28 +157,10 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
         return target
     make_folder(target.parent)
     partial = target.with_name(f"{target.name}.part")
-
-    def proceed() -> None:
-        arrived = partial.stat().st_size if partial.exists() else 0
-        # An encoded body would have another length than the file, and other offsets.
-        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
-        asking = functools.partial(session.get, published.url, headers=headers, timeout=_TIMEOUT_S, stream=True)
-        with answer_to(asking, target.name) as answer:
-            if answer.status_code == requests.codes.requested_range_not_satisfiable:
-                partial.unlink()
-            answer.raise_for_status()
-            resumed = answer.status_code == requests.codes.partial_content
-            before = arrived if resumed else 0
-            total = (int(answer.headers.get("Content-Length", 0)) + before) or None
-            bar = tqdm(
-                desc=f"Downloading {target.name}", total=total, initial=before, unit="B", unit_scale=True, disable=None
-            )
-            with bar, partial.open("ab" if resumed else "wb") as stream:
-                for piece in answer.iter_content(_PIECE):
-                    bar.update(stream.write(piece))
-
+    opened = SafeSession() if session is None else contextlib.nullcontext(session)
     try:
-        with SafeSession() as session:
+        with opened as used:
+            proceed = functools.partial(_continue, used, published.url, partial, target.name)
             patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(proceed)
     except Failure as failure:
         error = failure.__cause__
@@ -184,6 +175,27 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
         raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
     partial.replace(target)
     return target
+
+
+def _continue(session: requests.Session, url: str, partial: Path, name: str) -> None:
+    """Append to a partial file what has not arrived yet, or write it anew where the server has no ranges."""
+    arrived = partial.stat().st_size if partial.exists() else 0
+    # An encoded body would have another length than the file, and other offsets.
+    headers = {"Accept-Encoding": "identity"}
+    if arrived:
+        headers["Range"] = f"bytes={arrived}-"
+    asking = functools.partial(session.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+    with answer_to(asking, name) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            partial.unlink()
+        answer.raise_for_status()
+        is_resumed = answer.status_code == requests.codes.partial_content
+        before = arrived if is_resumed else 0
+        total = (int(answer.headers.get("Content-Length", 0)) + before) or None
+        bar = tqdm(desc=f"Downloading {name}", total=total, initial=before, unit="B", unit_scale=True, disable=None)
+        with bar, partial.open("ab" if is_resumed else "wb") as stream:
+            for piece in answer.iter_content(_PIECE):
+                bar.update(stream.write(piece))
 
 
 def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Path:

@@ -1,19 +1,22 @@
 """Preparing a dataset by name, a part of a prepared one, and checking a prepared one."""
 
 import dataclasses
+import enum
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from huggingface_hub import get_token
 from tqdm import tqdm
 
 from medtasks.data import dataset_manifest
-from medtasks.data.catalogue import CATALOGUE, dataset_info
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.images.image_store import ImageFacts, read_facts
 from medtasks.data.prepare.downloads import hub_download, hub_revision
+from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
 from medtasks.data.schema import SPLIT, image_digests, image_key
@@ -24,16 +27,47 @@ from medtasks.home import dataset_folder
 _DEFAULTS = Options()
 
 
+class Obtaining(enum.StrEnum):
+    """Way to the files of a dataset that is not prepared."""
+
+    DOWNLOAD = "download"
+    LOGIN = "download with a PhysioNet login"
+    TERMS = "accept its terms, then: hf auth login"
+    COPY = "your copy, with --source"
+
+
 def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
     info = CATALOGUE[name]
     package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
+    if options.login is not None and recipe.login_download is not None:
+        fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
+        return dataclasses.replace(recipe, download=fetch)
     if not recipe.hub_files:
         return recipe
     download = functools.partial(hub_download, info, recipe.hub_files)
     return dataclasses.replace(recipe, download=download, revision=functools.partial(hub_revision, info))
+
+
+def obtaining(info: DatasetInfo) -> Obtaining:
+    """Return how the files of a dataset are obtained; a user's own is made of a copy."""
+    if info.name not in CATALOGUE:
+        return Obtaining.COPY
+    recipe = recipe_of(info.part_of or info.name)
+    if recipe.login_download is not None:
+        return Obtaining.LOGIN
+    if recipe.download is None:
+        return Obtaining.COPY
+    if info.access is Access.GATED and get_token() is None:
+        return Obtaining.TERMS
+    return Obtaining.DOWNLOAD
+
+
+def copy_arguments(info: DatasetInfo) -> Sequence[str]:
+    """Return the options with which a dataset is prepared from a copy, with words in capitals to fill in."""
+    return recipe_of(info.part_of or info.name).arguments if info.name in CATALOGUE else ()
 
 
 def prepare(name: str, options: Options) -> Manifest:

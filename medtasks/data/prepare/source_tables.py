@@ -10,6 +10,7 @@ import csv
 import functools
 import gzip
 import io
+import itertools
 import json
 import os
 import zlib
@@ -17,9 +18,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
@@ -28,6 +29,9 @@ from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, imag
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import Columns, NewDocument
 from medtasks.errors import SourceError
+
+if TYPE_CHECKING:
+    from medtasks.data.prepare.physionet import PhysioNet
 
 _BATCH = 64  # rows
 _BUFFER = 1 << 20  # bytes
@@ -373,3 +377,14 @@ class TableReader:
 
         examples = functools.partial(read, 1) if splits[1:] else None
         return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)
+
+    def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
+        """Return the recipe of a benchmark on PhysioNet, by its tables and the images that their rows name."""
+
+        def fetch(physionet: "PhysioNet", folder: Path) -> Path:
+            physionet.fetch(project, tables, folder)
+            shown = itertools.chain(self.table(folder, "test").rows(), self.table(folder, "train").spread())
+            physionet.fetch(project, itertools.chain.from_iterable(map(self.named, shown)), folder)
+            return folder
+
+        return replace(self.recipe(layout), login_download=fetch)

@@ -36,6 +36,8 @@ _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 _SHARED = ("img_name", "question", "answer", "qid")
 _TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _DIGITS = 12
+_IMAGES_OF = {"medheval_visual_mm": ("slake", "vqa_rad"), "medheval_visual_cxr": ("iu_xray", "mimic_cxr")}
+"""Sources of the images of the sets that show others than MIMIC-CXR's."""
 
 
 @dataclass(frozen=True)
@@ -231,15 +233,17 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         changed = [f"{path.name} (SHA-256 {digest})" for path, (digest, _) in _changed(info, source).items()]
         return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
 
+    arguments = ["--source CLONE"]
+    arguments += [f"--images {key}=DIR" for key in _IMAGES_OF.get(info.name, ("mimic_cxr",))]
     return SourceRecipe(
         columns=_KINDS[info.name][0],
         test=functools.partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
         obtaining=(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
-            f"images: run 'medtasks data prepare {info.name} --source CLONE --images SOURCE=DIR', once --images for "
-            f"each of {', '.join(IMAGE_SOURCES)} that it needs"
+            f"images: run 'medtasks data prepare {info.name} {' '.join(arguments)}'"
         ),
+        arguments=arguments,
         revision=revision,
         counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
     )

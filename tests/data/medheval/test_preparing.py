@@ -229,9 +229,11 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
     (clone / sources.file_of(CONTEXT)).unlink()
     (clone / "images" / sources.IU.format(2, 2)).unlink()
     result = command("medheval", "--source", clone, "--allow-changed")
-    assert result.exit_code == 0
+    assert str(result.exception).startswith("2 of the datasets above are not prepared; ")
     lines = result.output.splitlines()
-    assert lines[0] == "medheval: 8.2 MB in all, as stated for 6 of 6 datasets"
+    plan = [line.split() for line in lines[:7]]
+    assert plan[0] == ["dataset", "prepared", "access", "size", "to", "do"]
+    assert plan[1] == [MM, "no", "public", "1.4", "MB", "read", "--source"]
     prepared = [line.split(":")[0].removeprefix("Prepared ") for line in lines if line.startswith("Prepared ")]
     assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
     first, second = (line for line in lines if line.startswith("not prepared: "))
@@ -239,16 +241,25 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
         f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
     )
     assert second.startswith(f"not prepared: {CONTEXT}: {clone} holds no {sources.file_of(CONTEXT)}; ")
+    copy = "--source CLONE --images"
+    assert lines[-2:] == [
+        f"medtasks data prepare {CXR} {copy} iu_xray=DIR --images mimic_cxr=DIR && \\",
+        f"medtasks data prepare {CONTEXT} {copy} mimic_cxr=DIR",
+    ]
     result = command("medheval", "--source", clone, "--allow-changed", "--allow-incomplete")
     assert f"Prepared {CXR}: 5 questions" in result.output
 
 
 def test_a_group_of_which_no_set_is_complete(command, tmp_path):
     result = command("medheval", "--source", tmp_path)
-    assert [line.split(": ")[:2] for line in result.output.splitlines()[1:7]] == [
-        ["not prepared", name] for name in sources.SETS
+    lines = result.output.splitlines()
+    assert [line.split(": ")[:2] for line in lines[7:13]] == [["not prepared", name] for name in sources.SETS]
+    images = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
+    assert lines[13:] == [
+        "For the rest (words in capitals are yours to replace):",
+        f"medtasks data prepare medheval --source CLONE {images}",
     ]
-    assert "no dataset of 'medheval' could be prepared" in str(result.exception)
+    assert "6 of the datasets above are not prepared" in str(result.exception)
 
 
 def test_golden_medheval_published_set(home, command, test_data):

@@ -44,6 +44,7 @@ QA, VQA = "QA", "VQA"
 _HUB = "the Hub's parquet files"
 _MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
 _MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
+_MEDNLI_FILES = ("mli_test_v1.jsonl", "mli_train_v1.jsonl")
 _IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 
@@ -251,7 +252,11 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "medmcqa": _MedMCQA().recipe(f"{_HUB} {_MEDMCQA_FILES[0]}", ("validation", "train"), _MEDMCQA_FILES),
     "pubmedqa": _PubMedQA().recipe("pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]),
     "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
-    "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
+    "mednli": _MedNLI().physionet_recipe(
+        "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl",
+        "mednli/1.0.0",
+        _MEDNLI_FILES,
+    ),
     "vqa_rad": _PARQUET,
     "path_vqa": _PARQUET,
     "slake": Slake().recipe(SLAKE_LAYOUT, hub_files=("test.json", "train.json", SLAKE_ARCHIVE)),

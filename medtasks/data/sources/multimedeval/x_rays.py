@@ -74,6 +74,8 @@ _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 _annotations = functools.partial(
     source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
 )
+MIMIC_CXR_JPG, MIMIC_SPLIT = "mimic-cxr-jpg/2.0.0", "mimic-cxr-2.0.0-split.csv.gz"
+_MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
@@ -237,12 +239,15 @@ class _VinDrMammo(TableReader):
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
         return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
+
     def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        folder = _annotations(source).path.parent / "images"
+        folder = _annotations(source).path.parent
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            return images.add_pixels(read_dicom(named_file(folder / f"{name}.dicom", folder)), _STRETCHED)
+            return images.add_pixels(read_dicom(named_file(folder / name, folder / "images")), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
@@ -253,8 +258,8 @@ class _VinDrMammo(TableReader):
                 raise row.error("finding_birads does not end in a grade from 1 to 5")
             columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-            adding = {f"images/{study}/{image}.dicom": functools.partial(add, f"{study}/{image}")}
-            yield source_recipe.images_row(row.place, adding.items(), document)
+            adding = [(name, functools.partial(add, name)) for name in self.named(row)]
+            yield source_recipe.images_row(row.place, adding, document)
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
@@ -296,9 +301,9 @@ class _CbisDdsm(TableReader):
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
-    "mimic_cxr_classification": _MimicCxr().recipe(_MIMIC_LAYOUT),
+    "mimic_cxr_classification": _MimicCxr().physionet_recipe(_MIMIC_LAYOUT, MIMIC_CXR_JPG, _MIMIC_TABLES),
     "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
-    "vindr_mammo": _VinDrMammo().recipe(_VINDR_LAYOUT),
+    "vindr_mammo": _VinDrMammo().physionet_recipe(_VINDR_LAYOUT, "vindr-mammo/1.0.0", ["finding_annotations.csv"]),
     "cbis_ddsm_mass": _CbisDdsm("mass_case_description_{}_set").recipe(_CBIS_LAYOUT),
     "cbis_ddsm_calcification": _CbisDdsm("calc_case_description_{}_set").recipe(_CBIS_LAYOUT),
 }

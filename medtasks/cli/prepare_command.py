@@ -1,0 +1,331 @@
+"""``medtasks data prepare``: a dataset, or all that tasks, groups and tags need."""
+
+import itertools
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from medtasks.cli.options import Yes, named_values
+from medtasks.cli.output import say, say_columns
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
+from medtasks.data.dataset_lookup import (
+    own_datasets,
+    part_of,
+    prepared_state,
+    preparing_again,
+    study_of,
+)
+from medtasks.data.dataset_manifest import Manifest, described_images
+from medtasks.data.images.decoding import AS_STORED
+from medtasks.data.prepare import prepare_dataset
+from medtasks.data.prepare.physionet import login_of, stored_login
+from medtasks.data.prepare.prepare_dataset import Obtaining, copy_arguments, obtaining
+from medtasks.data.prepare.source_recipe import Options
+from medtasks.data.privacy import PHYSIONET_VARIABLES
+from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, preflight
+from medtasks.errors import MedTasksError, SourceError, listed, unknown_name
+from medtasks.home import dataset_folder, own_tasks_folder
+from medtasks.tasks.own_tasks import prepare_own
+from medtasks.tasks.task_files import members_of, tags_of, task_files, tasks_of
+
+MEDHEVAL = "medheval"
+_ASKED_ABOVE_MB = 5000.0
+
+
+def prepare(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME", help="Datasets, benchmarks, tasks, groups or tags; 'medtasks data list'."),
+    ] = None,
+    source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
+    fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
+    allow_incomplete: Annotated[bool, Option("--allow-incomplete", help="Leave out what is missing.")] = False,
+    images: Annotated[
+        list[str] | None,
+        Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
+    ] = None,
+    allow_changed: Annotated[
+        bool, Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum.")
+    ] = False,
+    from_folder: Annotated[Path | None, Option(help="Folder with your own questions and dataset.json.")] = None,
+    own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
+    access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Prepare datasets, or all of tasks and groups; an interrupted run continues where it stopped.
+
+    Several are listed first, with what has to be downloaded. What cannot be prepared is named, with one command for it.
+    """
+    names = list(dict.fromkeys(names or ()))
+    of_one = {"--source": source, "--fetch-images": fetch_images, "--images": images, "--allow-changed": allow_changed}
+    given = [option for option, value in of_one.items() if value]
+    _check_options(names, given, from_folder, own_name or access)
+    if from_folder is not None:
+        _prepare_own(from_folder, own_name, access, allow_incomplete)
+        return
+    folders = _image_folders(images or ())
+    options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
+    infos = {name: datasets_of(name) for name in names}
+    first = infos[names[0]][0]
+    if names == [first.name]:
+        _prepare_one(first, _with_login([first], options))
+    elif failed := prepare_all(infos, options, yes=yes):
+        raise MedTasksError(f"{failed} of the datasets above are not prepared; the command at the end is for them")
+
+
+def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None) -> None:
+    """Raise BadParameter for options that do not go together."""
+    name = "".join(names[:1])
+    if (not names) == (from_folder is None):
+        raise typer.BadParameter("give the NAME of a dataset ('medtasks data list'), or your own with --from-folder")
+    if len(names) > 1 and of_one:
+        raise typer.BadParameter(f"{listed(of_one)} can be given with one NAME only")
+    if from_folder is not None and of_one:
+        raise typer.BadParameter(f"--from-folder does not take {listed(of_one)}, which are for published datasets")
+    if from_folder is None and of_own:
+        raise typer.BadParameter("--name and --access are for --from-folder; published datasets have theirs")
+    if "--images" in of_one and not name.startswith(MEDHEVAL):
+        raise typer.BadParameter("--images is for the sets of MedHEval")
+    if "--allow-changed" in of_one and not name.startswith((MEDHEVAL, "gmai_mmbench")):
+        raise typer.BadParameter("--allow-changed is for the sets of MedHEval and GMAI-MMBench")
+
+
+def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of images by their source, from values of --images."""
+    folders: dict[str, Path] = {}
+    for image_source, folder in named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"):
+        if image_source in folders:
+            raise typer.BadParameter(f"--images names {image_source} twice")
+        folders[image_source] = Path(folder).expanduser()
+    return folders
+
+
+# ---- datasets by name ----
+
+
+def datasets_of(name: str) -> list[DatasetInfo]:
+    """Return the dataset of this name, or those of a task, group or tag, or those whose names begin with a benchmark's.
+
+    Raises:
+        UnknownName: There is no such name.
+        MedTasksError: It names tasks of which none reads a dataset that could be prepared.
+    """
+    infos = {**CATALOGUE, **own_datasets()}
+    if name in infos:
+        return [infos[name]]
+    datasets = datasets_of_tasks(name)
+    if not datasets and tasks_of(name):
+        raise MedTasksError(f"'{name}' reads none of the datasets of 'medtasks data list'; leave it out")
+    datasets = datasets or [info for info in infos.values() if info.name.startswith(f"{name}_")]
+    if not datasets:
+        files = task_files()
+        tags = itertools.chain.from_iterable((*task.tags, *tags_of(task)) for task in files.values())
+        raise unknown_name("dataset", name, {*infos, *files, *tags}, "medtasks data list, medtasks tasks")
+    return datasets
+
+
+def datasets_of_tasks(name: str) -> list[DatasetInfo]:
+    """Return the datasets that a task, group or tag reads; none for a name of others."""
+    datasets = {task.dataset for task in members_of(name)}
+    return [info for info in (*CATALOGUE.values(), *own_datasets().values()) if info.name in datasets]
+
+
+def total_size(infos: Sequence[DatasetInfo]) -> str:
+    """Describe the size of several downloads in one phrase."""
+    sizes = [info.size for info in infos if info.size is not None]
+    return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
+
+
+def _size(info: DatasetInfo) -> str:
+    return "not stated" if info.size is None else f"{info.size:,.1f} MB"
+
+
+# ---- several datasets ----
+
+
+def prepare_all(
+    by_name: Mapping[str, Sequence[DatasetInfo]],
+    options: Options,
+    *,
+    yes: bool,
+    sufficient: Collection[str] = ("yes",),
+) -> int:
+    """Show what there is to do for datasets, do what can be done, and end with one command for the rest.
+
+    Args:
+        by_name: Datasets by the name that the user gave.
+        options: Settings of all of them.
+        yes: Whether nothing is asked before a large download.
+        sufficient: States in which a dataset stays as it is.
+
+    Returns:
+        Number of datasets that are not prepared.
+
+    Raises:
+        MedTasksError: Nobody can be asked before a large download.
+    """
+    named = {info.name: info for info in itertools.chain.from_iterable(by_name.values())}
+    infos = sorted(named.values(), key=lambda info: info.part_of is not None)  # a part is made of a whole one
+    states = {info.name: prepared_state(info.name) for info in infos}
+    lacking = [info for info in infos if options.source or states[info.name] not in sufficient]
+    rows = [("dataset", "prepared", "access", "size", "to do")]
+    for info in infos:
+        to_do = "nothing"
+        if info in lacking:
+            to_do = "read --source" if options.source else str(obtaining(info))
+        rows.append((info.name, states[info.name], str(info.access), _size(info), to_do))
+    say_columns(rows)
+    options = _with_login(lacking, options)
+    downloads = _downloads(lacking, options)
+    if downloads and options.source is None:
+        _confirm(downloads, yes=yes)
+    failed = _prepare_each(lacking, options, has_several_sources=len({info.source for info in infos}) > 1)
+    if failed:
+        say(f"For the rest (words in capitals are yours to replace):\n{_command_for(by_name, failed, options)}")
+    return len(failed)
+
+
+def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
+    """Add a PhysioNet login if a dataset needs one: the stored one, or one that is typed at a terminal."""
+    if options.source is not None or Obtaining.LOGIN not in map(obtaining, infos):
+        return options
+    login = stored_login()
+    if login is None and sys.stdin.isatty():
+        known = os.environ.get(PHYSIONET_VARIABLES[0], "")
+        if user := typer.prompt("PhysioNet user name (empty: without its datasets)", default=known):
+            login = login_of(user, getpass("PhysioNet password: "))
+    return replace(options, login=login)
+
+
+def _downloads(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
+    """Return the published datasets whose files are downloaded for others or themselves, each once."""
+    ways = [Obtaining.DOWNLOAD, Obtaining.LOGIN] if options.login else [Obtaining.DOWNLOAD]
+    downloads = {}
+    for info in infos:
+        whole = CATALOGUE.get(info.part_of or info.name, info)
+        if obtaining(info) in ways and (whole is info or prepared_state(whole.name) == "no"):
+            downloads[whole.name] = whole
+    return list(downloads.values())
+
+
+def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
+    """Ask before a large download, or one of images of unstated size. Raises MedTasksError if nobody can be asked."""
+    amount = total_size(downloads)
+    say(f"To download: {amount}")
+    is_large = sum(info.size or 0.0 for info in downloads) > _ASKED_ABOVE_MB
+    is_unknown = any(info.size is None and info.images != 0 for info in downloads)
+    if yes or not (is_large or is_unknown):
+        return
+    if not sys.stdin.isatty():
+        raise MedTasksError(f"nobody can be asked here whether to download {amount}; add --yes to do so")
+    typer.confirm("Download?", abort=True)
+
+
+def _prepare_each(infos: Sequence[DatasetInfo], options: Options, *, has_several_sources: bool) -> list[str]:
+    """Prepare datasets one by one; print why some cannot be prepared, and return their names."""
+    failed: list[str] = []
+    for info in infos:
+        # Published files of several sources have equal names. Without a number of rows, one passes for another.
+        is_ambiguous = has_several_sources and (info.rows is None or options.allow_incomplete)
+        try:
+            copy = _source_of(info, options.source, is_ambiguous=is_ambiguous)
+            _prepare_one(info, replace(options, source=copy))
+        except (MedTasksError, OSError) as error:
+            failed.append(info.name)
+            say(f"not prepared: {info.name}: {error}")
+    return failed
+
+
+def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Collection[str], options: Options) -> str:
+    """Return one command line for datasets that are not prepared; words in capitals are for the user to replace."""
+    again: list[str] = []
+    commands: list[str] = []
+    rest = set(failed)
+    for name, infos in by_name.items():
+        left = [info for info in infos if info.name in rest]
+        rest -= {info.name for info in left}
+        copies = [info for info in left if obtaining(info) is Obtaining.COPY]
+        again += [info.name for info in left if info not in copies]
+        commands += _copy_commands(name, infos, copies)
+    if again:
+        commands.insert(0, f"medtasks data prepare {' '.join(again)}")
+    ending = " --allow-incomplete" if options.allow_incomplete else ""
+    return " && \\\n".join(command + ending for command in commands)
+
+
+def _copy_commands(name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]) -> list[str]:
+    """Return the commands that prepare datasets from copies; one for a group that is read from a single source."""
+    if len(copies) == len(infos) > 1 and len({info.source for info in infos}) == 1:
+        arguments = dict.fromkeys(itertools.chain.from_iterable(map(copy_arguments, copies)))
+        return [" ".join(["medtasks data prepare", name, *arguments])]
+    return [" ".join([preparing_again(info.name), *copy_arguments(info)]) for info in copies]
+
+
+def _source_of(info: DatasetInfo, source: Path | None, *, is_ambiguous: bool) -> Path | None:
+    """Return the folder of a dataset's name in ``--source``, or ``--source`` itself unless that is ambiguous."""
+    if source is None:
+        return None
+    folder = source / (info.part_of or info.name)
+    if folder.is_dir():
+        return folder
+    if is_ambiguous:
+        raise SourceError(f"its files are to be in {folder}")
+    return source
+
+
+# ---- one dataset ----
+
+
+def _prepare_one(info: DatasetInfo, options: Options) -> None:
+    """Prepare a published dataset, or one of the user's own again."""
+    if info.name not in CATALOGUE:
+        _prepare_again(info, options.source, options.allow_incomplete)
+        return
+    if info.name.startswith(MEDHEVAL) and options.source is not None:
+        for count in preflight(info, options):
+            missing = f", {len(count.missing)} missing" if count.missing else ""
+            total = len(count.found) + len(count.missing)
+            say(f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}")
+    report_prepared(prepare_dataset.prepare(info.name, options))
+
+
+def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
+    manifest = prepare_own(folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete)
+    report_prepared(manifest)
+    path = own_tasks_folder() / f"{manifest.name}.yaml"
+    say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
+    if access is None:
+        say("It counts as credentialed: no judge on another machine may see it. Change this with --access.")
+
+
+def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
+    command, whole = preparing_again(info.name), part_of(info.name)
+    if whole is not None:
+        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
+    if study_of(info.name) is not None:
+        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{command}'")
+    folder = source or Path(info.source)
+    if not folder.is_dir():
+        raise MedTasksError(
+            f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
+        )
+    report_prepared(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
+
+
+def report_prepared(manifest: Manifest) -> None:
+    """Print what was prepared, and what was left out."""
+    for note in manifest.left_out:
+        say(f"left out: {note}")
+    say(
+        f"Prepared {manifest.name}: {manifest.rows} questions, {manifest.images} images, fingerprint "
+        f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}"
+    )
+    if set(manifest.image_conversions) - {AS_STORED}:
+        say(f"Models see its images by the rule {described_images(manifest.model_dump())}")

@@ -1,0 +1,98 @@
+"""Downloading files of PhysioNet's projects with the login of a person who has signed their agreements.
+
+The login goes to PhysioNet alone, over https. Every file is compared with the SHA-256 that its project publishes in
+``SHA256SUMS.txt``. PhysioNet takes logins of Wget and its own library only, and answers 401 to a wrong login, 403 to
+that of a person who has not signed (https://github.com/MIT-LCP/physionet-build, issue 1434).
+"""
+
+import netrc
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from requests.auth import HTTPBasicAuth
+from tqdm import tqdm
+
+from medtasks.data.prepare.downloads import Published, SafeSession, download
+from medtasks.data.privacy import PHYSIONET_VARIABLES
+from medtasks.errors import SourceError
+from medtasks.version import __version__
+
+_HOST = "https://physionet.org"
+_AGENT = f"Wget/1.21 (medtasks {__version__})"
+_CHECKSUMS = "SHA256SUMS.txt"
+_USER, _PASSWORD = PHYSIONET_VARIABLES
+_REFUSALS = {
+    401: f"PhysioNet does not know this login; check {_USER} and {_PASSWORD}, or the entry in ~/.netrc",
+    403: "this login has not signed the agreement of the project; sign it at {0}/content/{1}/",
+}
+_OTHERWISE = "run the same command again, what has arrived is kept; or add '--source FOLDER' with a copy"
+
+
+def login_of(user: str, password: str) -> HTTPBasicAuth:
+    """Return a login for requests, in the encoding that PhysioNet asks for."""
+    return HTTPBasicAuth(user.encode(), password.encode())
+
+
+def stored_login() -> HTTPBasicAuth | None:
+    """Return the login in the environment or, for PhysioNet by name, in ``~/.netrc``; None without one."""
+    user, password = map(os.environ.get, PHYSIONET_VARIABLES)
+    if user and password:
+        return login_of(user, password)
+    try:
+        user, _, password = netrc.netrc().hosts[urlsplit(_HOST).netloc]
+    except (OSError, netrc.NetrcParseError, KeyError):  # also of a file that others may read
+        return None
+    return login_of(user, password) if password else None
+
+
+class PhysioNet:
+    """Files of PhysioNet, as one login may read them."""
+
+    def __init__(self, login: HTTPBasicAuth) -> None:
+        self._session = SafeSession()
+        self._session.auth = login
+        self._session.headers["User-Agent"] = _AGENT
+
+    def fetch(self, project: str, names: Iterable[str], folder: Path) -> None:
+        """Download files of a project into a folder, under their own names.
+
+        Files that have arrived are not asked for again. A file that the project does not list stays missing, which
+        whoever reads the folder reports.
+
+        Args:
+            project: Name and version, such as ``"mednli/1.0.0"``.
+            names: Files by their path in the project.
+            folder: Folder for the files.
+
+        Raises:
+            SourceError: PhysioNet cannot be reached, refuses the login, or sent other files than it published. The
+                message names no file below a folder: such names hold the numbers of patients.
+        """
+        wanted = set(names)
+        if not wanted:
+            return
+        checksums = self._download(project, _CHECKSUMS, folder / f"{project.replace('/', '-')}-{_CHECKSUMS}")
+        digests: dict[str, str] = {}
+        with checksums.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                digest, _, name = line.strip().partition(" ")
+                name = name.lstrip(" *").removeprefix("./")
+                if name in wanted:
+                    digests[name] = digest
+        if not digests:
+            raise SourceError(f"{_CHECKSUMS} of {project} at {_HOST} lists none of the files that are needed")
+        for name, digest in tqdm(digests.items(), f"Files of {project}", unit="file", leave=False, disable=None):
+            self._download(project, name, folder / name, digest)
+
+    def _download(self, project: str, name: str, target: Path, sha256: str | None = None) -> Path:
+        published = Published(f"{_HOST}/files/{project}/{quote(name)}", sha256=sha256)
+        try:
+            return download(published, target, session=self._session)
+        except SourceError as error:
+            fault = type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"
+            status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
+            reason = _REFUSALS.get(status, f"{fault}; {_OTHERWISE}").format(_HOST, project)
+            shown = "a file" if "/" in name else name
+            raise SourceError(f"cannot download {shown} of {project} from {_HOST}: {reason}") from None
