@@ -18,7 +18,7 @@ from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, unde
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
-from medtasks.scores.comparison_checks import check_data
+from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
 from medtasks.scores.score_model import MetricScore
 from medtasks.scores.scoring import rule_scores
@@ -188,8 +188,12 @@ def _build_column(
         rule = task.versioned_rule(task.rows[row])
         column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, _fits(row, reading))
         if task.is_computed:
-            cells = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
-            cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
+            cells, files = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+            try:
+                check_asked_alike(name, files, strictly=False)
+                cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
+            except RepliesError as error:
+                _note(notes, name, f"{str(error).rstrip('.')}.")
     for run, record in records.items():
         if run in cells:
             continue
@@ -237,9 +241,14 @@ def _our_task(name: str) -> TaskFile | None:
 
 def _scored_cells(
     task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
-) -> dict[str, BoardCell]:
-    """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read."""
+) -> tuple[dict[str, BoardCell], dict[str, Path]]:
+    """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read.
+
+    Returns:
+        Cells by run, and the file of each run, or of its first repeat.
+    """
     cells = {}
+    files: dict[str, Path] = {}
     documents: Documents = ()
     data: str | None = None
     for run, source in sources.items():
@@ -251,12 +260,13 @@ def _scored_cells(
             for repeat in source.repeats:
                 file = replies_to(task.name, repeat)
                 check_data(task.name, file, data)
+                files.setdefault(run, file)
                 replies = read_replies(file, documents, image_settings(task))
                 repeats.append(run_values(task, documents, replies, [metric]))
             cells[run] = _cell(task, metric, repeats)
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
-    return cells
+    return cells, files
 
 
 def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> BoardCell:

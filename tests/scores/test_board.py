@@ -122,6 +122,27 @@ def test_rows_of_one_model_are_told_apart_and_what_cannot_be_read_is_said(runs, 
         board_of([TASK, str(tmp_path / "empty.jsonl")])
 
 
+def test_versions_of_a_task_are_not_ranked_together(runs):
+    for run, version in zip(runs, (6, 1, 6), strict=True):
+        (path,) = run.glob("*_results.json")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "versions": {TASK: version}}))
+    board = board_of([str(run) for run in runs])
+    assert [cell.ranks for cell in cells(board).values()] == [None] * 3
+    assert any("asked different versions of the task (6 in strong, 1 in weak)" in note for note in board.notes)
+    assert all(cell.ranks for cell in cells(board_of([str(run) for run in runs[::2]])).values())
+
+
+def test_a_repeated_run_is_one_row_with_the_mean_of_each_question(runs, tmp_path):
+    (tmp_path / "again").mkdir()
+    folders = [write_run(tmp_path / "again" / f"repeat_{number}", (TASK,), 0.6, number) for number in (1, 2)]
+    board = board_of([str(tmp_path / "again"), str(runs[1])])
+    single = [board_of([str(folder)]).rows[0].cells[TASK].score.value for folder in folders]
+    row = board.rows[0]
+    assert row.cells[TASK].score.value == pytest.approx(sum(single) / 2)
+    assert row.cells[TASK].score.low < row.cells[TASK].score.value < row.cells[TASK].score.high
+    assert row.cells[TASK].ranks is not None
+
+
 @pytest.fixture
 def checkpoints(sample, tmp_path):
     skills = {0: 0.05, 500: 0.97, 1000: 0.2}

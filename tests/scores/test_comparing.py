@@ -20,7 +20,6 @@ from medtasks.metrics.class_scores import MULTICLASS_METRICS
 from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import ReportScores
-from medtasks.report.differences import compare_with
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source
@@ -373,15 +372,6 @@ def test_a_task_whose_versions_differ_is_left_out_of_every_comparison(sample, tm
     assert (list(compared), list(causes)) == (["mediconfusion_ps"], ["mediconfusion"])
     assert causes["mediconfusion"].startswith(sentence)
     assert list(compare_all({"A": runs["A"], "C": runs["C"]})[0]) == list(tasks)
-    only = write_run(tmp_path / "D", tasks[:1], 0.7, 4)
-    (path,) = only.glob("*_results.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "versions": {"mediconfusion": 1}}))
-    reported, nothing = compare_with(runs["A"], [folders["B"], only])
-    assert {score.task for score in reported.scores} == {"mediconfusion_ps"}
-    for comparison, other in ((reported, folders["B"]), (nothing, only)):
-        note = f"mediconfusion: the runs asked different versions of the task (6 in this run, 1 in {other})"
-        assert [text[: len(note)] for text in comparison.notes if "versions" in text] == [note]
-    assert nothing.scores == ()
 
 
 def test_an_unknown_metric_is_an_unknown_name(runs):
@@ -438,9 +428,6 @@ def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
     expected = replace(expected, data=provenance("mediconfusion"), origins=origins)
     sources = {"A": Source(folder), "B": runs["A"]}
     assert compare_task(task, sources) == compare_all(sources)[0]["mediconfusion"] == expected
-    (comparison,) = compare_with(Source(folder), [runs["A"].path])
-    differences = [test.result.difference for test in expected.comparisons]
-    assert [score.difference for score in comparison.scores] == differences
 
 
 def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
