@@ -17,7 +17,7 @@ column              meaning
 ``options``         option texts in order A, B, ..., without letters before them; at least two. Names of classes or
                     findings are the same in every row. Yes and No of yes/no questions; none where they cannot be told
                     (``CLOSED_QUESTION``), or for an open question (``KIT_CHOICE``)
-``option_lines``    the options as MedEvalKit shows and compares them, in a form of each set
+``option_lines``    the options as MedEvalKit compares them, in a form of each set, and but for MMLU also shows them
 ``choices``         MedHEval's options as published, one text in one of several dialects; mostly empty for yes/no
 ``answer``          letter of the right option, null where none or no single one is published; of open questions the
                     text as published

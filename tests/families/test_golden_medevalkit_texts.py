@@ -8,7 +8,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.families.family import Reply
-from medtasks.prompts.template import messages
+from medtasks.prompts.template import messages, prompt
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -44,9 +44,10 @@ def test_golden_medevalkit_text_prompts(cases):
         for ending, key in (("", "prompts"), ("_reasoning", "reasoning_prompts")):
             config = task_config(f"medevalkit_{case['set']}{ending}")
             settings = resolved(config["lmms_eval_specific_kwargs"])["default"]
+            assert [prompt(document, settings) for document in documents] == case[key], case["set"]
             turns = [messages(document, settings) for document in documents]
             shown = [[part for turn in turn_list for part in turn["content"]] for turn_list in turns]
-            assert shown == [[{"type": "text", "text": prompt}] for prompt in case[key]], case["set"]
+            assert shown == [[{"type": "text", "text": text}] for text in case[key]], case["set"]
     assert names == set(TEXT_FILES)
 
 

@@ -89,10 +89,10 @@ _STOPS = {  # flags of a published row at which MedEvalKit raises
 def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
     """Return the option that MedEvalKit takes a reply for.
 
-    ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA and MedXpertQA; ``release``: as the first release
-    does; ``fixed``: compared with the column ``answer``. Facts: ``fallback``, whether similarity alone decided;
-    ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``, if it raises after all
-    inference.
+    ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA, MedXpertQA and the sets without images;
+    ``release``: as the first release does; ``fixed``: compared with the column ``answer``. Facts: ``fallback``, whether
+    similarity alone decided; ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``,
+    if it raises on such a row.
     """
     lines = tuple(map(str.lower, option_lines(sample)))
     answered = reply or ""
