@@ -59,23 +59,45 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
     is_reordered = False
     for start, question in questions:
         end = start + len(question)
-        known = index.shown[question]
         after = [listed for listed in lists if listed.start >= end]
-        listed_as = {known[listed.options]: listed for listed in reversed(after) if listed.options in known}
-        orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
-        options_asked: Iterable[Options] = listed_as
-        if row_options is not None:
-            orders = [row_options]
-            options_asked = [own for _, own in index.with_texts(question, row_options) if own is not None]
-        elif not listed_as and not any(index.has_reordered(question, order) for order in orders):
-            options_asked = index.worded.get(question, ())
-        for options in options_asked:
-            listed = listed_as.get(options, ListedOptions((), end, end))
+        asked, is_other_order = _options_asked(question, after, index, row_options)
+        is_reordered = is_reordered or is_other_order
+        for options in asked:
+            listed = next((each for each in after if index.shown[question].get(each.options) == options), None)
+            listed = listed or ListedOptions((), end, end)
             frame = hash((len(listed.options), text[:start], text[end : listed.start], text[listed.end :]))
             matches.append(PromptMatch((question, options), frame))
-        is_reordered |= any(index.has_reordered(question, order) for order in orders)
-    longest = [match for match in matches if not any(_contains(other, match) for other in matches)]
-    return longest, is_reordered and not matches
+    return _longest(matches), is_reordered and not matches
+
+
+def _options_asked(
+    question: str, after: Sequence[ListedOptions], index: SampleIndex, row_options: Options | None
+) -> tuple[Iterable[Options | None], bool]:
+    """Return the options of samples that are asked with a question, and whether some are in another order.
+
+    Args:
+        question: The question.
+        after: Lists of options after it in the prompt.
+        index: The samples.
+        row_options: Options that the row has in a place of their own.
+    """
+    if row_options is not None:
+        own = [options for _, options in index.with_texts(question, row_options)]
+        return own, index.has_reordered(question, row_options)
+    known = index.shown[question]
+    listed_options = dict.fromkeys(known[listed.options] for listed in after if listed.options in known)
+    orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
+    is_other_order = any(index.has_reordered(question, order) for order in orders)
+    if listed_options or is_other_order:
+        return listed_options, is_other_order
+    return index.worded.get(question, ()), False
+
+
+def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
+    """Leave out matches whose question is part of another one's."""
+    questions = {match.texts[0] for match in matches}
+    parts = {part for part in questions for question in questions if part != question and part in question}
+    return [match for match in matches if match.texts[0] not in parts]
 
 
 def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
@@ -97,10 +119,6 @@ def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
                 if mark and mark["mark"] in marks:
                     longer = (*listed.options, other)
                     lists.append(ListedOptions(longer, start, following + len(other), is_lettered))
-
-
-def _contains(longer: PromptMatch, match: PromptMatch) -> bool:
-    return longer.texts[0] != match.texts[0] and match.texts[0] in longer.texts[0]
 
 
 def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:
