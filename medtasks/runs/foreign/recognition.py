@@ -21,8 +21,6 @@ from medtasks.runs.foreign.named_columns import has_reply, table_reader
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
-from medtasks.runs.result_files import task_of
-from medtasks.tasks.task_files import task_files, variant_of
 
 _KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
 FORMATS: Mapping[str, KitReader] = {
@@ -104,8 +102,7 @@ def _rows(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, h
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
         if path.is_file() and not written:
-            keys = listed([*contents[0].keys]) or "none"
-            raise RepliesError(f"{path} is no file of {reader.name}; its first keys are {keys}")
+            raise RepliesError(f"{path} is no file of {reader.name}; it has {contents[0].described_keys}")
         selected += reader.select(written) if path.is_dir() and written else written
     if not selected:
         return None
@@ -141,10 +138,7 @@ def _is_ours(content: FileContent) -> bool:
     """Return whether a file is in our own form, or holds samples of a task of ours."""
     if content.form not in ("lines", "object"):
         return False
-    if not content.head or any(map(_is_our_record, content.head)):
-        return True
-    name = task_of(content.path)
-    return name in task_files() or variant_of(name) is not None
+    return not content.head or any(map(_is_our_record, content.head))
 
 
 def _has_id_alone(content: FileContent) -> bool:
