@@ -683,3 +683,11 @@ def test_a_missing_file_and_an_empty_folder(tmp_path):
     with pytest.raises(RepliesError, match=r"cannot read replies from .*missing\.json: No such file"):
         read_foreign([tmp_path / "missing.json"])
     assert read_foreign([tmp_path]) is None
+
+
+def test_a_file_with_the_name_of_a_task_of_ours_is_ours_in_a_run_alone(tmp_path):
+    line = {"doc_id": 0, "input": "q", "filtered_resps": "A"}
+    path = write_lines(tmp_path / "20260102_030405_samples_mediconfusion.jsonl", line)
+    assert read_foreign([path]).kit == "lmms-eval"
+    write_json(tmp_path / "20260102_030405_results.json", {"results": {}})
+    assert read_foreign([path]) is None

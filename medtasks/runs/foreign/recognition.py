@@ -21,6 +21,8 @@ from medtasks.runs.foreign.named_columns import has_reply, table_reader
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
+from medtasks.runs.result_files import results_next_to, task_of
+from medtasks.tasks.task_files import task_files, variant_of
 
 _KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
 FORMATS: Mapping[str, KitReader] = {
@@ -138,7 +140,11 @@ def _is_ours(content: FileContent) -> bool:
     """Return whether a file is in our own form, or holds samples of a task of ours."""
     if content.form not in ("lines", "object"):
         return False
-    return not content.head or any(map(_is_our_record, content.head))
+    if not content.head or any(map(_is_our_record, content.head)):
+        return True
+    name = task_of(content.path)
+    is_of_run = results_next_to(content.path, lambda sentence: None) is not None  # else a file of the same name
+    return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:
