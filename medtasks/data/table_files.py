@@ -236,18 +236,18 @@ def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str
 def _shown_text(cell: Any) -> str | None:
     """Return the text that a cell shows, where its format is a simple one; None for an empty cell."""
     value = getattr(cell.value, "text", cell.value)  # of a formula for several cells
-    match = _SIMPLE_FORMAT.fullmatch(cell.number_format or "")  # an empty cell may have none
     if isinstance(value, bool):
         return str(value).upper()
-    if isinstance(value, int | float) and match:
+    if isinstance(value, int | float) and (match := _SIMPLE_FORMAT.fullmatch(cell.number_format)):
         decimals = len(match[2] or ".") - 1
         scaled = value * 100 if match[3] else value
         return f"{scaled:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
     if isinstance(value, str):
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+    else:
+        text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
     return text if text.strip() else None
 
 
@@ -281,7 +281,7 @@ def _rows(
 
 
 def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) -> int:
-    """Return the position of the first row with all names in ``header``; 0 without one."""
+    """Return the position of the first row with all names in ``header``, or 0 without one."""
     for position, (_, cells) in enumerate(rows):
         if {*header} <= {cell.strip() for cell in cells if cell}:
             return position

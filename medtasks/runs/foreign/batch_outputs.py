@@ -6,7 +6,7 @@ alone. Failed requests are in the same file or in one of their own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any
 
 from medtasks.data.table_files import TableRow
@@ -28,20 +28,29 @@ def recognise(content: FileContent) -> bool:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of output files, then those of error files; RepliesError for requests alone."""
-    requests = [content for content in contents if _REQUESTS & {*content.keys}]
-    outputs = [content for content in contents if content not in requests]
+    """Return the rows of output files, then those of error files, or raise RepliesError for requests alone."""
+    requests = list(filter(_is_request, contents))
+    outputs = list(filterfalse(_is_request, contents))
     if not outputs:
         raise RepliesError(f"{contents[0].path} holds requests and no replies; give the output of the batch, too")
     questions = {record.values.get(_ID): _question(record) for record in records_of(requests)}
     by_file = [list(_rows(content, questions)) for content in outputs]
-    by_file.sort(key=lambda rows: all(row.reply is None for row in rows))
+    by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
-    replied = {row.identifier for row in rows if row.reply is not None}
-    kept = tuple(row for row in rows if row.reply is not None or row.identifier not in replied)
-    again = len(rows) - len(kept)
-    notes = (f"{again} requests failed and were answered when sent again",) if again else ()
-    return ForeignFile(BATCH.name, kept, "response.body", notes=notes)
+    replied = {row.identifier for row in filter(_has_reply, rows)}
+    kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
+    notes: list[str] = []
+    if len(kept) < len(rows):
+        notes.append(f"{len(rows) - len(kept)} requests failed and were answered when sent again")
+    return ForeignFile(BATCH.name, kept, "response.body", notes=tuple(notes))
+
+
+def _is_request(content: FileContent) -> bool:
+    return not _REQUESTS.isdisjoint(content.keys)
+
+
+def _has_reply(row: ForeignRow) -> bool:
+    return row.reply is not None
 
 
 def _question(record: TableRow) -> dict[str, Any]:
@@ -67,19 +76,22 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the replies to a request, of which a failed one has none."""
     response = as_mapping(values.get("response"))
     body = as_mapping(response.get("body"))
-    status = response.get("status_code")
-    if values.get("error") or body.get("error") or (isinstance(status, int) and status >= _FIRST_ERROR):
+    if values.get("error") or body.get("error") or (response.get("status_code") or 0) >= _FIRST_ERROR:
         return
-    message = as_mapping(as_mapping(values.get("result")).get("message"))
-    if message:  # Anthropic
-        yield _reply(message, message.get("stop_reason"))
     for choice in map(as_mapping, body.get("choices") or []):
         yield _reply(as_mapping(choice.get("message")) or {"content": choice.get("text")}, choice.get("finish_reason"))
     if "output" in body:  # responses API
-        parts: list[Any] = []
-        for item in map(as_mapping, body["output"] or []):
-            parts += item.get("content") or item.get("summary") or []
+        parts = list(chain(*map(_parts_of, body["output"])))
         yield _reply({"content": parts}, as_mapping(body.get("incomplete_details")).get("reason"))
+    message = as_mapping(as_mapping(values.get("result")).get("message"))
+    if message:  # Anthropic
+        yield _reply(message, message.get("stop_reason"))
+
+
+def _parts_of(item: Any) -> list[Any]:
+    """Return the parts of a message, or of a summary of thinking, in an output of the responses API."""
+    fields = as_mapping(item)
+    return fields.get("content") or fields.get("summary") or []
 
 
 def _reply(message: Mapping[str, Any], reason: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files; RepliesError for predictions that do not say what was asked."""
+    """Return the rows of files, or raise RepliesError for predictions that do not say what was asked."""
     rows: list[ForeignRow] = []
     lines = 0
     for content in contents:

@@ -37,6 +37,7 @@ _HEAD = 20  # records by which a file is recognised
 _BEGINNING = 4096  # bytes
 _ZIP = b"PK\x03\x04"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_NO_TEXT = re.compile(r"[\udc80-\udcff]")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _LINES = (".jsonl", ".ndjson")
 _ZSTD = 93  # compression method of a member of a ZIP archive
@@ -67,6 +68,11 @@ class FileContent:
         """Keys of its first record."""
         return self.head[0].keys() if self.head else ()
 
+    @property
+    def described_keys(self) -> str:
+        """Its columns, for messages; keys of a single object may be ids and are not shown."""
+        return "one object" if self.form == "object" else ", ".join(self.keys) or "nothing"
+
 
 def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ()) -> FileContent:
     """Read the beginning of a file.
@@ -90,7 +96,7 @@ def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ())
             "with VLMEvalKit by PRED_FORMAT=tsv"
         )
     if beginning.startswith(_ZIP) and (members := _sample_members(path)):
-        return _with_head(path, "log", lambda: _unpacked(path, members))
+        return _with_head(path, "log", lambda: _members(path, members))
     if beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return _json(path, beginning)
     _check_twin(path)
@@ -113,29 +119,29 @@ def _check_twin(path: Path) -> None:
 def _json(path: Path, beginning: bytes) -> FileContent:
     encoding = utf_16_of(beginning) or "utf-8-sig"
     first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
-    is_list = first_line.startswith("[")
-    is_named_so = path.suffix.lower() in _LINES
-    if is_named_so or first_line.endswith("}") or (not is_list and len(beginning) == _BEGINNING):
-        records = functools.partial(_lines, path, encoding)
-        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
-        if len(head) > 1 or (is_named_so and not is_list):
-            return FileContent(path, "lines", tuple(row.values for row in head), records)
-    text = read_file(path, MOST_WHOLE // 2 if is_list else MOST_TEXT).decode(encoding, "replace")
-    if is_list:
+    if first_line.startswith("["):
+        text = _decode(read_file(path, MOST_WHOLE // 2), encoding, path)
         return _with_head(path, "list", lambda: _entries(path, text))
-    content = _object(text, str(path))
+    is_named_so = path.suffix.lower() in _LINES
+    if is_named_so or first_line != "{":
+        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        if is_named_so or len(head) > 1:
+            records = functools.partial(_lines, path, encoding)
+            return FileContent(path, "lines", tuple(row.values for row in head), records)
+    content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
     rows = [TableRow(f"{path}, entry {number}", row) for number, row in enumerate(_columns(content), start=1)]
     return _with_head(path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)]))
 
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a table that is written by columns, as pandas does; empty for any other object."""
-    if isinstance(content.get("columns"), list) and isinstance(content.get("data"), list):
-        return [dict(zip(content["columns"], cells, strict=True)) for cells in content["data"]]
+    """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
+    names = content.get("columns")
+    if isinstance(names, list) and isinstance(content.get("data"), list):
+        rows = [cells for cells in content["data"] if isinstance(cells, list) and len(cells) == len(names)]
+        return [dict(zip(names, cells, strict=True)) for cells in rows] if len(rows) == len(content["data"]) else []
     columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
-    if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
-        return []
-    if len({len(column) for column in columns}) > 1:
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    if len(columns) < 2 or len(lengths) > 1 or None in lengths:
         return []
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
@@ -156,18 +162,17 @@ def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
 
 
 def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
-    """Yield the objects in lines; RepliesError for a damaged line, unless those are left out."""
-    errors = "replace" if only_readable else "strict"
-    # Replies may hold other line separators.
-    with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
-        try:
-            for number, line in enumerate(limited_lines(stream, str(path)), start=1):
-                place = f"{path} line {number}"
-                with contextlib.suppress(*([RepliesError] if only_readable else [])):
-                    if line.strip():
-                        yield TableRow(place, _object(line, place))
-        except UnicodeDecodeError as error:
-            raise RepliesError(f"{path} is not text in UTF-8 ({error}); save it as UTF-8") from error
+    """Yield the objects in lines, without damaged ones or with RepliesError for them."""
+    damages = (RepliesError,) if only_readable else ()
+    # Replies may hold other line separators. Bytes that are no text become halves of surrogate pairs.
+    with path.open(encoding=encoding, errors="surrogateescape", newline="\n") as stream:
+        for number, line in enumerate(limited_lines(stream, str(path)), start=1):
+            place = f"{path} line {number}"
+            with contextlib.suppress(*damages):
+                if _NO_TEXT.search(line):
+                    raise RepliesError(f"{place} is not text in UTF-8; save the file as UTF-8")
+                if line.strip():
+                    yield TableRow(place, _object(line, place))
 
 
 def _entries(path: Path, text: str) -> Iterator[TableRow]:
@@ -176,14 +181,23 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
     position = _skip_blank(text, text.index("[") + 1)
     for number in itertools.count(1):
         if text[position : position + 1] == "]":
+            if _skip_blank(text, position + 1) < len(text):
+                raise RepliesError(f"{path} goes on after the end of its list; save one list in a file")
             return
         place = f"{path}, entry {number}"
-        content, position = _parsed(decoder.raw_decode, place, text, position)
-        yield TableRow(place, _checked(content, place))
+        content, position = _parse(decoder.raw_decode, place, text, position)
+        yield TableRow(place, _check_object(content, place))
         position = _skip_blank(text, position)
         if text[position : position + 1] not in (",", "]"):
             raise RepliesError(f"{place} is followed by no comma or end of the list: the file is cut or damaged")
         position = _skip_blank(text, position + (text[position] == ","))
+
+
+def _decode(data: bytes, encoding: str, place: object) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"{place} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 
 
 def _skip_blank(text: str, position: int) -> int:
@@ -193,10 +207,10 @@ def _skip_blank(text: str, position: int) -> int:
 
 def _object(text: str, place: str) -> dict[str, Any]:
     """Return a JSON object. ``NaN`` is a float in it, which no text of a row may be."""
-    return _checked(_parsed(exact_decoder().decode, place, text), place)
+    return _check_object(_parse(exact_decoder().decode, place, text), place)
 
 
-def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
+def _parse(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:
@@ -205,14 +219,14 @@ def _parsed(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
         raise RepliesError(f"{place} is not valid JSON ({error})") from error
 
 
-def _checked(content: Any, place: str) -> dict[str, Any]:
+def _check_object(content: Any, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _NoObject(f"{place} is no JSON object like {{...}}")
     return content
 
 
 def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
-    """List the samples in a log of inspect_ai; empty for another archive."""
+    """List the samples in a log of inspect_ai, or none for another archive."""
     with zipfile.ZipFile(path) as archive:
         members = [each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)]
         if members:
@@ -220,25 +234,30 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _unpacked(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
+def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for member in members:
             place = f"{path}/{member.filename}"
             check_size(member.file_size, MOST_TEXT, place)
             try:
-                data = _zstd_member(stream, member) if member.compress_type == _ZSTD else archive.read(member)
+                data = _content_of(archive, stream, member)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
                 raise RepliesError(f"{place} cannot be unpacked ({error}); copy the log again") from error
-            yield TableRow(place, _object(data.decode("utf-8-sig", "replace"), place))
+            yield TableRow(place, _object(_decode(data, "utf-8-sig", place), place))
 
 
-def _zstd_member(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member packed by Zstandard, which Python before 3.14 cannot read.
+def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member, which may be packed by Zstandard as Python before 3.14 cannot read.
 
     Raises:
         RepliesError: No package that can is installed.
         zipfile.BadZipFile: It is damaged.
     """
+    try:
+        return archive.read(member)
+    except NotImplementedError:
+        if member.compress_type != _ZSTD:
+            raise
     try:
         import zstandard
     except ImportError:

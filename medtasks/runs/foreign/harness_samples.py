@@ -30,7 +30,7 @@ def recognise(content: FileContent) -> bool:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files; RepliesError for likelihoods of options."""
+    """Return the rows of files, or raise RepliesError for likelihoods of options."""
     rows: list[ForeignRow] = []
     for content in contents:
         written: dict[str, list[list[str]]] = {}  # replies of the runs in the file by row
@@ -78,18 +78,18 @@ def _rows(record: TableRow, replies: Sequence[str]) -> list[ForeignRow]:
 
 
 def _prompt(record: TableRow) -> str | None:
-    """Return the prompt; without few-shot examples in front of the question where the file has that, too."""
+    """Return the prompt, without few-shot examples in front of the question where the file has that, too."""
     doc = as_mapping(record.values.get("doc"))
     texts = [text.strip() for key, text in doc.items() if key.lower() in _QUESTIONS and isinstance(text, str)]
     questions = list(filter(None, texts))
-    prompt = _asked(record.values)
+    prompt = _shown_prompt(record.values)
     if prompt is None:
         return questions[0] if questions else None
     return prompt[max([0, *map(prompt.rfind, questions)]) :]
 
 
-def _asked(values: Mapping[str, Any]) -> str | None:
-    """Return the text that a model got, of chat messages the last of a user; None without any."""
+def _shown_prompt(values: Mapping[str, Any]) -> str | None:
+    """Return the text that a model got, of chat messages the last of a user, or None without any."""
     prompt = values.get("arguments", values.get("input"))
     for _ in range(2):  # gen_args_0, and arg_0 in it
         prompt = next(iter(prompt.values()), None) if isinstance(prompt, dict) else prompt

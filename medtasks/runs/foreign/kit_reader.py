@@ -11,7 +11,7 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile
 
 
 def only_file(contents: Sequence[FileContent]) -> Sequence[FileContent]:
-    """Return the one file of a folder; RepliesError for several."""
+    """Return the one file of a folder, or raise RepliesError for several."""
     if len(contents) > 1:
         names = listed([str(content.path) for content in contents])
         raise RepliesError(f"the folder holds {len(contents)} files of several runs or sets: {names}; name one")

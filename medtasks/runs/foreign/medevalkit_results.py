@@ -40,7 +40,7 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files; RepliesError for answers that the kit has parsed, and for Rad-ReStruct."""
+    """Return the rows of files, or raise RepliesError for answers that the kit parsed and for Rad-ReStruct."""
     is_mapping = contents[0].form == "object"
     rows: list[ForeignRow] = []
     for record in records_of(contents):
@@ -76,7 +76,7 @@ def _row(record: TableRow) -> ForeignRow:
         text_of(record, _REPLY),
         identifier=first_text(record, _IDS),
         question=first_text(record, ("question", "Question")),
-        options=option_texts(values.get("choices") or values.get("index2ans")),
+        options=option_texts(record, "choices", "index2ans"),
         prompt=first_text(record, ("prompt",)),
         image_names=image_names(*map(values.get, _IMAGES)),
         answer=first_text(record, ("answer",)),

@@ -81,13 +81,13 @@ def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str
         names[field] = [text] if is_one else [name.strip() for name in text.split(",")]
     for name in chain(*names.values()):
         if not _has(content, name):
-            hint = near_match(name, content.keys) or f"; it has {', '.join(content.keys)}"
+            hint = near_match(name, content.keys) or f"; it has {content.described_keys}"
             raise RepliesError(f"{content.path} has no column '{name}'{hint}")
     return names
 
 
 def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
-    """Add the columns of other fields, by their names; RepliesError unless one could be the reply."""
+    """Add the columns of other fields, by their names, or raise RepliesError unless one could be the reply."""
     for field in FIELDS:
         if field in names:
             continue
@@ -95,8 +95,10 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         candidates = [name for name in _candidates(field, content.keys) if name not in taken]
         if field == "reply" and len(candidates) != 1:
             fault = f"{listed(candidates)} may all be replies" if candidates else "nothing has a name that replies have"
-            keys = listed([*content.keys])
-            raise RepliesError(f"{content.path}: {fault}; name the one that is, of {keys}: --columns reply=NAME")
+            raise RepliesError(
+                f"{content.path}: {fault}; name the one that is, by --columns reply=NAME. It has "
+                f"{content.described_keys}"
+            )
         if candidates:
             names[field] = candidates if field == "options" else candidates[:1]
 
@@ -119,7 +121,7 @@ def _has(content: FileContent, name: str) -> bool:
 
 
 def _value(values: Any, name: str) -> Any:
-    """Return the value in a column, or under a dotted name; ``_MISSING`` without it."""
+    """Return the value in a column or under a dotted name, or ``_MISSING``."""
     if isinstance(values, list) and name.partition(".")[0].isdecimal():
         values = {str(index): value for index, value in enumerate(values)}
     if not isinstance(values, Mapping):
@@ -139,18 +141,17 @@ def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool)
         raise RepliesError(f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came")
     named = TableRow(record.place, {field: value for field, value in values.items() if value is not _MISSING})
     reply = text_of(named, "reply")
-    if is_cell:
-        reply = None if reply in _ERRORS else reply or ""
-    options = option_texts(named.values.get("options")) or ()
-    while options and not options[-1].strip():
-        options = options[:-1]
+    if is_cell and reply not in _ERRORS:
+        reply = reply or ""
+    elif is_cell:
+        reply = None
     return ForeignRow(
         0,
         record.place,
         reply,
         identifier=text_of(named, "id"),
         question=text_of(named, "question"),
-        options=options or None,
+        options=option_texts(named, "options"),
         prompt=last_question(named.values.get("prompt"))[0],
         image_names=image_names(named.values.get("image")),
         answer=first_text(named, ("answer",)),

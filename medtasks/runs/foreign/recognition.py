@@ -2,7 +2,7 @@
 
 import itertools
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from medtasks.runs.asked_questions import ASKED
 from medtasks.runs.foreign.batch_outputs import BATCH
 from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
 from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
-from medtasks.runs.foreign.foreign_rows import ForeignFile
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
 from medtasks.runs.foreign.inspect_logs import INSPECT
 from medtasks.runs.foreign.kit_reader import KitReader
@@ -21,7 +21,7 @@ from medtasks.runs.foreign.named_columns import has_reply, table_reader
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
-from medtasks.runs.result_files import task_of
+from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.tasks.task_files import task_files, variant_of
 
 _KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
@@ -54,7 +54,10 @@ def read_foreign(
 
     Raises:
         RepliesError: A file cannot be read, or its form cannot be told.
+        UnknownName: There is no such format.
     """
+    if format is not None and format not in FORMATS:
+        raise unknown_name("format of replies", format, FORMATS)
     try:
         return _read(paths, format, dict(columns or {}))
     except (SourceError, zipfile.BadZipFile) as error:
@@ -66,46 +69,54 @@ def read_foreign(
 
 def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
-    header = [name for field, name in columns.items() if field != "options"]
     is_chosen = format is not None or bool(columns)
+    header = [name for field, name in columns.items() if field != "options"]
     by_path: dict[Path, list[FileContent]] = {}
-    ours: list[Path] = []
     for path in paths:
-        by_path[path] = []
-        for file in _files_in(path):
-            content = read_content(file, sheet_name, header)
-            if not is_chosen and _is_ours(content):
-                ours.append(path)
-                break
-            by_path[path].append(content)
-    contents = list(itertools.chain(*by_path.values()))
-    reader = _reader(contents, format, columns)
-    if ours and reader is not None and ours != list(paths):
-        raise RepliesError(f"{ours[0]} is in our own form, and others are of {reader.name}; name files of one run")
-    if reader is None and not ours and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, contents)):
+        contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
+        if contents is not None:
+            by_path[path] = contents
+    all_contents = list(itertools.chain(*by_path.values()))
+    reader = _reader(all_contents, format, columns)
+    if len(by_path) < len(paths):
+        if reader is not None:
+            raise RepliesError(f"some files are in our own form, and others of {reader.name}; name those of one run")
+        return None
+    if reader is None and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, all_contents)):
         reader = FORMATS["table"]
-    return None if ours or reader is None else _rows(by_path, reader, columns)
+    return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
 
 
-def _rows(
-    by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, columns: Mapping[str, str]
-) -> ForeignFile | None:
+def _contents_of(path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool) -> list[FileContent] | None:
+    """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
+    contents: list[FileContent] = []
+    for file in _files_in(path):
+        content = read_content(file, sheet_name, header)
+        if may_be_ours and _is_ours(content):
+            return None
+        contents.append(content)
+    return contents
+
+
+def _rows(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool) -> ForeignFile | None:
     """Return the rows of the files that a user named, and of those in folders that are the reader's."""
     selected: list[FileContent] = []
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
         if path.is_file() and not written:
-            keys = listed([*contents[0].keys]) or "none"
-            raise RepliesError(f"{path} is no file of {reader.name}; its first keys are {keys}")
+            raise RepliesError(f"{path} is no file of {reader.name}; it has {contents[0].described_keys}")
         selected += reader.select(written) if path.is_dir() and written else written
     if not selected:
         return None
     replies = reader.read(selected)
-    is_table = any(content.form == "table" for content in selected)
-    rows = [replace(row, number=number) for number, row in enumerate(replies.rows)]
-    if is_table:
-        rows = [replace(row, is_cut=len(row.reply or "") == CELL_LIMIT) for row in rows]
-    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or "id" in columns)
+    rows = _numbered_rows(replies, is_table=any(content.form == "table" for content in selected))
+    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
+
+
+def _numbered_rows(replies: ForeignFile, *, is_table: bool) -> Iterator[ForeignRow]:
+    for number, row in enumerate(replies.rows):
+        is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
+        yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -132,7 +143,8 @@ def _is_ours(content: FileContent) -> bool:
     if not content.head or any(map(_is_our_record, content.head)):
         return True
     name = task_of(content.path)
-    return name in task_files() or variant_of(name) is not None
+    is_of_run = results_next_to(content.path, lambda sentence: None) is not None  # else a file of the same name
+    return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:
@@ -155,16 +167,14 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
 
 
 def _reader(contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]) -> KitReader | None:
-    """Return the reader that a user named, or the only one that recognises a file; None without one."""
-    if format is not None and format not in FORMATS:
-        raise unknown_name("format of replies", format, FORMATS)
+    """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
+    if format == "table":
+        return table_reader(columns)
+    if format is not None:
+        return FORMATS[format]
     kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
     if columns:
-        kits = [kit for kit in kits if columns == {"id": kit.id_column}]
-    if format not in (None, "table"):
-        return FORMATS[format or ""]
-    if (columns and not kits) or format:
-        return table_reader(columns)
+        kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [table_reader(columns)]
     if len(kits) > 1:
         names = listed([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")

@@ -22,12 +22,12 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def first_entry(value: Any) -> Mapping[str, Any]:
-    """Return the first object of a JSON list; an empty one without it."""
+    """Return the first object of a JSON list, or an empty one."""
     return as_mapping(value[0]) if isinstance(value, list) and value else {}
 
 
 def text_of(record: TableRow, key: str) -> str | None:
-    """Return the text under a key; None for null or a missing key, and numbers as text.
+    """Return the text under a key, with numbers as text, or None for null or a missing key.
 
     Raises:
         RepliesError: It is a list, an object, ``NaN`` or infinite.
@@ -52,29 +52,42 @@ def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
     return None
 
 
-def option_texts(value: Any) -> tuple[str, ...] | None:
-    """Return options from a list, a mapping, or one text (a list, lines, or ``A) left; B) right``); None without any.
+def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
+    """Return the options under the first of some keys that a record has, or None without any.
+
+    They may be a list, a mapping, or one text: a list in JSON or Python, lines, or ``A) left; B) right``.
 
     Example:
-        >>> option_texts({"text": ["left", "right"], "label": ["A", "B"]}), option_texts("(A) left (B) right")
-        (('left', 'right'), ('(A) left', '(B) right'))
+        >>> option_texts(TableRow("row 1", {"choices": {"text": ["left", "right"], "label": ["A", "B"]}}), "choices")
+        ('left', 'right')
+        >>> option_texts(TableRow("row 1", {"options": "(A) left (B) right"}), "choices", "options")
+        ('(A) left', '(B) right')
+
+    Raises:
+        RepliesError: An option is ``NaN`` or infinite.
     """
-    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
-        value = value["text"]
-    options = listed_options(value)
+    value = next((record.values[key] for key in keys if record.values.get(key)), None)
+    options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
-        lines = [line for line in options.splitlines() if line.strip()]
-        parts = [part for part in _IN_ONE_LINE.split(options.strip()) if part.strip()]
-        options = lines if len(lines) > 1 or not without_marks(parts) else parts
-    if not isinstance(options, Sequence) or not options:
+        parts = _IN_ONE_LINE.split(options.strip())
+        is_lettered = "\n" not in options.strip() and without_marks(parts) is not None
+        options = parts if is_lettered else options.splitlines()
+    if not isinstance(options, list) or any(isinstance(option, list | dict) for option in options):
         return None
-    if not all(isinstance(option, str | int | float | None) for option in options):
-        return None
-    return tuple("" if option is None else name_of(option) for option in options)
+    numbered = TableRow(record.place, {f"option {number}": option for number, option in enumerate(options, start=1)})
+    return without_blank_end([text_of(numbered, key) or "" for key in numbered.values])
+
+
+def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:
+    """Return options without blank ones at the end, which are cells of questions with more options."""
+    count = len(options)
+    while count and not options[count - 1].strip():
+        count -= 1
+    return tuple(options[:count]) or None
 
 
 def image_names(*values: Any) -> tuple[str, ...]:
-    """Return the names of image files, without their folders; addresses of other kinds are left out."""
+    """Return the names of image files without their folders, where values are paths or addresses of files."""
     names: list[str] = []
     for value in values:
         if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from medtasks.data.table_files import TableRow
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader, only_file, without_copies
-from medtasks.runs.foreign.row_values import image_names, text_of
+from medtasks.runs.foreign.row_values import image_names, text_of, without_blank_end
 
 _INDEX = "index"
 _REPLY = "prediction"
@@ -34,7 +34,7 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of tables; those whose ``index`` stands for several questions are left out with a note."""
+    """Return the rows of tables, without those whose ``index`` stands for several questions."""
     rows: list[ForeignRow] = []
     notes: list[str] = []
     for content in contents:
@@ -55,28 +55,35 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
-    # Blank cells are NaN in the kit's JSON.
-    is_blank = [isinstance(value, float) and math.isnan(value) for value in record.values.values()]
-    keys = [key for key, blank in zip(record.values, is_blank, strict=True) if not blank]
-    texts = {key: text_of(record, key) or "" for key in keys}
+    texts = _texts(record)
     reply = texts.get(_REPLY, "")
-    options = [texts.get(name, "") for name in ascii_uppercase if name in record.values]
-    if is_judged:
-        reply = "" if reply == "nan" else reply
-        options = [] if options[1:2] == [_REPLACED_OPTION] else options
-    while options and not options[-1].strip():
-        options.pop()
+    options = [texts.get(name, "") for name in ascii_uppercase]
+    if is_judged and reply == "nan":
+        reply = ""
+    if is_judged and _REPLACED_OPTION in options:
+        options = []
     return ForeignRow(
         0,
         record.place,
         None if reply.startswith(_FAILED) else reply,
-        identifier=texts.get(_INDEX) or None,
-        question=texts.get("question") or None,
-        options=tuple(options) or None,
+        identifier=texts.get(_INDEX),
+        question=texts.get("question"),
+        options=without_blank_end(options),
         image_names=image_names(texts.get("image_path")),
-        answer=texts.get("answer") or None,
+        answer=texts.get("answer"),
         reasoning=texts.get("thinking", ""),
     )
+
+
+def _texts(record: TableRow) -> dict[str, str]:
+    """Return the texts of all cells that are not blank, which the kit's JSON has as ``NaN``."""
+    texts: dict[str, str] = {}
+    for key, value in record.values.items():
+        is_blank = isinstance(value, float) and math.isnan(value)
+        text = None if is_blank else text_of(record, key)
+        if text:
+            texts[key] = text
+    return texts
 
 
 VLMEVALKIT = KitReader("VLMEvalKit", _INDEX, recognise, read, select)
