@@ -193,6 +193,16 @@ def test_order_decides_only_if_every_row_of_a_whole_file_agrees():
     assert len(causes(matched(two, *({"question": doc["question"]} for doc in two)))) == 6
 
 
+@each_row("asked_once, count", [(30, 100), (29, 29)])
+def test_order_of_questions_that_are_mostly_asked_more_than_once(asked_once, count):
+    questions = [f"Is {'BAC'[number % 3]} open?" for number in range(100)]
+    for number in range(asked_once):
+        questions[3 * number] = f"Is {number} open?"
+    documents = [sample(f"q-{number}", question, ()) for number, question in enumerate(questions)]
+    result = matched(documents, *({"question": question} for question in questions))
+    assert len(replies(result)) == count
+
+
 def test_rows_of_one_sample():
     asked = {"question": "Where is part 1?", "options": tuple(PARTS)}
     same = matched(SIX, {**asked, "reply": "a\r\nb"}, {**asked, "reply": "a\nb"})

@@ -18,6 +18,7 @@ OTHER_ID = "id of another question"
 OTHER_IMAGE = "question of this task on another image"
 NOT_HERE = "no question of this task"
 SEVERAL = "fits several samples"
+_ASKED_ONCE = 30  # questions that are enough to show the order of any number
 
 
 @dataclass
@@ -161,13 +162,13 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place.
 
-    It says nothing where the questions are sorted, or where most of them are asked more than once.
+    It says nothing where the questions are sorted, or where too few are asked once: those show that no row was moved.
     """
     if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
         return
     unique = sum(len(match.samples) == 1 for match in matches)
     questions = [question for question, _ in index.texts]
-    if 2 * unique < len(matches) or questions == sorted(questions):
+    if unique < min(_ASKED_ONCE, len(matches) / 2) or questions == sorted(questions):
         return
     if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
