@@ -1,5 +1,6 @@
 """Samples that the rows of a file answer: by a published id, else by question and options, never by place alone."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ from medtasks.runs.asked_questions import number_of
 from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
-from medtasks.runs.foreign.sample_index import SampleIndex, Texts
+from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
 BY_QUESTION_ALONE = "question (options not compared)"
@@ -18,7 +19,7 @@ OTHER_ID = "id of another question"
 OTHER_IMAGE = "question of this task on another image"
 NOT_HERE = "no question of this task"
 SEVERAL = "fits several samples"
-_ASKED_ONCE = 30  # questions that are enough to show the order of any number
+_NEAR = 8  # rows to each side that tell the place of a row, fewer in a short file
 
 
 @dataclass
@@ -160,20 +161,27 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
-    """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place.
-
-    It says nothing where the questions are sorted, or where too few are asked once: those show that no row was moved.
-    """
+    """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place."""
     if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
         return
-    unique = sum(len(match.samples) == 1 for match in matches)
-    questions = [question for question, _ in index.texts]
-    if unique < min(_ASKED_ONCE, len(matches) / 2) or questions == sorted(questions):
+    if not _is_telling(index.texts):
         return
     if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
             if len(match.samples) > 1:
                 match.samples, match.step = [number], BY_ORDER
+
+
+def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
+    """Return whether texts that agree in order show that rows are in their places.
+
+    They do not where texts are sorted, or come again in one pattern: rows can then change places unseen.
+    """
+    near = min(_NEAR, len(texts) // _NEAR)
+    padded = [None] * near + list(texts) + [None] * near
+    windows = Counter(tuple(padded[place : place + 2 * near + 1]) for place in range(len(texts)))
+    unique = sum(count == 1 for count in windows.values())
+    return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
 def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
