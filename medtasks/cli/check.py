@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from medtasks.cli.options import FileColumns, IncludePath, JsonFile, KitName, ModelName, look_into, named_columns
 from medtasks.cli.output import print_state_of_data, say, write_json
-from medtasks.errors import MedTasksError, NoVerdict, RepliesError
+from medtasks.errors import MedTasksError, NoVerdict
 from medtasks.home import as_json
 from medtasks.report.wording import estimate, number, points
 from medtasks.runs.foreign.matching import MatchedReplies
@@ -46,9 +46,7 @@ def check(
         chosen = scored_task(task)
         files = [replies_to(task, Source(path, model)) for path in replies]
         read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
-        if len(read.runs) > 1:
-            raise RepliesError(f"the file holds {len(read.runs)} runs of each question, and a printed number is of one")
-        verdict = check_printed(chosen, documents, read.runs[0], number_read, metric)
+        verdict = check_printed(chosen, documents, read.only_run, number_read, metric)
     except MedTasksError as error:
         raise NoVerdict(str(error)) from error
     header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}

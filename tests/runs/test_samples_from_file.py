@@ -92,7 +92,7 @@ def test_same_id_is_one_sample_and_rows_without_id_are_samples_of_their_own():
 
 
 def test_runs_of_one_question():
-    documents, matched = read(*(row(0, reply, repeat=run) for run, reply in enumerate("AB")))
+    documents, matched = read(*(row(run, reply, prompt="What?", repeat=run) for run, reply in enumerate("AB")))
     assert len(documents) == 1
     assert [run[documents[0]["doc_id"]].text for run in matched.runs] == ["A", "B"]
 
