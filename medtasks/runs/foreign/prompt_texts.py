@@ -5,17 +5,18 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from medtasks.data.samples import letter
 from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 _MARK = re.compile(r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*")
+_LETTERS = re.compile(r"(?<!\w)a(?:\W{1,3}[b-z](?!\w))+")  # of all options, as in "A,B,C,D"
 _FIRST_LETTER = re.compile(r"(?<!\w)a\W{1,4}$")
 _LONGEST_MARK = 24  # characters between two options
 _MOST_LISTS = 2000  # in one prompt
-_SHARE_OF_FRAME = 20  # one in so many rows has a frame, at least
+_SHARE_OF_FRAME = 20  # one in so many rows with as many options has a frame, at least
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class PromptMatch:
 
     Attributes:
         texts: Texts of the samples that the prompt may ask.
-        frame: Digest of the text around question and options, by number of options.
+        frame: Digest of the text around question and options.
+        listed: Number of options in the prompt.
     """
 
     texts: Texts
     frame: int
+    listed: int
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,9 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
         for options in asked:
             listed = next((each for each in after if index.shown[question].get(each.options) == options), None)
             listed = listed or ListedOptions((), end, end)
-            frame = hash((len(listed.options), text[:start], text[end : listed.start], text[listed.end :]))
-            matches.append(PromptMatch((question, options), frame))
+            around = (text[:start], text[end : listed.start], text[listed.end :])
+            frame = hash(tuple(_LETTERS.sub("", part) for part in around))
+            matches.append(PromptMatch((question, options), frame, len(listed.options)))
     return _longest(matches), is_reordered and not matches
 
 
@@ -127,8 +131,15 @@ def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]
     Another question may contain one of ours; what is left of it around ours is no frame. Where most frames occur once,
     as with a context before each question, all matches are kept.
     """
-    counts = Counter(match.frame for matches in by_row for match in matches)
-    rows = sum(bool(matches) for matches in by_row)
-    frames = {frame for frame, count in counts.items() if count > 1 and count * _SHARE_OF_FRAME >= rows}
-    kept = [[match for match in matches if match.frame in frames] for matches in by_row]
-    return kept if 2 * sum(map(bool, kept)) >= rows else list(by_row)
+    every = list(chain.from_iterable(by_row))
+    counts = Counter(match.frame for match in every)
+    like_it = Counter(match.listed for match in every)
+    kept = []
+    for matches in by_row:
+        of_row = []
+        for match in matches:
+            count = counts[match.frame]
+            if count > 1 and count * _SHARE_OF_FRAME >= like_it[match.listed]:
+                of_row.append(match)
+        kept.append(of_row)
+    return kept if 2 * sum(map(bool, kept)) >= sum(map(bool, by_row)) else list(by_row)
