@@ -95,31 +95,28 @@ def score(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
-    names = {declared.name for declared in chosen.metrics}
-    if export_errors and not names & set(OF_ANSWERS):
+    if export_errors and not any(declared.name in OF_ANSWERS for declared in chosen.metrics):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     files = [replies_to(task, Source(path, model)) for path in replies]
     read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
     chosen = grouped_by(chosen, documents, columns := columns_of(by))
     runs = [take_answer_field(run, answer_field) for run in read.runs]
-    if labels and len(runs) > 1:
-        raise RepliesError(f"--labels are those of one run, and there are {len(runs)}; leave them out")
     recorded = dict(ChainMap(*runs))
-    rules = _scores_of_runs(chosen, documents, runs, [name for name in metric or () if name not in names])
+    rules = _scores_of_runs(chosen, documents, runs, metric or ())
     rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
     if export_errors:
         wrong = {name: scores.wrong for name, scores in rules.items()}
         export_wrong_answers(export_errors, private_datasets(chosen, documents), wrong)
-    checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
+    checked = _checked_scores(chosen, documents, runs, labels) if labels else {}
     classes = class_areas(chosen, documents, recorded)
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-    if read.matched is not None:
-        summary["matching"] = read.matched.counts
-    if answer_field is not None:
-        summary["answer_field"] = answer_field
-    if classes:
-        summary["likelihood_auroc"] = as_json(classes)
+    parts = {
+        "matching": read.matched and read.matched.counts,
+        "answer_field": answer_field,
+        "likelihood_auroc": as_json(classes),
+    }
+    summary |= {name: part for name, part in parts.items() if part}
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
     _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
@@ -128,6 +125,15 @@ def score(
         further.append(class_table(task, classes))
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
+
+
+def _checked_scores(
+    task: TaskFile, documents: Documents, runs: Sequence[Replies], labels: Path
+) -> Mapping[str, CheckedScore]:
+    """Correct the scores of the only run by people's labels. RepliesError: There are several runs."""
+    if len(runs) > 1:
+        raise RepliesError(f"--labels are those of one run, and there are {len(runs)}; leave them out")
+    return checked_scores(task, documents, runs[0], read_labels(labels))
 
 
 def _rules_as_json(
@@ -151,9 +157,11 @@ def _scores_of_runs(
     task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
 ) -> dict[str, RuleScores]:
     """Score the replies of each run; the names of rules tell several runs apart."""
+    own_metrics = {declared.name for declared in task.metrics}
+    further = [name for name in metrics if name not in own_metrics]
     rules: dict[str, RuleScores] = {}
     for count, replies in enumerate(runs, start=1):
-        for name, scores in score_replies(task, documents, replies, metrics).items():
+        for name, scores in score_replies(task, documents, replies, further).items():
             rules[name if len(runs) == 1 else f"{name}, run {count}"] = scores
     return rules
 

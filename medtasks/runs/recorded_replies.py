@@ -102,18 +102,12 @@ def read_with_data(
     return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
 
 
-def read_one_run(
-    task: TaskFile,
-    documents: Documents,
-    paths: Sequence[Path],
-    kit: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> Mapping[str, Reply]:
-    """Read the replies to a task from files of one run, and log how they were matched; errors: :func:`read_recorded`.
+def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path], **form: Any) -> Mapping[str, Reply]:
+    """Read the replies to a task as :func:`read_recorded` does, and log how they were matched.
 
     RepliesError: The files hold several replies to each question.
     """
-    recorded = read_recorded(task, documents, paths, kit, columns)
+    recorded = read_recorded(task, documents, paths, **form)
     for sentence in recorded.notes:
         warn_once(f"{task.name}: {sentence}")
     return recorded.only_run

@@ -147,7 +147,9 @@ def score(
                 raise RepliesError(
                     f"there is no file or folder {replies}; give one, or a list with a text per question"
                 )
-            read = read_one_run(chosen, documents, [replies_to(task, Source(Path(replies)))], format, columns)
+            read = read_one_run(
+                chosen, documents, [replies_to(task, Source(Path(replies)))], kit=format, columns=columns
+            )
         else:
             read = _by_id(replies, documents)
         by_id = take_answer_field(read, answer_field)

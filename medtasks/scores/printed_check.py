@@ -16,7 +16,7 @@ from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, p
 from medtasks.scores.scoring import RowScores, rows_of, score_replies
 from medtasks.tasks.task_file import TaskFile
 
-_NUMBER = re.compile(r"([-−+]?\d+(?:\.\d+)?)\s*%?")
+_NUMBER = re.compile(r"([-−+]?(?:\d+|(?=\.\d))(?:\.\d+)?)\s*%?")
 _GUESSED = "fallback"  # field of scores: whether similarity or a draw made the reply an option
 _SLACK = Decimal("1e-9")  # of sums of binary fractions
 

@@ -1,12 +1,15 @@
 """``medtasks check``: a printed number against replies; what explains another one; exit codes."""
 
 import json
+from decimal import Decimal
 
 import pytest
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
+from medtasks.errors import RepliesError
+from medtasks.scores.printed_check import is_rounded, printed_number
 
 from .. import tiny_multimedeval
 from ..tables import each_row
@@ -59,6 +62,39 @@ def test_what_explains_another_number(medtasks, pmc, printed, gap, explained):
     assert f"Not consistent: {printed}% is {gap}." in ran.out
     explanations = ran.out.partition(f"{gap}.\n")[2]
     assert [part for part in explained if part not in explanations] == []
+
+
+@each_row("text, value", [("72.50 %", "72.50"), (".45", "0.45"), ("−3", "-3"), ("+0", "0"), ("72", "72")])
+def test_numbers_as_printed(text, value):
+    number = printed_number(text)
+    assert (number, number.as_tuple().exponent) == (Decimal(value), Decimal(value).as_tuple().exponent)
+
+
+@each_row("text", ["72,5", "", ".", "5.", "1e2", "nan", "72.5 [70]"])
+def test_what_is_no_number(text):
+    with pytest.raises(RepliesError, match="is no number"):
+        printed_number(text)
+
+
+@each_row(
+    "printed, value, share, is_same",
+    [
+        ("72.5", 0.72549, True, True),
+        ("72.5", 0.7255, True, True),  # rounded to even
+        ("72.6", 0.7255, True, True),  # rounded upwards
+        ("72.5", 0.72551, True, False),
+        ("72.5", 0.72449, True, False),
+        ("72", 0.7249, True, True),
+        ("72.50", 0.7249, True, False),
+        ("0.725", 0.725, True, False),
+        ("0.125", 0.12549, False, True),
+        ("12.5", 0.125, False, False),
+        ("33.3", 1 / 3, True, True),
+        ("0", float("nan"), True, False),
+    ],
+)
+def test_rounding(printed, value, share, is_same):
+    assert is_rounded(Decimal(printed), value, share) is is_same
 
 
 def test_json_and_another_metric(medtasks, pmc, tmp_path):

@@ -136,6 +136,17 @@ def test_prompts_are_read_within_the_frame_of_the_kit():
     assert result.steps == {BY_PROMPT: 7}
 
 
+def test_few_questions_with_another_number_of_options_are_within_the_frame():
+    documents = [*SIX, *(sample(f"more-{number}", f"What is {number}?") for number in range(60))]
+    documents.append(sample("two", "Where is it?", PARTS[:2]))
+    frame = "One of {}.\n{{}}\n{{}}"
+    rows = []
+    for document in documents:
+        letters = ",".join("ABCD"[: len(document["options"])])
+        rows.append({"prompt": prompt(document["question"], document["options"], frame.format(letters))})
+    assert len(replies(matched(documents, *rows))) == len(documents)
+
+
 def test_prompts_with_a_context_of_their_own_have_no_frame():
     frame = "Context: study {} {{}}\n{{}}"
     rows = [{"prompt": prompt(doc["question"], frame=frame.format(number))} for number, doc in enumerate(SIX)]

@@ -601,7 +601,12 @@ def test_plain_workbooks(tmp_path):
     "name, data, columns, fault",
     [
         ("t.csv", b"id,prediction,response\n1,A,B\n", {}, "prediction and response may all be replies.*--columns"),
-        ("t.csv", b"id,answer\n1,A\n", {}, "nothing has a name that replies have.*--columns reply=NAME"),
+        (
+            "t.csv",
+            b"id,answer\n1,A\n",
+            {},
+            "nothing has a name.*--columns reply=NAME.*It has id, answer",
+        ),
         ("t.csv", b"id,reply\n1,A\n", {"reply": "repli"}, "no column 'repli'; did you mean 'reply'"),
         ("t.csv", b'id,reply\n1,"A\n', {}, "quotation mark is never closed"),
         ("t.csv", b"", {}, "is empty"),
@@ -613,6 +618,11 @@ def test_plain_workbooks(tmp_path):
         ("t.json", b'[{"id": "a", "response": ["B"]}]', {}, "entry 1: 'response' is no text but a list"),
         ("t.json", b'[{"id": "a", "response": "B"}, 3]', {}, "entry 2 is no JSON object"),
         ("t.json", b'[{"id": "a", "response": "B"}, {"id": "b"}]', {}, "entry 2 has no 'response'"),
+        ("t.json", b'[{"id": "a", "response": "B", "choices": ["l", NaN]}]', {}, "entry 1: 'option 2' is nan"),
+        ("t.json", b'[{"id": "a", "response": "B"}] [{}]', {}, "goes on after the end of its list"),
+        ("t.json", b'[{"id": "a", "response": "\xff"}]', {}, "not text in UTF-8 .byte 27"),
+        ("t.json", b'{"STUDY-17": "text"}', {}, "nothing has a name.*It has one object$"),
+        ("t.json", b'{"columns": ["index", "prediction"], "data": [[1]]}', {}, "nothing has a name"),
         ("t.json", b"[" * 10_000, {}, "nested too deeply"),
         ("o.jsonl", b'{"custom_id": "a", "response": {}}\n{"custom_id": "b", "resp', {}, "line 2 is not valid JSON"),
         ("o.jsonl", b'{"custom_id": "a", "response": {}}\n{"custom_id": 3}', {}, "line 2 has no 'custom_id'"),
@@ -659,7 +669,7 @@ def test_a_format_overrides_and_is_checked(tmp_path):
     path = write_json(tmp_path / "r.json", [record])
     assert [read_foreign([path], format=name).kit for name in ("medevalkit", "table")] == ["MedEvalKit", "a table"]
     assert read_foreign([path], columns={"id": "id"}).is_id_named
-    with pytest.raises(RepliesError, match=r"r\.json is no file of VLMEvalKit; its first keys are id, question"):
+    with pytest.raises(RepliesError, match=r"r\.json is no file of VLMEvalKit; it has id, question"):
         read_foreign([path], format="vlmevalkit")
     with pytest.raises(RepliesError, match="not 'gold'"):
         read_foreign([path], columns={"gold": "id"})
@@ -673,3 +683,11 @@ def test_a_missing_file_and_an_empty_folder(tmp_path):
     with pytest.raises(RepliesError, match=r"cannot read replies from .*missing\.json: No such file"):
         read_foreign([tmp_path / "missing.json"])
     assert read_foreign([tmp_path]) is None
+
+
+def test_a_file_with_the_name_of_a_task_of_ours_is_ours_in_a_run_alone(tmp_path):
+    line = {"doc_id": 0, "input": "q", "filtered_resps": "A"}
+    path = write_lines(tmp_path / "20260102_030405_samples_mediconfusion.jsonl", line)
+    assert read_foreign([path]).kit == "lmms-eval"
+    write_json(tmp_path / "20260102_030405_results.json", {"results": {}})
+    assert read_foreign([path]) is None

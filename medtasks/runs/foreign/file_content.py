@@ -37,6 +37,7 @@ _HEAD = 20  # records by which a file is recognised
 _BEGINNING = 4096  # bytes
 _ZIP = b"PK\x03\x04"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_NO_TEXT = re.compile(r"[\udc80-\udcff]")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _LINES = (".jsonl", ".ndjson")
 _ZSTD = 93  # compression method of a member of a ZIP archive
@@ -66,6 +67,11 @@ class FileContent:
     def keys(self) -> Collection[str]:
         """Keys of its first record."""
         return self.head[0].keys() if self.head else ()
+
+    @property
+    def described_keys(self) -> str:
+        """Its columns, for messages; keys of a single object may be ids and are not shown."""
+        return "one object" if self.form == "object" else ", ".join(self.keys) or "nothing"
 
 
 def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ()) -> FileContent:
@@ -114,7 +120,7 @@ def _json(path: Path, beginning: bytes) -> FileContent:
     encoding = utf_16_of(beginning) or "utf-8-sig"
     first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
     if first_line.startswith("["):
-        text = read_file(path, MOST_WHOLE // 2).decode(encoding, "replace")
+        text = _decode(read_file(path, MOST_WHOLE // 2), encoding, path)
         return _with_head(path, "list", lambda: _entries(path, text))
     is_named_so = path.suffix.lower() in _LINES
     if is_named_so or first_line != "{":
@@ -122,19 +128,20 @@ def _json(path: Path, beginning: bytes) -> FileContent:
         if is_named_so or len(head) > 1:
             records = functools.partial(_lines, path, encoding)
             return FileContent(path, "lines", tuple(row.values for row in head), records)
-    content = _object(read_file(path, MOST_TEXT).decode(encoding, "replace"), str(path))
+    content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
     rows = [TableRow(f"{path}, entry {number}", row) for number, row in enumerate(_columns(content), start=1)]
     return _with_head(path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)]))
 
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
-    if isinstance(content.get("columns"), list) and isinstance(content.get("data"), list):
-        return [dict(zip(content["columns"], cells, strict=True)) for cells in content["data"]]
+    names = content.get("columns")
+    if isinstance(names, list) and isinstance(content.get("data"), list):
+        rows = [cells for cells in content["data"] if isinstance(cells, list) and len(cells) == len(names)]
+        return [dict(zip(names, cells, strict=True)) for cells in rows] if len(rows) == len(content["data"]) else []
     columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
-    if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
-        return []
-    if len({len(column) for column in columns}) > 1:
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    if len(columns) < 2 or len(lengths) > 1 or None in lengths:
         return []
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
@@ -156,17 +163,16 @@ def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
 
 def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
     """Yield the objects in lines, without damaged ones or with RepliesError for them."""
-    errors = "replace" if only_readable else "strict"
-    # Replies may hold other line separators.
-    with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
-        try:
-            for number, line in enumerate(limited_lines(stream, str(path)), start=1):
-                place = f"{path} line {number}"
-                with contextlib.suppress(*([RepliesError] if only_readable else [])):
-                    if line.strip():
-                        yield TableRow(place, _object(line, place))
-        except UnicodeDecodeError as error:
-            raise RepliesError(f"{path} is not text in UTF-8 ({error}); save it as UTF-8") from error
+    damages = (RepliesError,) if only_readable else ()
+    # Replies may hold other line separators. Bytes that are no text become halves of surrogate pairs.
+    with path.open(encoding=encoding, errors="surrogateescape", newline="\n") as stream:
+        for number, line in enumerate(limited_lines(stream, str(path)), start=1):
+            place = f"{path} line {number}"
+            with contextlib.suppress(*damages):
+                if _NO_TEXT.search(line):
+                    raise RepliesError(f"{place} is not text in UTF-8; save the file as UTF-8")
+                if line.strip():
+                    yield TableRow(place, _object(line, place))
 
 
 def _entries(path: Path, text: str) -> Iterator[TableRow]:
@@ -175,6 +181,8 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
     position = _skip_blank(text, text.index("[") + 1)
     for number in itertools.count(1):
         if text[position : position + 1] == "]":
+            if _skip_blank(text, position + 1) < len(text):
+                raise RepliesError(f"{path} goes on after the end of its list; save one list in a file")
             return
         place = f"{path}, entry {number}"
         content, position = _parse(decoder.raw_decode, place, text, position)
@@ -183,6 +191,13 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
         if text[position : position + 1] not in (",", "]"):
             raise RepliesError(f"{place} is followed by no comma or end of the list: the file is cut or damaged")
         position = _skip_blank(text, position + (text[position] == ","))
+
+
+def _decode(data: bytes, encoding: str, place: object) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"{place} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 
 
 def _skip_blank(text: str, position: int) -> int:
@@ -225,19 +240,24 @@ def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRo
             place = f"{path}/{member.filename}"
             check_size(member.file_size, MOST_TEXT, place)
             try:
-                data = _zstd_member(stream, member) if member.compress_type == _ZSTD else archive.read(member)
+                data = _content_of(archive, stream, member)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
                 raise RepliesError(f"{place} cannot be unpacked ({error}); copy the log again") from error
-            yield TableRow(place, _object(data.decode("utf-8-sig", "replace"), place))
+            yield TableRow(place, _object(_decode(data, "utf-8-sig", place), place))
 
 
-def _zstd_member(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member packed by Zstandard, which Python before 3.14 cannot read.
+def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member, which may be packed by Zstandard as Python before 3.14 cannot read.
 
     Raises:
         RepliesError: No package that can is installed.
         zipfile.BadZipFile: It is damaged.
     """
+    try:
+        return archive.read(member)
+    except NotImplementedError:
+        if member.compress_type != _ZSTD:
+            raise
     try:
         import zstandard
     except ImportError:

@@ -59,7 +59,7 @@ def _row(record: TableRow) -> ForeignRow:
     if isinstance(asked, str) and asked.startswith(_ATTACHMENT):
         asked = as_mapping(values.get("attachments")).get(asked.removeprefix(_ATTACHMENT))
     text, names = last_question(asked)
-    options = option_texts(values.get("choices"))
+    options = option_texts(record, "choices")
     epoch = values.get("epoch")
     return ForeignRow(
         0,

@@ -16,6 +16,7 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
 TWO_REPLIES = "different replies to one sample"
+_LACKS = ("empty", "failed", "missing", "ambiguous")
 _SHOWN_ROWS = 3
 _SHOWN_CHARACTERS = 60
 
@@ -28,21 +29,32 @@ class MatchedReplies:
         file: The file.
         runs: Replies by document id, one mapping per run that the file holds of each question.
         statuses: By document id: ``matched``, ``empty``, ``failed``, ``ambiguous`` or ``missing``.
-        steps: Number of matched rows by step.
+        matches: What was found for each row.
         duplicates: Number of rows that repeat an earlier reply.
-        unmatched: Rows that answer no sample.
-        ambiguous: Rows of which the sample or its reply is unknown.
         is_private: Whether no text of the file may be shown.
     """
 
     file: ForeignFile
     runs: tuple[Mapping[str, Reply], ...]
     statuses: Mapping[str, str]
-    steps: Mapping[str, int]
+    matches: Sequence[RowMatch]
     duplicates: int
-    unmatched: tuple[RowMatch, ...]
-    ambiguous: tuple[RowMatch, ...]
     is_private: bool
+
+    @property
+    def steps(self) -> Counter[str]:
+        """Number of matched rows by step."""
+        return Counter(match.step for match in self.matches if not match.why)
+
+    @property
+    def unmatched(self) -> list[RowMatch]:
+        """Rows that answer no sample."""
+        return [match for match in self.matches if not match.samples]
+
+    @property
+    def ambiguous(self) -> list[RowMatch]:
+        """Rows of which the sample or its reply is unknown."""
+        return [match for match in self.matches if match.samples and match.why]
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -57,15 +69,15 @@ class MatchedReplies:
             "samples": len(self.statuses),
             "matched": by_status["matched"] + by_status["empty"] + by_status["failed"],
             "matched_by": dict(self.steps),
-            "empty": by_status["empty"],
-            "failed": by_status["failed"],
-            "missing": by_status["missing"],
+            **{name: by_status[name] for name in ("empty", "failed", "missing")},
             "duplicates": self.duplicates,
             "unmatched": len(self.unmatched),
             "unmatched_rows": [match.row.number for match in self.unmatched],
             "ambiguous": len(self.ambiguous),
             "ambiguous_rows": [match.row.number for match in self.ambiguous],
             "ambiguous_samples": by_status["ambiguous"],
+            "options_not_compared": sum(match.step.startswith(BY_QUESTION_ALONE) for match in self.matches),
+            "reasoning": sum(bool(row.reasoning) for row in self.file.rows),
             "cut": sum(row.is_cut for row in self.file.rows),
         }
 
@@ -83,25 +95,25 @@ class MatchedReplies:
         asked = "our prompts" if file.has_our_prompts else "the prompts that were asked there, not of ours"
         yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {asked}, under our rules."
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
-        lacks = [f"{counts[name]} {name}" for name in ("empty", "failed", "missing") if counts[name]]
-        if counts["ambiguous_samples"]:
-            lacks.append(f"{counts['ambiguous_samples']} ambiguous")
+        lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
+        lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
         of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
         yield (
             f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
-            f"{', '.join(lacks) or 'none empty, failed or missing'}."
+            f"{lacking or 'none empty, failed or missing'}."
         )
-        if self.duplicates:
-            yield f"Rows that repeat a reply, counted once: {self.duplicates} of {counts['rows']}."
         for name, rows in (("Rows of no sample", self.unmatched), ("Ambiguous rows", self.ambiguous)):
             if rows:
                 yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
-        if BY_QUESTION_ALONE in self.steps:
-            yield "The file lists no options, so that their order could not be compared."
-        if thoughts := sum(bool(row.reasoning) for row in file.rows):
-            yield f"Replies with thinking in a field of its own, which only rules for thinking read: {thoughts}."
-        if counts["cut"]:
-            yield f"Replies that end at a length limit: {counts['cut']}."
+        numbers = {
+            "Rows that repeat a reply, counted once": self.duplicates,
+            "Rows without options, whose order could not be compared": counts["options_not_compared"],
+            "Replies with thinking in a field of its own, which only rules for thinking read": counts["reasoning"],
+            "Replies that end at a length limit": counts["cut"],
+        }
+        for sentence, number in numbers.items():
+            if number:
+                yield f"{sentence}: {number}."
         yield from file.notes
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
@@ -134,50 +146,52 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
         RepliesError: Ids in the file are bare numbers, which could count any rows.
     """
     matches = match_each(file, SampleIndex(documents))
-    by_sample: dict[int, dict[int, list[RowMatch]]] = {}
-    for match in matches:
-        if len(match.samples) == 1:
-            by_sample.setdefault(match.samples[0], {}).setdefault(match.row.repeat or 0, []).append(match)
+    ids = [str(document["doc_id"]) for document in documents]
+    statuses = dict.fromkeys(ids, "missing")
+    for number in _undecided_samples(matches):
+        statuses[ids[number]] = "ambiguous"
     runs: dict[int, dict[str, Reply]] = {repeat: {} for repeat in sorted({row.repeat or 0 for row in file.rows})}
-    statuses = {str(document["doc_id"]): "missing" for document in documents}
-    ids = list(statuses)
     duplicates = 0
-    for number, by_repeat in by_sample.items():
-        for repeat, of_sample in by_repeat.items():
-            row = _only_reply([match.row for match in of_sample])
-            if row is None:
-                statuses[ids[number]] = "ambiguous"
-                for match in of_sample:
-                    match.why = TWO_REPLIES
-                continue
-            duplicates += len(of_sample) - 1
+    for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
+        row = _only_reply(of_sample)
+        statuses[ids[number]] = _status(row)
+        if row is not None:
             runs[repeat][ids[number]] = _reply_of(row)
-            if statuses[ids[number]] == "missing":
-                statuses[ids[number]] = _status(row)
-    several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
-    for number in chain.from_iterable(several.values()):  # rows with the same texts share one list
-        if number not in by_sample:
-            statuses[ids[number]] = "ambiguous"
-    matched = [match for match in matches if match.samples and not match.why]
+            duplicates += len(of_sample) - 1
     return MatchedReplies(
         file=file,
-        runs=tuple({doc_id: run[doc_id] for doc_id in ids if doc_id in run} for run in runs.values()),
+        runs=tuple(runs.values()),
         statuses=statuses,
-        steps=Counter(match.step for match in matched),
+        matches=matches,
         duplicates=duplicates,
-        unmatched=tuple(match for match in matches if not match.samples),
-        ambiguous=tuple(match for match in matches if match.samples and match.why),
         is_private=is_private_task(task, documents),
     )
 
 
-def _only_reply(rows: Sequence[ForeignRow]) -> ForeignRow | None:
-    """Return the row with the one reply of several rows, None if they differ; a failure gives way to a reply."""
+def _undecided_samples(matches: Sequence[RowMatch]) -> Iterator[int]:
+    """Yield the samples of rows that fit several; rows with the same texts share one list."""
+    several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
+    return chain.from_iterable(several.values())
+
+
+def _by_sample(matches: Sequence[RowMatch]) -> dict[tuple[int, int], list[RowMatch]]:
+    """Return the rows of each sample and run."""
+    by_sample: dict[tuple[int, int], list[RowMatch]] = {}
+    for match in matches:
+        if len(match.samples) == 1:
+            by_sample.setdefault((match.samples[0], match.row.repeat or 0), []).append(match)
+    return by_sample
+
+
+def _only_reply(matches: Sequence[RowMatch]) -> ForeignRow | None:
+    """Return the row with the one reply of several rows, None if they differ. A failure gives way to a reply."""
+    rows = [match.row for match in matches]
     answered = [row for row in rows if row.reply is not None]
-    texts = {(row.reply or "").replace("\r\n", "\n") for row in answered}
-    if len(texts) > 1:
+    if len({(row.reply or "").replace("\r\n", "\n") for row in answered}) > 1:
+        for match in matches:
+            match.why = TWO_REPLIES
         return None
-    return (answered or list(rows))[0]
+    return (answered or rows)[0]
 
 
 def _reply_of(row: ForeignRow) -> Reply:
@@ -186,7 +200,9 @@ def _reply_of(row: ForeignRow) -> Reply:
     return Reply(text=row.reply, cut=row.is_cut, reasoning=row.reasoning)
 
 
-def _status(row: ForeignRow) -> str:
+def _status(row: ForeignRow | None) -> str:
+    if row is None:
+        return "ambiguous"
     if row.reply is None:
         return "failed"
     return "matched" if row.reply else "empty"

@@ -76,7 +76,7 @@ def _row(record: TableRow) -> ForeignRow:
         text_of(record, _REPLY),
         identifier=first_text(record, _IDS),
         question=first_text(record, ("question", "Question")),
-        options=option_texts(values.get("choices") or values.get("index2ans")),
+        options=option_texts(record, "choices", "index2ans"),
         prompt=first_text(record, ("prompt",)),
         image_names=image_names(*map(values.get, _IMAGES)),
         answer=first_text(record, ("answer",)),

@@ -81,7 +81,7 @@ def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str
         names[field] = [text] if is_one else [name.strip() for name in text.split(",")]
     for name in chain(*names.values()):
         if not _has(content, name):
-            hint = near_match(name, content.keys) or f"; it has {', '.join(content.keys)}"
+            hint = near_match(name, content.keys) or f"; it has {content.described_keys}"
             raise RepliesError(f"{content.path} has no column '{name}'{hint}")
     return names
 
@@ -95,8 +95,10 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         candidates = [name for name in _candidates(field, content.keys) if name not in taken]
         if field == "reply" and len(candidates) != 1:
             fault = f"{listed(candidates)} may all be replies" if candidates else "nothing has a name that replies have"
-            keys = listed([*content.keys])
-            raise RepliesError(f"{content.path}: {fault}; name the one that is, of {keys}: --columns reply=NAME")
+            raise RepliesError(
+                f"{content.path}: {fault}; name the one that is, by --columns reply=NAME. It has "
+                f"{content.described_keys}"
+            )
         if candidates:
             names[field] = candidates if field == "options" else candidates[:1]
 
@@ -149,7 +151,7 @@ def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool)
         reply,
         identifier=text_of(named, "id"),
         question=text_of(named, "question"),
-        options=option_texts(named.values.get("options")),
+        options=option_texts(named, "options"),
         prompt=last_question(named.values.get("prompt"))[0],
         image_names=image_names(named.values.get("image")),
         answer=first_text(named, ("answer",)),

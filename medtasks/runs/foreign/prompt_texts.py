@@ -5,17 +5,18 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from medtasks.data.samples import letter
 from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 _MARK = re.compile(r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*")
+_LETTERS = re.compile(r"(?<!\w)a(?:\W{1,3}[b-z](?!\w))+")  # of all options, as in "A,B,C,D"
 _FIRST_LETTER = re.compile(r"(?<!\w)a\W{1,4}$")
 _LONGEST_MARK = 24  # characters between two options
 _MOST_LISTS = 2000  # in one prompt
-_SHARE_OF_FRAME = 20  # one in so many rows has a frame, at least
+_SHARE_OF_FRAME = 20  # one in so many rows with as many options has a frame, at least
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class PromptMatch:
 
     Attributes:
         texts: Texts of the samples that the prompt may ask.
-        frame: Digest of the text around question and options, by number of options.
+        frame: Digest of the text around question and options.
+        listed: Number of options in the prompt.
     """
 
     texts: Texts
     frame: int
+    listed: int
 
 
 @dataclass(frozen=True)
@@ -59,23 +62,46 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
     is_reordered = False
     for start, question in questions:
         end = start + len(question)
-        known = index.shown[question]
         after = [listed for listed in lists if listed.start >= end]
-        listed_as = {known[listed.options]: listed for listed in reversed(after) if listed.options in known}
-        orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
-        options_asked: Iterable[Options] = listed_as
-        if row_options is not None:
-            orders = [row_options]
-            options_asked = [own for _, own in index.with_texts(question, row_options) if own is not None]
-        elif not listed_as and not any(index.has_reordered(question, order) for order in orders):
-            options_asked = index.worded.get(question, ())
-        for options in options_asked:
-            listed = listed_as.get(options, ListedOptions((), end, end))
-            frame = hash((len(listed.options), text[:start], text[end : listed.start], text[listed.end :]))
-            matches.append(PromptMatch((question, options), frame))
-        is_reordered |= any(index.has_reordered(question, order) for order in orders)
-    longest = [match for match in matches if not any(_contains(other, match) for other in matches)]
-    return longest, is_reordered and not matches
+        asked, is_other_order = _options_asked(question, after, index, row_options)
+        is_reordered = is_reordered or is_other_order
+        for options in asked:
+            listed = next((each for each in after if index.shown[question].get(each.options) == options), None)
+            listed = listed or ListedOptions((), end, end)
+            around = (text[:start], text[end : listed.start], text[listed.end :])
+            frame = hash(tuple(_LETTERS.sub("", part) for part in around))
+            matches.append(PromptMatch((question, options), frame, len(listed.options)))
+    return _longest(matches), is_reordered and not matches
+
+
+def _options_asked(
+    question: str, after: Sequence[ListedOptions], index: SampleIndex, row_options: Options | None
+) -> tuple[Iterable[Options | None], bool]:
+    """Return the options of samples that are asked with a question, and whether some are in another order.
+
+    Args:
+        question: The question.
+        after: Lists of options after it in the prompt.
+        index: The samples.
+        row_options: Options that the row has in a place of their own.
+    """
+    if row_options is not None:
+        own = [options for _, options in index.with_texts(question, row_options)]
+        return own, index.has_reordered(question, row_options)
+    known = index.shown[question]
+    listed_options = dict.fromkeys(known[listed.options] for listed in after if listed.options in known)
+    orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
+    is_other_order = any(index.has_reordered(question, order) for order in orders)
+    if listed_options or is_other_order:
+        return listed_options, is_other_order
+    return index.worded.get(question, ()), False
+
+
+def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
+    """Leave out matches whose question is part of another one's."""
+    questions = {match.texts[0] for match in matches}
+    parts = {part for part in questions for question in questions if part != question and part in question}
+    return [match for match in matches if match.texts[0] not in parts]
 
 
 def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
@@ -99,18 +125,21 @@ def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
                     lists.append(ListedOptions(longer, start, following + len(other), is_lettered))
 
 
-def _contains(longer: PromptMatch, match: PromptMatch) -> bool:
-    return longer.texts[0] != match.texts[0] and match.texts[0] in longer.texts[0]
-
-
 def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:
     """Keep the matches in the frames that a kit puts around its questions.
 
     Another question may contain one of ours; what is left of it around ours is no frame. Where most frames occur once,
     as with a context before each question, all matches are kept.
     """
-    counts = Counter(match.frame for matches in by_row for match in matches)
-    rows = sum(bool(matches) for matches in by_row)
-    frames = {frame for frame, count in counts.items() if count > 1 and count * _SHARE_OF_FRAME >= rows}
-    kept = [[match for match in matches if match.frame in frames] for matches in by_row]
-    return kept if 2 * sum(map(bool, kept)) >= rows else list(by_row)
+    every = list(chain.from_iterable(by_row))
+    counts = Counter(match.frame for match in every)
+    like_it = Counter(match.listed for match in every)
+    kept = []
+    for matches in by_row:
+        of_row = []
+        for match in matches:
+            count = counts[match.frame]
+            if count > 1 and count * _SHARE_OF_FRAME >= like_it[match.listed]:
+                of_row.append(match)
+        kept.append(of_row)
+    return kept if 2 * sum(map(bool, kept)) >= sum(map(bool, by_row)) else list(by_row)

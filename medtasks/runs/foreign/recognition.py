@@ -21,7 +21,7 @@ from medtasks.runs.foreign.named_columns import has_reply, table_reader
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
-from medtasks.runs.result_files import task_of
+from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.tasks.task_files import task_files, variant_of
 
 _KITS = (MEDEVALKIT, VLMEVALKIT, EVALSCOPE, HARNESS, INSPECT, BATCH)
@@ -104,8 +104,7 @@ def _rows(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, h
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
         if path.is_file() and not written:
-            keys = listed([*contents[0].keys]) or "none"
-            raise RepliesError(f"{path} is no file of {reader.name}; its first keys are {keys}")
+            raise RepliesError(f"{path} is no file of {reader.name}; it has {contents[0].described_keys}")
         selected += reader.select(written) if path.is_dir() and written else written
     if not selected:
         return None
@@ -144,7 +143,8 @@ def _is_ours(content: FileContent) -> bool:
     if not content.head or any(map(_is_our_record, content.head)):
         return True
     name = task_of(content.path)
-    return name in task_files() or variant_of(name) is not None
+    is_of_run = results_next_to(content.path, lambda sentence: None) is not None  # else a file of the same name
+    return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
@@ -70,26 +71,33 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     in_prompts: list[list[PromptMatch]] = []
     of_prompts: list[RowMatch] = []
     for match in matches:
-        row = match.row
-        options = None if row.options is None else comparable_options(row.options)
-        question = comparable_question(row.question or "")
-        match.texts = index.with_texts(question, options)
-        match.shown = frozenset(match.texts)
-        match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
-        if options is None and not all(map(are_words, index.shown.get(question, ()))):
-            match.step = BY_QUESTION_ALONE
-        if options is not None and not match.texts and index.has_reordered(question, options):
-            match.why = OTHER_ORDER
-        elif match.has_text and (not match.texts or (options is None and row.prompt)):
-            asked, is_reordered = matches_in(row.prompt or row.question or "", index, options)
-            match.why = OTHER_ORDER if is_reordered else ""
+        options = None if match.row.options is None else comparable_options(match.row.options)
+        prompt = match.row.prompt or match.row.question
+        if prompt and not _is_decided(match, options, index):
+            asked, is_reordered = matches_in(prompt, index, options)
             match.shown = frozenset(each.texts for each in asked)
+            match.why = OTHER_ORDER if is_reordered else ""
             in_prompts.append(asked)
             of_prompts.append(match)
     for match, asked in zip(of_prompts, within_frame(in_prompts), strict=True):
         match.texts = list(dict.fromkeys(each.texts for each in asked))
         match.step = BY_PROMPT
     return matches
+
+
+def _is_decided(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
+    """Compare a row's question, and options in a place of their own; return whether its prompt can add nothing."""
+    question = comparable_question(match.row.question or "")
+    match.texts = index.with_texts(question, options)
+    match.shown = frozenset(match.texts)
+    match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
+    if options is None and not all(map(are_words, index.shown.get(question, ()))):
+        match.step = BY_QUESTION_ALONE
+    if options is None:
+        return bool(match.texts) and not match.row.prompt
+    if not match.texts and index.has_reordered(question, options):
+        match.why = OTHER_ORDER
+    return bool(match.texts or match.why)
 
 
 def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: SampleIndex) -> bool:
@@ -124,30 +132,31 @@ def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
 
 def _decide(match: RowMatch, index: SampleIndex, *, ids_count: bool) -> None:
     """Set the samples that a row answers, and the step or the cause."""
-    row = match.row
-    name = row.identifier or ""
-    of_id = index.with_id(name) if ids_count or not number_of(name) else []
-    compared = _comparable_samples(match, of_id, index)
-    agreeing = [number for number in compared if _agrees(match, number, index)]
-    if compared and not agreeing:
-        match.why = match.why or OTHER_ID
-        return
-    if of_id:
-        match.samples = agreeing or of_id
-        match.step = BY_ID
-        on_image = [number for number in match.samples if index.shows_image(number, row.image_names)]
-    else:
-        groups = [index.groups[texts] for texts in match.texts]
-        match.samples = groups[0] if len(groups) == 1 else [number for group in groups for number in group]
-        on_image = index.with_image(match.texts, row.image_names)
-        match.is_on_other_image = bool(row.image_names and match.samples and not on_image)
-    if not match.samples:
-        match.why = match.why or NOT_HERE
-        return
-    match.why = ""
+    if ids_count or not number_of(match.row.identifier or ""):
+        match.samples = index.with_id(match.row.identifier or "")
+    on_image = _decide_by_id(match, index) if match.samples else _decide_by_texts(match, index)
+    match.why = "" if match.samples else match.why or NOT_HERE
     if len(match.samples) > 1 and on_image:
         match.samples = on_image
         match.step += AND_IMAGE
+
+
+def _decide_by_id(match: RowMatch, index: SampleIndex) -> list[int]:
+    """Keep the samples with a row's id unless its texts contradict it, and return those on an image of the row."""
+    if compared := _comparable_samples(match, match.samples, index):
+        match.samples = [number for number in compared if _agrees(match, number, index)]
+    match.step = BY_ID
+    match.why = match.why or OTHER_ID
+    return [number for number in match.samples if index.shows_image(number, match.row.image_names)]
+
+
+def _decide_by_texts(match: RowMatch, index: SampleIndex) -> list[int]:
+    """Set the samples with a row's texts, and return those on an image of the row."""
+    groups = [index.groups[texts] for texts in match.texts]
+    match.samples = groups[0] if len(groups) == 1 else list(chain.from_iterable(groups))
+    on_image = index.with_image(match.texts, match.row.image_names)
+    match.is_on_other_image = bool(match.row.image_names and match.samples and not on_image)
+    return on_image
 
 
 def _check_images(matches: Sequence[RowMatch]) -> None:

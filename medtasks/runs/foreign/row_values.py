@@ -52,23 +52,30 @@ def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
     return None
 
 
-def option_texts(value: Any) -> tuple[str, ...] | None:
-    """Return options from a list, a mapping, or one text, or None without any.
+def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
+    """Return the options under the first of some keys that a record has, or None without any.
 
-    One text may be a list in JSON or Python, lines, or ``A) left; B) right``.
+    They may be a list, a mapping, or one text: a list in JSON or Python, lines, or ``A) left; B) right``.
 
     Example:
-        >>> option_texts({"text": ["left", "right"], "label": ["A", "B"]}), option_texts("(A) left (B) right")
-        (('left', 'right'), ('(A) left', '(B) right'))
+        >>> option_texts(TableRow("row 1", {"choices": {"text": ["left", "right"], "label": ["A", "B"]}}), "choices")
+        ('left', 'right')
+        >>> option_texts(TableRow("row 1", {"options": "(A) left (B) right"}), "choices", "options")
+        ('(A) left', '(B) right')
+
+    Raises:
+        RepliesError: An option is ``NaN`` or infinite.
     """
+    value = next((record.values[key] for key in keys if record.values.get(key)), None)
     options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
         parts = _IN_ONE_LINE.split(options.strip())
         is_lettered = "\n" not in options.strip() and without_marks(parts) is not None
         options = parts if is_lettered else options.splitlines()
-    if not isinstance(options, list) or not all(isinstance(option, str | int | float | None) for option in options):
+    if not isinstance(options, list) or any(isinstance(option, list | dict) for option in options):
         return None
-    return without_blank_end(["" if option is None else name_of(option) for option in options])
+    numbered = TableRow(record.place, {f"option {number}": option for number, option in enumerate(options, start=1)})
+    return without_blank_end([text_of(numbered, key) or "" for key in numbered.values])
 
 
 def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:

@@ -103,7 +103,8 @@ def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
     texts = Counter((document["question"], *document["options"]) for document in documents)
     if alike := sum(number for number in texts.values() if number > 1):
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
-    if not any(document["image_id"] for document in documents):
+    info = CATALOGUE.get(task.dataset or "")
+    if (info is None or info.images != 0) and not any(document["image_id"] for document in documents):
         yield "The file names no images, so that intervals take each sample for independent."
 
 
