@@ -221,9 +221,15 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     [
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
-        (["--from-folder", "FOLDER", "--source", "FOLDER"], "--from-folder does not take --source"),
-        (["mediconfusion", "medheval", "--source", "FOLDER"], "--source can be given with one NAME only"),
-        (["mediconfusion", "medheval", "--images", "slake=FOLDER", "--allow-changed"], "--images and --allow-changed"),
+        (["--from-folder", "FOLDER", "--source", "FOLDER"], "--source are for published datasets"),
+        (
+            ["mediconfusion", "medheval", "--source", "FOLDER"],
+            "--source are for published datasets, one NAME at a time",
+        ),
+        (
+            ["mediconfusion", "medheval", "--images", "slake=FOLDER", "--allow-changed"],
+            "--images and --allow-changed are",
+        ),
         (["mediconfusion", "--name", "x"], "are for --from-folder"),
         (["mediconfusion", "--images", "slake=FOLDER"], "is for the sets of MedHEval"),
         (["mediconfusion", "--allow-changed"], "is for the sets of MedHEval"),

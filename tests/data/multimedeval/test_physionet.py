@@ -15,7 +15,6 @@ from medtasks.data.prepare import downloads, physionet
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.sources.multimedeval import report_sets
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
@@ -148,22 +147,6 @@ def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
     manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
     assert (manifest.fingerprint, manifest.rows, manifest.images) == (expected.fingerprint, 3, 6)
     assert sum(request.endswith(".jpg") for request in server.requests) == 6
-
-
-def test_notes_are_of_physionet_and_their_ids_of_the_hub(server, source, monkeypatch):
-    folder = source("mimic_iii_summary")
-    expected = prepare("multimedeval_mimic_iii_summary", Options(folder, allow_incomplete=True))
-    server.publish("mimiciii/1.4", folder, "NOTEEVENTS")
-    asked = []
-
-    def hub_download(info, patterns, target):
-        asked.append((info.source, *patterns))
-        put(target / "idsTest.csv", (folder / "split" / "idsTest.csv").read_bytes())
-
-    monkeypatch.setattr(report_sets, "hub_download", hub_download)
-    manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
-    assert (manifest.fingerprint, manifest.rows) == (expected.fingerprint, 6)
-    assert asked == [("https://huggingface.co/datasets/croyer/MIMIC-III-split", "idsTest.csv")]
 
 
 def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(server, tmp_path, home, capfd):
