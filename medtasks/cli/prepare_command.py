@@ -75,7 +75,7 @@ def prepare(
     if names == [first.name]:
         _prepare_one(first, _with_login([first], options))
     elif failed := prepare_all(infos, options, yes=yes):
-        raise MedTasksError(f"{failed} of the datasets above are not prepared; the command at the end is for them")
+        raise MedTasksError(f"{failed} of the datasets above could not be prepared; the command at the end is for them")
 
 
 def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None) -> None:
@@ -166,7 +166,9 @@ def prepare_all(
         MedTasksError: Nobody can be asked before a large download.
     """
     named = {info.name: info for info in itertools.chain.from_iterable(by_name.values())}
-    infos = sorted(named.values(), key=lambda info: info.part_of or "")  # a part is made of a whole one
+    if not named:
+        return 0
+    infos = sorted(named.values(), key=lambda info: bool(info.part_of))  # a part is made of a whole one
     lacking = [info for info in infos if options.source or prepared_state(info.name) not in sufficient]
     rows = [("dataset", "prepared", "access", "size", "to do")]
     for info in infos:
@@ -177,7 +179,7 @@ def prepare_all(
     say_columns(rows)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)
-    if downloads and options.source is None:
+    if downloads and not options.source:
         _confirm(downloads, yes=yes)
     failed = _prepare_each(lacking, options)
     if failed:
@@ -187,7 +189,7 @@ def prepare_all(
 
 def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
     """Add a PhysioNet login if a dataset needs one: the stored one, or one that is typed at a terminal."""
-    if options.source is not None or Obtaining.LOGIN not in map(obtaining, infos):
+    if options.source or Obtaining.LOGIN not in map(obtaining, infos):
         return options
     login = stored_login()
     if login is None and sys.stdin.isatty():

@@ -112,7 +112,7 @@ def test_an_unknown_name_costs_nothing_and_is_told_the_nearest(medtasks, fails, 
 def test_one_that_fails_does_not_stop_the_others(fails, preparing):
     preparing.failing = {"multimedeval_pubmedqa"}
     names = ["multimedeval_medqa", "multimedeval_pubmedqa", "multimedeval_octmnist", "multimedeval_medqa_5shot"]
-    ran = fails(["data", "prepare", *names], "1 of the datasets above are not prepared")
+    ran = fails(["data", "prepare", *names], "1 of the datasets above could not be prepared")
     assert plan_of(ran) == {
         "multimedeval_medqa": ["no", "public", "not stated", "download"],
         "multimedeval_pubmedqa": ["no", "public", "not stated", "download"],
@@ -179,7 +179,7 @@ def test_the_rest_is_one_command(fails, preparing, monkeypatch):
     monkeypatch.setattr(prepare_dataset, "get_token", lambda: None)
     preparing.failing = {*CATALOGUE}
     names = ["multimedeval_mednli", "medheval", "multimedeval_chestxray14", "gmai_mmbench_val", "medevalkit_slake_en"]
-    ran = fails(["data", "prepare", *names, "--allow-incomplete"], "10 of the datasets above are not prepared")
+    ran = fails(["data", "prepare", *names, "--allow-incomplete"], "10 of the datasets above could not be prepared")
     plan = plan_of(ran)
     assert plan["multimedeval_mednli"] == ["no", "credentialed", "not stated", "download with a PhysioNet login"]
     assert plan["medheval_visual_mm"] == ["no", "public", "1.4 MB", "your copy, with --source"]

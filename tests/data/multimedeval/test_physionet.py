@@ -198,6 +198,10 @@ def test_a_file_without_a_checksum_is_not_downloaded(lines, tmp_path, refuses):
     assert [request.split("/")[-1] for request in lines.requests] == ["SHA256SUMS.txt", "mli_dev_v1.jsonl"]
     with refuses("SHA256SUMS.txt of mednli/1.0.0", "lists none of the files that are needed", kind=SourceError):
         fetch(tmp_path / "copy", names=("extra.jsonl",))
+    digest = hashlib.sha256(b"{}").hexdigest()
+    lines.files["mednli/1.0.0/SHA256SUMS.txt"] += f"{digest} extra.jsonl\n".encode()
+    fetch(tmp_path / "copy", names=("extra.jsonl",))  # a list without them is not kept
+    assert (tmp_path / "copy" / "extra.jsonl").read_bytes() == b"{}"
 
 
 @each_row(
