@@ -253,6 +253,7 @@ def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[
 
 def _copy_commands(name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]) -> list[str]:
     """Return the commands that prepare datasets from copies; one for a group that is read from a single source."""
+    # All datasets of the name are copies, there are several, and they have one source.
     if len(copies) == len(infos) > len({info.source for info in infos}) == 1:
         arguments = dict.fromkeys(itertools.chain.from_iterable(map(copy_arguments, copies)))
         return [" ".join(["medtasks data prepare", name, *arguments])]
