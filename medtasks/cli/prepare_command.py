@@ -1,7 +1,6 @@
 """``medtasks data prepare``: a dataset, or all that tasks, groups and tags need."""
 
 import itertools
-import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -28,12 +27,11 @@ from medtasks.data.prepare import prepare_dataset
 from medtasks.data.prepare.physionet import login_of, stored_login
 from medtasks.data.prepare.prepare_dataset import Obtaining, copy_arguments, obtaining
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, preflight
 from medtasks.errors import MedTasksError, SourceError, listed, unknown_name
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import prepare_own
-from medtasks.tasks.task_files import members_of, tags_of, task_files, tasks_of
+from medtasks.tasks.task_files import members_of, task_files, tasks_of
 
 MEDHEVAL = "medheval"
 _ASKED_ABOVE_MB = 5000.0
@@ -77,7 +75,7 @@ def prepare(
     if names == [first.name]:
         _prepare_one(first, _with_login([first], options))
     elif failed := prepare_all(infos, options, yes=yes):
-        raise MedTasksError(f"{failed} of the datasets above are not prepared; the command at the end is for them")
+        raise MedTasksError(f"{failed} of the datasets above could not be prepared; the command at the end is for them")
 
 
 def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None) -> None:
@@ -85,10 +83,8 @@ def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Pat
     name = "".join(names[:1])
     if (not names) == (from_folder is None):
         raise typer.BadParameter("give the NAME of a dataset ('medtasks data list'), or your own with --from-folder")
-    if len(names) > 1 and of_one:
-        raise typer.BadParameter(f"{listed(of_one)} can be given with one NAME only")
-    if from_folder is not None and of_one:
-        raise typer.BadParameter(f"--from-folder does not take {listed(of_one)}, which are for published datasets")
+    if of_one and len(names) != 1:
+        raise typer.BadParameter(f"options like {listed(of_one)} are for published datasets, one NAME at a time")
     if from_folder is None and of_own:
         raise typer.BadParameter("--name and --access are for --from-folder; published datasets have theirs")
     if "--images" in of_one and not name.startswith(MEDHEVAL):
@@ -120,15 +116,13 @@ def datasets_of(name: str) -> list[DatasetInfo]:
     infos = {**CATALOGUE, **own_datasets()}
     if name in infos:
         return [infos[name]]
-    datasets = datasets_of_tasks(name)
-    if not datasets and tasks_of(name):
+    if datasets := datasets_of_tasks(name) or [info for info in infos.values() if info.name.startswith(f"{name}_")]:
+        return datasets
+    if tasks_of(name):
         raise MedTasksError(f"'{name}' reads none of the datasets of 'medtasks data list'; leave it out")
-    datasets = datasets or [info for info in infos.values() if info.name.startswith(f"{name}_")]
-    if not datasets:
-        files = task_files()
-        tags = itertools.chain.from_iterable((*task.tags, *tags_of(task)) for task in files.values())
-        raise unknown_name("dataset", name, {*infos, *files, *tags}, "medtasks data list, medtasks tasks")
-    return datasets
+    files = task_files()
+    tags = itertools.chain.from_iterable(task.tags for task in files.values())
+    raise unknown_name("dataset", name, {*infos, *files, *tags}, "medtasks data list, medtasks tasks")
 
 
 def datasets_of_tasks(name: str) -> list[DatasetInfo]:
@@ -172,21 +166,22 @@ def prepare_all(
         MedTasksError: Nobody can be asked before a large download.
     """
     named = {info.name: info for info in itertools.chain.from_iterable(by_name.values())}
-    infos = sorted(named.values(), key=lambda info: info.part_of is not None)  # a part is made of a whole one
-    states = {info.name: prepared_state(info.name) for info in infos}
-    lacking = [info for info in infos if options.source or states[info.name] not in sufficient]
+    if not named:
+        return 0
+    infos = sorted(named.values(), key=lambda info: bool(info.part_of))  # a part is made of a whole one
+    lacking = [info for info in infos if options.source or prepared_state(info.name) not in sufficient]
     rows = [("dataset", "prepared", "access", "size", "to do")]
     for info in infos:
         to_do = "nothing"
         if info in lacking:
             to_do = "read --source" if options.source else str(obtaining(info))
-        rows.append((info.name, states[info.name], str(info.access), _size(info), to_do))
+        rows.append((info.name, prepared_state(info.name), str(info.access), _size(info), to_do))
     say_columns(rows)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)
-    if downloads and options.source is None:
+    if downloads and not options.source:
         _confirm(downloads, yes=yes)
-    failed = _prepare_each(lacking, options, has_several_sources=len({info.source for info in infos}) > 1)
+    failed = _prepare_each(lacking, options)
     if failed:
         say(f"For the rest (words in capitals are yours to replace):\n{_command_for(by_name, failed, options)}")
     return len(failed)
@@ -194,19 +189,18 @@ def prepare_all(
 
 def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
     """Add a PhysioNet login if a dataset needs one: the stored one, or one that is typed at a terminal."""
-    if options.source is not None or Obtaining.LOGIN not in map(obtaining, infos):
+    if options.source or Obtaining.LOGIN not in map(obtaining, infos):
         return options
     login = stored_login()
     if login is None and sys.stdin.isatty():
-        known = os.environ.get(PHYSIONET_VARIABLES[0], "")
-        if user := typer.prompt("PhysioNet user name (empty: without its datasets)", default=known):
-            login = login_of(user, getpass("PhysioNet password: "))
+        user = typer.prompt("PhysioNet user name (empty: without its datasets)", default="", show_default=False)
+        login = login_of(user, getpass("PhysioNet password: ")) if user else None
     return replace(options, login=login)
 
 
 def _downloads(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
     """Return the published datasets whose files are downloaded for others or themselves, each once."""
-    ways = [Obtaining.DOWNLOAD, Obtaining.LOGIN] if options.login else [Obtaining.DOWNLOAD]
+    ways = {Obtaining.DOWNLOAD, Obtaining.LOGIN if options.login else Obtaining.DOWNLOAD}
     downloads = {}
     for info in infos:
         whole = CATALOGUE.get(info.part_of or info.name, info)
@@ -228,9 +222,10 @@ def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
     typer.confirm("Download?", abort=True)
 
 
-def _prepare_each(infos: Sequence[DatasetInfo], options: Options, *, has_several_sources: bool) -> list[str]:
-    """Prepare datasets one by one; print why some cannot be prepared, and return their names."""
-    failed: list[str] = []
+def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
+    """Prepare datasets one by one; print why some cannot be prepared, and return these."""
+    has_several_sources = len({info.source for info in infos}) > 1
+    failed = []
     for info in infos:
         # Published files of several sources have equal names. Without a number of rows, one passes for another.
         is_ambiguous = has_several_sources and (info.rows is None or options.allow_incomplete)
@@ -238,31 +233,28 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options, *, has_several
             copy = _source_of(info, options.source, is_ambiguous=is_ambiguous)
             _prepare_one(info, replace(options, source=copy))
         except (MedTasksError, OSError) as error:
-            failed.append(info.name)
+            failed.append(info)
             say(f"not prepared: {info.name}: {error}")
     return failed
 
 
-def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Collection[str], options: Options) -> str:
+def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options) -> str:
     """Return one command line for datasets that are not prepared; words in capitals are for the user to replace."""
-    again: list[str] = []
-    commands: list[str] = []
-    rest = set(failed)
-    for name, infos in by_name.items():
-        left = [info for info in infos if info.name in rest]
-        rest -= {info.name for info in left}
-        copies = [info for info in left if obtaining(info) is Obtaining.COPY]
-        again += [info.name for info in left if info not in copies]
-        commands += _copy_commands(name, infos, copies)
+    again = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
+    commands: dict[str, None] = {}
     if again:
-        commands.insert(0, f"medtasks data prepare {' '.join(again)}")
+        commands[f"medtasks data prepare {' '.join(again)}"] = None
+    for name, infos in by_name.items():
+        copies = [info for info in infos if info in failed and info.name not in again]
+        commands |= dict.fromkeys(_copy_commands(name, infos, copies))
     ending = " --allow-incomplete" if options.allow_incomplete else ""
     return " && \\\n".join(command + ending for command in commands)
 
 
 def _copy_commands(name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]) -> list[str]:
     """Return the commands that prepare datasets from copies; one for a group that is read from a single source."""
-    if len(copies) == len(infos) > 1 and len({info.source for info in infos}) == 1:
+    # All datasets of the name are copies, there are several, and they have one source.
+    if len(copies) == len(infos) > len({info.source for info in infos}) == 1:
         arguments = dict.fromkeys(itertools.chain.from_iterable(map(copy_arguments, copies)))
         return [" ".join(["medtasks data prepare", name, *arguments])]
     return [" ".join([preparing_again(info.name), *copy_arguments(info)]) for info in copies]

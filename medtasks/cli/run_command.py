@@ -84,7 +84,6 @@ Primary = Annotated[
 Prepare = Annotated[
     bool, Option("--prepare", help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.")
 ]
-_RUNNABLE = ("yes", "incomplete", "sample")  # states of datasets that --prepare leaves as they are
 _PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -120,7 +119,10 @@ def run(
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
-    start = _launcher_words(launcher)
+    try:
+        start = shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
@@ -135,7 +137,7 @@ def run(
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
-        prepare_all(datasets, Options(), yes=yes, sufficient=_RUNNABLE)
+        prepare_all(datasets, Options(), yes=yes, sufficient=("yes", "incomplete", "sample"))
     selection = select(names)
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
@@ -162,13 +164,6 @@ def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
             "prepare' with the tasks once, before the shards"
         )
     return Shard.parse(text)
-
-
-def _launcher_words(launcher: str) -> list[str]:
-    try:
-        return shlex.split(launcher)
-    except ValueError as error:
-        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
 
 
 def _refuse_option(argument: str, context: typer.Context) -> NoReturn:

@@ -58,9 +58,7 @@ def prepared_state(name: str) -> str:
         manifest = Manifest.read(folder)
     except MedTasksError:
         return "damaged"
-    if manifest.sample:
-        return "sample"
-    return "yes" if manifest.complete else "incomplete"
+    return "sample" if manifest.sample else "yes" if manifest.complete else "incomplete"
 
 
 def known(name: str) -> bool:

@@ -128,10 +128,10 @@ def _run(
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
         arguments = [*command, "--tasks", tasks, "--output_path", folder]
-        # A model may run code of its checkpoint, which has no use for a login.
-        inherited = {name: value for name, value in os.environ.items() if name not in PHYSIONET_VARIABLES}
+        # Code of a checkpoint has no use for a login.
+        environment = {**os.environ, **variables, **dict.fromkeys(PHYSIONET_VARIABLES, ""), ERROR_VARIABLE: str(error)}
         try:
-            process = subprocess.Popen(arguments, env={**inherited, **variables, ERROR_VARIABLE: str(error)})
+            process = subprocess.Popen(arguments, env=environment)
         except OSError as failure:
             raise MedTasksError(
                 f"cannot start '{command[0]}' ({failure.strerror or failure}); correct --launcher, or leave it out"

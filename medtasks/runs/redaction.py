@@ -121,9 +121,9 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients."""
-    names = [name for name in sorted(environment) if name.startswith("MEDTASKS_") and name not in PHYSIONET_VARIABLES]
-    ours = {name: environment[name] for name in names}
-    paths = {
+    ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
+    hidden = {
         name for name, value in ours.items() if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
     }
-    return {name: HIDDEN if is_secret_name(name) or name in paths else redacted(value) for name, value in ours.items()}
+    hidden |= {*PHYSIONET_VARIABLES}
+    return {name: HIDDEN if is_secret_name(name) or name in hidden else redacted(value) for name, value in ours.items()}

@@ -81,9 +81,9 @@ def test_list_of_a_group(medtasks, fails, home):
 def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails, home, tmp_path):
     WRITERS["pubmedqa"](tmp_path / "copies")
     command = ["data", "prepare", "multimedeval", "--source", tmp_path / "copies"]
-    fails(command, "24 of the datasets above are not prepared; the command at the end is for them")
+    fails(command, "24 of the datasets above could not be prepared; the command at the end is for them")
     WRITERS["medqa"](tmp_path / "copies" / "multimedeval_medqa")
-    ran = fails([*command, "--allow-incomplete"], "23 of the datasets above are not prepared")
+    ran = fails([*command, "--allow-incomplete"], "23 of the datasets above could not be prepared")
     lines = ran.out.splitlines()
     assert any(line.startswith("Prepared multimedeval_medqa: 6 questions") for line in lines)
     # Rows that are left out tell equal names of several sources no longer apart.
@@ -221,9 +221,15 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     [
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
-        (["--from-folder", "FOLDER", "--source", "FOLDER"], "--from-folder does not take --source"),
-        (["mediconfusion", "medheval", "--source", "FOLDER"], "--source can be given with one NAME only"),
-        (["mediconfusion", "medheval", "--images", "slake=FOLDER", "--allow-changed"], "--images and --allow-changed"),
+        (["--from-folder", "FOLDER", "--source", "FOLDER"], "--source are for published datasets"),
+        (
+            ["mediconfusion", "medheval", "--source", "FOLDER"],
+            "--source are for published datasets, one NAME at a time",
+        ),
+        (
+            ["mediconfusion", "medheval", "--images", "slake=FOLDER", "--allow-changed"],
+            "--images and --allow-changed are",
+        ),
         (["mediconfusion", "--name", "x"], "are for --from-folder"),
         (["mediconfusion", "--images", "slake=FOLDER"], "is for the sets of MedHEval"),
         (["mediconfusion", "--allow-changed"], "is for the sets of MedHEval"),

@@ -186,6 +186,8 @@ def test_missing_data_are_prepared_before_a_run(medtasks, tmp_path, launcher, pr
     ran = medtasks("run", "--prepare", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
     assert (ran.code, len(preparing)) == (0, 2)  # what can be run, such as a sample, stays as it is
     assert "mediconfusion  sample" in ran.out
+    ran = medtasks("run", "--prepare", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
+    assert (ran.code, "dataset " in ran.out) == (0, False)
 
 
 @each_row(

@@ -24,7 +24,7 @@ from medtasks.errors import SourceError
 from medtasks.home import make_folder
 
 _ATTEMPTS = 5
-_BACKOFF_S = 1.0
+_BACKOFF_S = 1.0  # before the second attempt
 _LONGEST_BACKOFF_S = 60.0
 _LONGEST_RETRY_AFTER_S = 300.0
 _TIMEOUT_S = (10.0, 60.0)  # to connect, between two pieces
@@ -138,15 +138,12 @@ class Published:
         return md5 and blob and (self.sha256 is None or self.sha256 == file_sha256(path))
 
 
-def download(
-    published: Published, target: Path, backoff_s: float | None = None, session: requests.Session | None = None
-) -> Path:
+def download(published: Published, target: Path, session: requests.Session | None = None) -> Path:
     """Download a file to ``target`` unless it exists; an interrupted download continues in ``<name>.part``.
 
     Args:
         published: Address and digests of the file.
         target: Location of the downloaded file.
-        backoff_s: Pause before the second attempt.
         session: Session of many downloads, which keeps its connection; by default one for this file.
 
     Raises:
@@ -157,11 +154,9 @@ def download(
         return target
     make_folder(target.parent)
     partial = target.with_name(f"{target.name}.part")
-    opened = SafeSession() if session is None else contextlib.nullcontext(session)
+    proceed = functools.partial(_continue, session or SafeSession(), published.url, partial, target.name)
     try:
-        with opened as used:
-            proceed = functools.partial(_continue, used, published.url, partial, target.name)
-            patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(proceed)
+        patiently(_ATTEMPTS, _BACKOFF_S)(proceed)
     except Failure as failure:
         error = failure.__cause__
         what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__

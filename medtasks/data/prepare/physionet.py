@@ -9,22 +9,21 @@ import netrc
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from requests.auth import HTTPBasicAuth
 from tqdm import tqdm
 
 from medtasks.data.prepare.downloads import Published, SafeSession, download
 from medtasks.data.privacy import PHYSIONET_VARIABLES
-from medtasks.errors import SourceError
+from medtasks.errors import SourceError, listed
 from medtasks.version import __version__
 
 _HOST = "https://physionet.org"
 _AGENT = f"Wget/1.21 (medtasks {__version__})"
 _CHECKSUMS = "SHA256SUMS.txt"
-_USER, _PASSWORD = PHYSIONET_VARIABLES
 _REFUSALS = {
-    401: f"PhysioNet does not know this login; check {_USER} and {_PASSWORD}, or the entry in ~/.netrc",
+    401: f"PhysioNet does not know this login; check {listed(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
     403: "this login has not signed the agreement of the project; sign it at {0}/content/{1}/",
 }
 _OTHERWISE = "run the same command again, what has arrived is kept; or add '--source FOLDER' with a copy"
@@ -41,7 +40,7 @@ def stored_login() -> HTTPBasicAuth | None:
     if user and password:
         return login_of(user, password)
     try:
-        user, _, password = netrc.netrc().hosts[urlsplit(_HOST).netloc]
+        user, _, password = netrc.netrc().hosts["physionet.org"]
     except (OSError, netrc.NetrcParseError, KeyError):  # also of a file that others may read
         return None
     return login_of(user, password) if password else None
@@ -78,12 +77,13 @@ class PhysioNet:
         with checksums.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 digest, _, name = line.strip().partition(" ")
-                name = name.lstrip(" *").removeprefix("./")
+                name = name.lstrip(" *")
                 if name in wanted:
                     digests[name] = digest
         if not digests:
+            checksums.unlink()
             raise SourceError(f"{_CHECKSUMS} of {project} at {_HOST} lists none of the files that are needed")
-        for name, digest in tqdm(digests.items(), f"Files of {project}", unit="file", leave=False, disable=None):
+        for name, digest in tqdm(digests.items(), f"Files of {project}", leave=False, disable=None):
             self._download(project, name, folder / name, digest)
 
     def _download(self, project: str, name: str, target: Path, sha256: str | None = None) -> Path:

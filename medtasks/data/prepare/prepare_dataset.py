@@ -42,7 +42,7 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
-    if options.login is not None and recipe.login_download is not None:
+    if options.login and recipe.login_download:
         fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
         return dataclasses.replace(recipe, download=fetch)
     if not recipe.hub_files:
@@ -56,7 +56,7 @@ def obtaining(info: DatasetInfo) -> Obtaining:
     if info.name not in CATALOGUE:
         return Obtaining.COPY
     recipe = recipe_of(info.part_of or info.name)
-    if recipe.login_download is not None:
+    if recipe.login_download:
         return Obtaining.LOGIN
     if recipe.download is None:
         return Obtaining.COPY

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from requests.auth import HTTPBasicAuth
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
@@ -18,15 +18,11 @@ from medtasks.data.document_store import SCRATCH, DocumentCollection, publish, w
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.data.samples import Document
 from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile, listed
-
-if TYPE_CHECKING:
-    from requests.auth import HTTPBasicAuth
-
-    from medtasks.data.prepare.physionet import PhysioNet
 
 _NAMED = 3
 _SAMPLE = "drawn sample of medtasks (no patient images)"
@@ -43,7 +39,7 @@ class Options:
     allow_changed: bool = False  # accept other files than the published ones (MedHEval and GMAI-MMBench only)
     # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
     images: Mapping[str, Path] = field(default_factory=dict)
-    login: "HTTPBasicAuth | None" = field(default=None, repr=False)  # at PhysioNet
+    login: HTTPBasicAuth | None = field(default=None, repr=False)  # at PhysioNet
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ class SourceRecipe:
     demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if there are any
     hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
-    login_download: Callable[["PhysioNet", Path], Path] | None = None  # the same with a login at PhysioNet
+    login_download: Callable[[PhysioNet, Path], Path] | None = None  # the same with a login at PhysioNet
     arguments: Sequence[str] = ("--source DIR",)  # options with which a copy is prepared, with words to fill in
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
     remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
@@ -196,7 +192,7 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
     }[info.access]
     run = f"then run 'medtasks data prepare {info.name} --source DIR', where DIR holds {recipe.layout}"
     login = ""
-    if recipe.login_download is not None:
+    if recipe.login_download:
         login = f"; or set {listed(PHYSIONET_VARIABLES)}, and it is downloaded"
     return f"'{info.name}' ({info.description}) {need}, {run}{login}"
 

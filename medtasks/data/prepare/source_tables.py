@@ -20,18 +20,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
+from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_files import SourceFile, required_shards
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import Columns, NewDocument
 from medtasks.errors import SourceError
-
-if TYPE_CHECKING:
-    from medtasks.data.prepare.physionet import PhysioNet
 
 _BATCH = 64  # rows
 _BUFFER = 1 << 20  # bytes
@@ -381,7 +379,7 @@ class TableReader:
     def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
         """Return the recipe of a benchmark on PhysioNet, by its tables and the images that their rows name."""
 
-        def fetch(physionet: "PhysioNet", folder: Path) -> Path:
+        def fetch(physionet: PhysioNet, folder: Path) -> Path:
             physionet.fetch(project, tables, folder)
             shown = itertools.chain(self.table(folder, "test").rows(), self.table(folder, "train").spread())
             physionet.fetch(project, itertools.chain.from_iterable(map(self.named, shown)), folder)

@@ -233,8 +233,8 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         changed = [f"{path.name} (SHA-256 {digest})" for path, (digest, _) in _changed(info, source).items()]
         return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
 
-    arguments = ["--source CLONE"]
-    arguments += [f"--images {key}=DIR" for key in _IMAGES_OF.get(info.name, ("mimic_cxr",))]
+    sources = _IMAGES_OF.get(info.name, ["mimic_cxr"])
+    arguments = ["--source CLONE", *(f"--images {key}=DIR" for key in sources)]
     return SourceRecipe(
         columns=_KINDS[info.name][0],
         test=functools.partial(_rows, info, options),

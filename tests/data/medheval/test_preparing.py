@@ -229,7 +229,7 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
     (clone / sources.file_of(CONTEXT)).unlink()
     (clone / "images" / sources.IU.format(2, 2)).unlink()
     result = command("medheval", "--source", clone, "--allow-changed")
-    assert str(result.exception).startswith("2 of the datasets above are not prepared; ")
+    assert str(result.exception).startswith("2 of the datasets above could not be prepared; ")
     lines = result.output.splitlines()
     plan = [line.split() for line in lines[:7]]
     assert plan[0] == ["dataset", "prepared", "access", "size", "to", "do"]
@@ -259,7 +259,7 @@ def test_a_group_of_which_no_set_is_complete(command, tmp_path):
         "For the rest (words in capitals are yours to replace):",
         f"medtasks data prepare medheval --source CLONE {images}",
     ]
-    assert "6 of the datasets above are not prepared" in str(result.exception)
+    assert "6 of the datasets above could not be prepared" in str(result.exception)
 
 
 def test_golden_medheval_published_set(home, command, test_data):

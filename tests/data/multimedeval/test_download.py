@@ -13,6 +13,7 @@ import requests
 from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.prepare import downloads
 from medtasks.data.prepare.downloads import Published, download, hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.sources.multimedeval import question_sets
@@ -26,7 +27,8 @@ BODY = bytes(range(256)) * 9000  # more than one piece
 
 
 @pytest.fixture
-def server(published):
+def server(published, monkeypatch):
+    monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
     published.files["file"] = BODY
     return published
 
@@ -37,7 +39,7 @@ def target(tmp_path):
 
 
 def fetched(server, target, **digests):
-    return download(Published(f"{server.url}/file", **digests), target, backoff_s=0.01)
+    return download(Published(f"{server.url}/file", **digests), target)
 
 
 def test_a_file_arrives_once(server, target):

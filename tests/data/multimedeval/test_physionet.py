@@ -15,7 +15,6 @@ from medtasks.data.prepare import downloads, physionet
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.sources.multimedeval import report_sets
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
@@ -150,22 +149,6 @@ def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
     assert sum(request.endswith(".jpg") for request in server.requests) == 6
 
 
-def test_notes_are_of_physionet_and_their_ids_of_the_hub(server, source, monkeypatch):
-    folder = source("mimic_iii_summary")
-    expected = prepare("multimedeval_mimic_iii_summary", Options(folder, allow_incomplete=True))
-    server.publish("mimiciii/1.4", folder, "NOTEEVENTS")
-    asked = []
-
-    def hub_download(info, patterns, target):
-        asked.append((info.source, *patterns))
-        put(target / "idsTest.csv", (folder / "split" / "idsTest.csv").read_bytes())
-
-    monkeypatch.setattr(report_sets, "hub_download", hub_download)
-    manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
-    assert (manifest.fingerprint, manifest.rows) == (expected.fingerprint, 6)
-    assert asked == [("https://huggingface.co/datasets/croyer/MIMIC-III-split", "idsTest.csv")]
-
-
 def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(server, tmp_path, home, capfd):
     texts = {"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}
     for split in ("test", "train"):
@@ -215,6 +198,10 @@ def test_a_file_without_a_checksum_is_not_downloaded(lines, tmp_path, refuses):
     assert [request.split("/")[-1] for request in lines.requests] == ["SHA256SUMS.txt", "mli_dev_v1.jsonl"]
     with refuses("SHA256SUMS.txt of mednli/1.0.0", "lists none of the files that are needed", kind=SourceError):
         fetch(tmp_path / "copy", names=("extra.jsonl",))
+    digest = hashlib.sha256(b"{}").hexdigest()
+    lines.files["mednli/1.0.0/SHA256SUMS.txt"] += f"{digest} extra.jsonl\n".encode()
+    fetch(tmp_path / "copy", names=("extra.jsonl",))  # a list without them is not kept
+    assert (tmp_path / "copy" / "extra.jsonl").read_bytes() == b"{}"
 
 
 @each_row(

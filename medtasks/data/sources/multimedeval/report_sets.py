@@ -45,11 +45,9 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files, source_tables
-from medtasks.data.prepare.downloads import hub_download
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count, images_row
@@ -58,6 +56,7 @@ from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import (
     MIMIC_CXR_JPG,
     MIMIC_SPLIT,
+    image_name,
     mimic_cxr_file,
     split_rows,
     study_folder,
@@ -78,11 +77,6 @@ _NOTES = "NOTEEVENTS.csv"
 _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _TEST_IDS = "idsTest.csv"
 _NUMBER_OF_IDS = 13_057
-_SPLIT = replace(
-    CATALOGUE["multimedeval_mimic_iii_summary"],
-    source="https://huggingface.co/datasets/croyer/MIMIC-III-split",
-    revision="main",
-)
 _OUTSIDE = "notes of the split without findings and exactly one impression"
 _EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
@@ -274,27 +268,15 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
             for number, row in enumerate(rows, 1):
-                file = root / _image_name(row)
+                file = root / image_name(row)
                 adding.append((f"{number} of {len(rows)}", functools.partial(images.add_file, file, root=root)))
             yield images_row(location, adding, document)
-
-
-def _image_name(row: SourceRow) -> str:
-    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table."""
-    folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
-    return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
-
-
-def _fetch_notes(physionet: PhysioNet, folder: Path) -> Path:
-    hub_download(_SPLIT, [_TEST_IDS], folder / "split")
-    physionet.fetch("mimiciii/1.4", [f"{_NOTES}.gz"], folder)
-    return folder
 
 
 def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
     physionet.fetch("mimic-cxr/2.0.0", [_ARCHIVE], folder)
     physionet.fetch(MIMIC_CXR_JPG, [MIMIC_SPLIT], folder)
-    physionet.fetch(MIMIC_CXR_JPG, map(_image_name, split_rows(folder, "test")), folder)
+    physionet.fetch(MIMIC_CXR_JPG, map(image_name, split_rows(folder, "test")), folder)
     return folder
 
 
@@ -324,12 +306,8 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "mimic_iii_summary": SourceRecipe(
-        REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT, login_download=_fetch_notes
-    ),
-    "mimic_iii_summary_head": SourceRecipe(
-        REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT, login_download=_fetch_notes
-    ),
+    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT),
     "mimic_cxr_report": SourceRecipe(REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports),
     "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
 }

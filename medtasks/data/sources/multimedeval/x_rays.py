@@ -123,6 +123,12 @@ def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
     return files / f"p{subject_id[:2]}" / f"p{subject_id}" / f"s{study_id}"
 
 
+def image_name(row: SourceRow) -> str:
+    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table."""
+    folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
+    return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
+
+
 def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
     """Return a table of MIMIC-CXR-JPG: ``"split"`` or ``"chexpert"``."""
     name = f"mimic-cxr-2.0.0-{kind}.csv"
@@ -165,8 +171,7 @@ class _MimicCxr(TableReader):
         return new_document(MULTILABEL, row.text("dicom_id"), **columns)
 
     def named(self, row: SourceRow) -> Sequence[str]:
-        folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
-        return [f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"]
+        return [image_name(row)]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
