@@ -12,10 +12,8 @@ from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import GenerationResult
-from loguru import logger
 from PIL import Image
 from torch import nn
-from tqdm import tqdm
 from transformers import GenerationConfig, StoppingCriteriaList
 
 from medtasks.extract.failure import escaped_reply, failed_reply
@@ -320,7 +318,6 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
-        reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         request_count = sum(not request.padding for request in requests)
         failures = FailureLog(work.kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors)
         if requests and self._journal is None:
@@ -328,13 +325,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         size, tokens = self.arguments.batch_size, self.arguments.batch_tokens
         rows = sys.maxsize if tokens and size == 1 else size  # without limit where batch_tokens decides alone
         rows = min(rows, self.arguments.max_batch_size or rows)
-        name = f"{self.model_id} {work.kind}"
-        with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
-            runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar)
-            results = runner.run(streams)
-        self.copied |= runner.copied
-        if runner.replayed and runner.journal is not None:
-            answers = f"{runner.replayed} of {len(requests)} {work.kind} answers"
-            logger.info("{} come from the journal at {}", answers, runner.journal.path)
+        reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
+        results = self.run_batches(BatchRunner(requests, work, reader, rows, tokens, failures, self._journal), streams)
         failures.settle()
         return results

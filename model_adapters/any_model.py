@@ -1,0 +1,165 @@
+"""``adapter``: a model class or a function of another package, or of a file in the working directory, by its path.
+
+The harness finds classes by dotted names. So the class that builds such a model is an attribute of this module:
+``Adapter`` for the path in ``--model_args class=``, another one for the path of an entry point.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from importlib.util import find_spec
+from operator import attrgetter
+from typing import Any
+
+from medtasks.errors import AdapterArgumentError, listed, near_match, one_line
+from medtasks.runs.harness_options import HarnessOptions, split_arguments
+
+_DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
+_given_function: ContextVar[Callable[..., Any] | None] = ContextVar("_given_function", default=None)
+
+
+@contextlib.contextmanager
+def answering_with(function: Callable[..., Any]) -> Iterator[None]:
+    """Build ``adapter`` with this function within the block, whatever its path."""
+    before = _given_function.set(function)
+    try:
+        yield
+    finally:
+        _given_function.reset(before)
+
+
+def harness_name(path: str) -> str:
+    """Return the dotted name by which the harness finds the class for a path such as ``my_module:MyVlm``."""
+    return f"{__name__}.{path.replace('.', _DOT)}"
+
+
+def path_of(name: str, arguments: Mapping[str, object]) -> str:
+    """Return the path that the harness's name of a class, or else the model's arguments, hold; empty for others."""
+    module, _, attribute = name.rpartition(".")
+    if module != __name__:
+        return ""
+    return str(arguments.get("class") or "") if attribute == "Adapter" else attribute.replace(_DOT, ".")
+
+
+def check_path(path: str) -> None:
+    """Check the form of a path, and that there is such a module; nothing of it is imported but the packages around it.
+
+    Raises:
+        AdapterArgumentError: The path has another form, or there is no such module.
+    """
+    if _given_function.get() is not None:
+        return
+    module, _, name = path.partition(":")
+    if not name or not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]) or ".py:" in path:
+        written = f", not '{path}'" if path else ""
+        raise AdapterArgumentError(
+            f"--model adapter needs class=my_module:MyVlm in --model_args, the module and the class (or the function) "
+            f"of your model{written}"
+        )
+    folder = os.getcwd()
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        is_found = find_spec(module) is not None
+    except Exception as error:
+        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
+            raise _import_error(module, error) from error
+        is_found = False
+    if not is_found:
+        raise AdapterArgumentError(
+            f"there is no module '{module}' for class={path}; start in the folder that holds it, or install its package"
+        )
+
+
+def load(path: str) -> Any:
+    """Import the model class, or the function, that a path names.
+
+    Raises:
+        AdapterArgumentError: There is none, it cannot be imported, or it is no model.
+    """
+    check_path(path)
+    module_name, _, name = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise _import_error(module_name, error) from error
+    try:
+        target = attrgetter(name)(module)
+    except AttributeError:
+        own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
+        hint = near_match(name, own) or f"; it has {listed(own)}" if own else ""
+        raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
+    _check_kind(target, path)
+    return target
+
+
+def takes_our_arguments(class_path: str) -> bool:
+    """Return whether a model, given by the dotted name of its class, takes the arguments of our adapters.
+
+    Raises:
+        AdapterArgumentError: It is no class of this package or the harness, and cannot be imported.
+    """
+    package = class_path.partition(".")[0]
+    if package in ("", "medtasks", "lmms_eval"):
+        return package == "medtasks"
+    from .base.harness_adapter import HarnessAdapter  # imports torch, which takes seconds
+
+    target = load(":".join(class_path.rsplit(".", 1)))
+    return not isinstance(target, type) or issubclass(target, HarnessAdapter)
+
+
+def _import_error(module: str, error: Exception) -> AdapterArgumentError:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return AdapterArgumentError(f"module '{module}' imports '{error.name}', which is not installed")
+    return AdapterArgumentError(f"module '{module}' cannot be imported ({one_line(error)}); correct it")
+
+
+def _check_kind(target: Any, path: str) -> None:
+    """Raise AdapterArgumentError unless it is a class of models, with all members, or a function."""
+    from lmms_eval.api.model import lmms
+
+    kind = ""
+    if not callable(target):
+        kind = f"a value of type {type(target).__name__}"
+    elif isinstance(target, type) and not issubclass(target, lmms):
+        kind = "no class of a model"
+    elif lacking := sorted(getattr(target, "__abstractmethods__", ())):
+        kind = f"a class without {listed(lacking)}"
+    if kind:
+        raise AdapterArgumentError(
+            f"class={path} is {kind}; it has to be a subclass of MedicalAdapter with all of its members, another model "
+            f"class of lmms-eval, or a function that answers questions (model_adapters/README.md, 'Writing an adapter')"
+        )
+
+
+def __getattr__(name: str) -> Any:
+    """Return the class by which the harness builds a model; the harness is imported when it asks for it."""
+    if name != "Adapter" and ":" not in name:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from lmms_eval.api.model import lmms
+
+    class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
+        @classmethod
+        def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
+            path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())
+            others = [part for part in split_arguments(arg_string) if part.partition("=")[0].strip() != "class"]
+            return _built(path, ",".join(others), additional_config)
+
+    return Adapter
+
+
+def _built(path: str, arguments: str, additional_config: Mapping[str, object] | None) -> Any:
+    target: Any = _given_function.get() or load(path)
+    builder = target
+    if not isinstance(target, type):
+        from .function_model import FunctionModel
+
+        builder = FunctionModel
+    model = builder.create_from_arg_string(arguments, additional_config)
+    if builder is not target:
+        model.function = target
+    model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
+    return model
