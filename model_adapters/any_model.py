@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from medtasks.errors import AdapterArgumentError, listed, near_match, one_line
-from medtasks.runs.harness_options import HarnessOptions, split_arguments
+from medtasks.runs.harness_options import ADAPTER, HarnessOptions, split_arguments
 
 _DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
 _given_function: ContextVar[Callable[..., Any] | None] = ContextVar("_given_function", default=None)
@@ -45,7 +45,7 @@ def path_of(name: str, arguments: Mapping[str, object]) -> str:
 
 
 def check_path(path: str) -> None:
-    """Check the form of a path, and that there is such a module; nothing of it is imported but the packages around it.
+    """Check the form of a path and that there is such a module, without importing it.
 
     Raises:
         AdapterArgumentError: The path has another form, or there is no such module.
@@ -53,24 +53,20 @@ def check_path(path: str) -> None:
     if _given_function.get() is not None:
         return
     module, _, name = path.partition(":")
-    if not name or not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]) or ".py:" in path:
+    parts = [*module.split("."), *name.split(".")]
+    if not all(map(str.isidentifier, parts)) or module.endswith(".py"):
         written = f", not '{path}'" if path else ""
         raise AdapterArgumentError(
             f"--model adapter needs class=my_module:MyVlm in --model_args, the module and the class (or the function) "
             f"of your model{written}"
         )
     folder = os.getcwd()
-    if folder not in sys.path and "" not in sys.path:
+    if not {folder, ""} & {*sys.path}:
         sys.path.insert(0, folder)
-    try:
-        is_found = find_spec(module) is not None
-    except Exception as error:
-        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
-            raise _import_error(module, error) from error
-        is_found = False
-    if not is_found:
+    if find_spec(parts[0]) is None:
         raise AdapterArgumentError(
-            f"there is no module '{module}' for class={path}; start in the folder that holds it, or install its package"
+            f"there is no module '{parts[0]}' for class={path}; start in the folder that holds it, or install its "
+            f"package"
         )
 
 
@@ -85,12 +81,14 @@ def load(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise _import_error(module_name, error) from error
+        raise AdapterArgumentError(
+            f"module '{module_name}' cannot be imported ({one_line(error)}); correct it, or install what it needs"
+        ) from error
     try:
         target = attrgetter(name)(module)
     except AttributeError:
         own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
-        hint = near_match(name, own) or f"; it has {listed(own)}" if own else ""
+        hint = near_match(name, own) or f"; it has {listed(own)}"
         raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
     _check_kind(target, path)
     return target
@@ -109,12 +107,6 @@ def takes_our_arguments(class_path: str) -> bool:
 
     target = load(":".join(class_path.rsplit(".", 1)))
     return not isinstance(target, type) or issubclass(target, HarnessAdapter)
-
-
-def _import_error(module: str, error: Exception) -> AdapterArgumentError:
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return AdapterArgumentError(f"module '{module}' imports '{error.name}', which is not installed")
-    return AdapterArgumentError(f"module '{module}' cannot be imported ({one_line(error)}); correct it")
 
 
 def _check_kind(target: Any, path: str) -> None:
@@ -142,6 +134,8 @@ def __getattr__(name: str) -> Any:
     from lmms_eval.api.model import lmms
 
     class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
+        model_id = ADAPTER
+
         @classmethod
         def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
             path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())

@@ -72,8 +72,8 @@ class FunctionModel(HarnessAdapter):
         """Refuse: a function gives no likelihoods."""
         tasks = listed(sorted({str(request.task_name) for request in requests}))
         raise MedTasksError(
-            f"a function gives texts and no likelihoods, which {tasks} compares; choose tasks that read replies, or "
-            f"run --model hf_vlm or vlm_server"
+            f"likelihoods of options are needed for {tasks}, and a function gives texts alone; choose a task that "
+            f"reads replies instead, or use --model hf_vlm or vlm_server"
         )
 
     def _fingerprint(self) -> str:

@@ -49,12 +49,13 @@ def model_manifests() -> list[Any]:
             sys.meta_path.insert(0, _AfterImport())
         from lmms_eval.models.registry_v2 import ModelManifest
 
-        from medtasks.model_adapters.any_model import harness_name
-
         manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
     with or_warn("offer the adapters of other packages to", "name a class with --model adapter --model_args class="):
-        for name, path in installed_adapters().items():
-            manifests.append(ModelManifest(model_id=name, simple_class_path=harness_name(path)))
+        if adapters := installed_adapters():
+            from medtasks.model_adapters.any_model import harness_name
+
+            for name, path in adapters.items():
+                manifests.append(ModelManifest(model_id=name, simple_class_path=harness_name(path)))
     return manifests
 
 
@@ -63,12 +64,15 @@ def installed_adapters() -> dict[str, str]:
 
     A name that a model of ours or of the harness has is left out with a warning: it would be another model for others.
     """
-    from lmms_eval import models
+    points = sorted(entry_points(group=_ENTRY_POINTS))
+    if not points:
+        return {}
+    from lmms_eval.models import AVAILABLE_CHAT_TEMPLATE_MODELS, AVAILABLE_SIMPLE_MODELS, MODEL_ALIASES
 
-    taken = {*_MODELS, *models.AVAILABLE_SIMPLE_MODELS, *models.AVAILABLE_CHAT_TEMPLATE_MODELS}
-    taken.update(*models.MODEL_ALIASES.values())
+    taken = {*_MODELS, *AVAILABLE_SIMPLE_MODELS, *AVAILABLE_CHAT_TEMPLATE_MODELS}
+    taken.update(*MODEL_ALIASES.values())
     adapters: dict[str, str] = {}
-    for point in sorted(entry_points(group=_ENTRY_POINTS)):
+    for point in points:
         of_package = f"the adapter '{point.name}' ({point.value}) of an installed package is left out, because"
         if point.name in taken:
             warnings.warn(f"{of_package} another model has this name; rename its entry point", stacklevel=2)

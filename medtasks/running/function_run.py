@@ -1,9 +1,9 @@
 """A run in this process that asks a function in place of a model, for :func:`medtasks.evaluate`."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from loguru import logger
@@ -21,43 +21,26 @@ from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import task_file, task_files, tasks_of
 
 
-@dataclass(frozen=True)
-class AskedFunction:
-    """A function that answers questions, and how it is asked."""
-
-    function: Callable[..., Any]
-    batch_size: int = 1  # questions in one call
-    model: str = ""  # what it asks, for the names of results
-    journal: Path | None = None  # folder for replies as they come
-
-    @property
-    def model_arguments(self) -> str:
-        """The ``--model_args`` that stand for it in results and manifest."""
-        named = self.function if hasattr(self.function, "__qualname__") else type(self.function)
-        arguments = {"class": f"{named.__module__}:{named.__qualname__}"}
-        if self.model:
-            arguments["model"] = self.model
-        if self.journal is not None:
-            arguments["journal"] = str(self.journal)
-        return ",".join(f"{key}={write_argument(value)}" for key, value in arguments.items())
-
-    @property
-    def label(self) -> str:
-        """The identity of the model in a folder of runs."""
-        return model_label(ADAPTER, self.model_arguments)
-
-
 def run_function(
-    names: Sequence[str], asked: AskedFunction, output: Path, limit: int | None = None, folders: Sequence[Path] = ()
-) -> None:
+    names: Sequence[str],
+    function: Callable[..., Any],
+    output: Path,
+    folders: Sequence[Path] = (),
+    model_arguments: Mapping[str, object] = MappingProxyType({}),
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> str:
     """Ask a function the questions of tasks, and leave results, replies and manifest in a folder, as ``medtasks run``.
 
     Args:
         names: Tasks, groups and tags.
-        asked: The function.
+        function: Function from a list of questions to texts.
         output: Folder for results.
-        limit: Ask only the first rows of each task.
         folders: Folders with task files of the user, which are included already.
+        model_arguments: Arguments of ``FunctionModel``; None is left out, as in ``options``.
+        options: Further options of the harness, such as ``limit``.
+
+    Returns:
+        The label of the model in the folder.
 
     Raises:
         MedTasksError: A task cannot run, or not with a function; the run is refused; no task has results, or no sample
@@ -67,17 +50,21 @@ def run_function(
     if selection.missing:
         raise MedTasksError("; ".join(f"{name}: {cause}" for name, cause in selection.missing.items()))
     _refuse_likelihoods(names)
-    arguments = ["--model", ADAPTER, "--model_args", asked.model_arguments, "--batch_size", str(asked.batch_size)]
-    if limit is not None:
-        arguments += ["--limit", str(limit)]
-    arguments.append("--log_samples")
-    with answering_with(asked.function):
+    named: Any = function if hasattr(function, "__qualname__") else type(function)
+    values = {"class": f"{named.__module__}:{named.__qualname__}", **model_arguments}
+    pairs = [f"{key}={write_argument(value)}" for key, value in values.items() if value is not None]
+    arguments = ["--log_samples"]
+    for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
+        if value is not None:
+            arguments += [f"--{key}", str(value)]
+    with answering_with(function):
         notices = check(names, arguments)
         if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
             raise MedTasksError("; and ".join(refused))
         for notice in notices:
             logger.warning(notice.sentence)
-        command = [f"medtasks.evaluate({list(names)}, {asked.label}, output={str(output)!r})"]
+        label = model_label(ADAPTER, ",".join(pairs))
+        command = [f"medtasks.evaluate({list(names)}, {label}, output={str(output)!r})"]
         manifest = first_manifest(command, arguments, names, selection, notices)
         manifest = manifest.model_copy(update={"run": continued_run(output, manifest) or manifest.run})
         recording = RunRecording(output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning)
@@ -88,6 +75,7 @@ def run_function(
         finally:
             del os.environ[RUN_VARIABLE]
     _report_losses(recording)
+    return label
 
 
 def _refuse_likelihoods(names: Sequence[str]) -> None:
@@ -97,12 +85,10 @@ def _refuse_likelihoods(names: Sequence[str]) -> None:
     if not compared:
         return
     datasets = {task.dataset for task in compared} - {None}
-    others = [task for task in task_files().values() if task.dataset in datasets and not task.compares_likelihoods]
-    instead = dict.fromkeys(next((task.name for task in others if task.dataset == name), "") for name in datasets)
-    choice = f"choose {listed([*filter(None, instead)])}" if others else "choose a task that reads replies"
+    others = [task.name for task in task_files().values() if task.dataset in datasets and not task.compares_likelihoods]
     raise MedTasksError(
-        f"{listed([task.name for task in compared])} compares likelihoods of options, and a function gives "
-        f"texts alone; {choice}, or run it with --model hf_vlm or vlm_server"
+        f"likelihoods of options are needed for {listed([task.name for task in compared])}, and a function gives texts "
+        f"alone; choose {listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"
     )
 
 

@@ -18,7 +18,7 @@ from medtasks.data.samples import Document
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
-from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused, listed, near_match
+from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, model_names, planned_destinations
 from medtasks.model_adapters.any_model import check_path
 from medtasks.runs.harness_options import ADAPTER, HarnessOptions, read_options, seeds
@@ -197,10 +197,7 @@ def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
         hint = near_match(name, models) or "; no other name is like it"
         yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
     elif name == ADAPTER:
-        try:
-            check_path(str(run.options.model_arguments().get("class", "")))
-        except AdapterArgumentError as error:
-            yield refuse(str(error))
+        check_path(str(run.options.model_arguments().get("class", "")))
 
 
 def _private_data(run: PlannedRun) -> Iterator[Notice]:

@@ -150,7 +150,7 @@ def evaluate(
     batcher: Callable[[list[Any]], Iterable[str | None]],
     *,
     batch_size: int = 1,
-    model: str = "",
+    model: str | None = None,
     limit: int | None = None,
     output: str | Path | None = None,
     journal: str | Path | None = None,
@@ -176,18 +176,29 @@ def evaluate(
         MedTasksError: A task compares likelihoods or cannot run; the data are credentialed, and
             ``MEDTASKS_TRUSTED_MODEL`` does not name the function; or nothing was answered.
 
+    Example:
+        >>> folder = Path(TemporaryDirectory(delete=False).name)
+        >>> row = '{"doc_id": "1", "question": "Is it normal?", "answer": "yes"}'
+        >>> file = "task: toy, family: yes_no, data: toy.jsonl, image: none"
+        >>> (folder / "toy.jsonl").write_text(row), (folder / "toy.yaml").write_text(f"{{{file}}}")
+        (61, 57)
+        >>> run = evaluate("toy", lambda questions: ["Yes."] * len(questions), include_path=folder)
+        >>> run.samples()[["question", "reply", "correct"]].values.tolist()
+        [['Is it normal?', 'Yes.', True]]
     """
-    from medtasks.running.function_run import AskedFunction, run_function  # imports the harness, which takes seconds
+    from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
 
     if not callable(batcher) or isinstance(batcher, type):
-        raise MedTasksError(f"batcher is a {type(batcher).__name__}; give a function from questions to texts")
+        raise MedTasksError(f"batcher is of type {type(batcher).__name__}; give a function from questions to texts")
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    asked = AskedFunction(batcher, batch_size, model, None if journal is None else Path(journal))
     temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")
     folder = Path(temporary.name if temporary else str(output))
-    with _including(include_path):
-        run_function(names, asked, folder, limit, _folders(include_path))
-    return replace(read_run(folder, model=asked.label, include_path=include_path), _temporary=temporary)
+    folders = _folders(include_path)
+    model_arguments = {"model": model, "journal": None if journal is None else str(journal)}
+    with including(folders):
+        options = {"batch_size": batch_size, "limit": limit}
+        label = run_function(names, batcher, folder, folders, model_arguments, options)
+    return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
 
 
 def parse(
