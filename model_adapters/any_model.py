@@ -4,12 +4,10 @@ The harness finds classes by dotted names. So the class that builds such a model
 ``Adapter`` for the path in ``--model_args class=``, another one for the path of an entry point.
 """
 
-import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
@@ -18,17 +16,8 @@ from medtasks.errors import AdapterArgumentError, listed, near_match, one_line
 from medtasks.runs.harness_options import ADAPTER, HarnessOptions, split_arguments
 
 _DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
-_given_function: ContextVar[Callable[..., Any] | None] = ContextVar("_given_function", default=None)
-
-
-@contextlib.contextmanager
-def answering_with(function: Callable[..., Any]) -> Iterator[None]:
-    """Build ``adapter`` with this function within the block, whatever its path."""
-    before = _given_function.set(function)
-    try:
-        yield
-    finally:
-        _given_function.reset(before)
+GIVEN: dict[str, Callable[..., Any]] = {}
+"""Functions of this process by path, which need not lead to them."""
 
 
 def harness_name(path: str) -> str:
@@ -50,7 +39,7 @@ def check_path(path: str) -> None:
     Raises:
         AdapterArgumentError: The path has another form, or there is no such module.
     """
-    if _given_function.get() is not None:
+    if path in GIVEN:
         return
     module, _, name = path.partition(":")
     parts = [*module.split("."), *name.split(".")]
@@ -87,8 +76,7 @@ def load(path: str) -> Any:
     try:
         target = attrgetter(name)(module)
     except AttributeError:
-        own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
-        hint = near_match(name, own) or f"; it has {listed(own)}"
+        hint = near_match(name, vars(module)) or "; correct the name"
         raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
     _check_kind(target, path)
     return target
@@ -113,17 +101,13 @@ def _check_kind(target: Any, path: str) -> None:
     """Raise AdapterArgumentError unless it is a class of models, with all members, or a function."""
     from lmms_eval.api.model import lmms
 
-    kind = ""
-    if not callable(target):
-        kind = f"a value of type {type(target).__name__}"
-    elif isinstance(target, type) and not issubclass(target, lmms):
-        kind = "no class of a model"
-    elif lacking := sorted(getattr(target, "__abstractmethods__", ())):
-        kind = f"a class without {listed(lacking)}"
-    if kind:
+    is_model = issubclass(target, lmms) if isinstance(target, type) else callable(target)
+    lacking = listed(sorted(getattr(target, "__abstractmethods__", ())))
+    if lacking or not is_model:
         raise AdapterArgumentError(
-            f"class={path} is {kind}; it has to be a subclass of MedicalAdapter with all of its members, another model "
-            f"class of lmms-eval, or a function that answers questions (model_adapters/README.md, 'Writing an adapter')"
+            f"class={path} is {f'a class without {lacking}' if lacking else 'no model'}; it has to be a subclass of "
+            f"MedicalAdapter with all of its members, another model class of lmms-eval, or a function that answers "
+            f"questions (model_adapters/README.md, 'Writing an adapter')"
         )
 
 
@@ -146,7 +130,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _built(path: str, arguments: str, additional_config: Mapping[str, object] | None) -> Any:
-    target: Any = _given_function.get() or load(path)
+    target: Any = GIVEN.get(path) or load(path)
     builder = target
     if not isinstance(target, type):
         from .function_model import FunctionModel

@@ -2,31 +2,28 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lmms_eval.api.instance import GenerationResult
 from PIL import Image
 
 from medtasks.errors import MedTasksError, listed
-from medtasks.extract.failure import escaped_reply, failed_reply
 from medtasks.net.journal import digest_of
-from medtasks.prompts.messages import content_parts, prompt_parts
+from medtasks.prompts.messages import chat_messages, prompt_parts
+from medtasks.tasks.task_files import task_files
 
-from .base.arguments import HarnessArguments, argument
-from .base.batching import CountedReply, GenerationSettings, before_stops, read_settings
-from .base.harness_adapter import HarnessAdapter
-from .base.requests import BatchRunner, FailureLog, LoadedRequest, Request, RequestReader, Work, plan_streams
-
-_FIRST = 32  # questions; if all of these fail, the run stops
+from .base.adapter import MedicalAdapter
+from .base.arguments import AdapterArguments, argument
+from .base.batching import GenerationSettings, before_stops
 
 
 @dataclass(frozen=True)
-class FunctionArguments(HarnessArguments):
+class FunctionArguments(AdapterArguments):
     """Arguments of a function; ``model`` says what it asks, in the names of results."""
 
     model: str | None = argument(None)
+    max_failed: float = argument(1.0, least=0, most=1)  # by default, what was answered counts whatever fails later
     journal: str = argument("false")  # a function that changed cannot be told from what it was
 
 
@@ -34,88 +31,74 @@ class Question(tuple[list[dict[str, Any]], list[Image.Image]]):
     """The pair ``(messages, images)`` that a function answers, with the task's decoding settings."""
 
     settings: GenerationSettings
+    ids = ()  # its length is unknown
 
 
-class FunctionModel(HarnessAdapter):
+class FunctionModel(MedicalAdapter):
     """A function that answers lists of :class:`Question`; what it cannot answer is a failed sample."""
 
     model_id: ClassVar[str] = "adapter"
-    arguments_type: ClassVar[type[HarnessArguments]] = FunctionArguments
-    arguments: FunctionArguments
-    function: Callable[[list[Question]], Iterable[str | None]]
+    arguments_type: ClassVar[type[AdapterArguments]] = FunctionArguments
+    draws_in_batches: ClassVar[bool] = True
+    stops_after: ClassVar[int | None] = 32
+    function: Callable[[list[Question]], Sequence[str | None]]
     named_as: str
 
-    def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; failed samples have marked replies, and if the first all fail the run stops."""
-        typed = self.read_generation(requests)
-        work = Work(
-            kind="generate_until",
-            prepare=self._question,
-            length=lambda question: 0,
-            execute=self._replies,
-            fallback=lambda cause: CountedReply(failed_reply(cause)),
-            decisive=lambda loaded: self._settings(loaded.request),
-            stored=lambda reply: {"text": str(reply)},
-            restored=lambda text: CountedReply(text),
-        )
-        streams = plan_streams(typed, self._settings, lambda request: (request.name, request.repeat), self.task_dict)
-        failures = FailureLog(work.kind, len(typed), self.arguments.max_failed, quotes=self.quotes_errors)
-        reader = RequestReader(self.task_dict, scored=False)
-        journal = self.open_journal(self.arguments, "function", self._fingerprint)
-        rows = self.arguments.batch_size
-        # Where many fail later, the other replies count all the same.
-        return self.handed_replies(
-            typed, self.run_batches(BatchRunner(typed, work, reader, rows, None, failures, journal, _FIRST), streams)
+    def load(self) -> None:
+        """Do nothing: the function has what it needs."""
+
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Any:
+        """Return a question with copies of the images, which the function may change."""
+        return Question(
+            (
+                chat_messages(prompt_parts(text, len(images)), [{"type": "image"}] * len(images)),
+                [image.convert("RGB") for image in images],
+            )
         )
 
-    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+    def generate_batch(self, prompts: Sequence[Any], settings: GenerationSettings, seed: int) -> Any:
+        """Return the function's texts, and an error in place of each that is none.
+
+        Raises:
+            MedTasksError: It returned no list, or another number of replies.
+        """
+        for question in prompts:
+            question.settings = settings
+        returned: Any = self.function(list(prompts))
+        if not isinstance(returned, list | tuple):
+            raise MedTasksError(
+                f"the function returned {type(returned).__name__} for {len(prompts)} questions; return a list of texts"
+            )
+        if len(returned) != len(prompts):
+            raise MedTasksError(
+                f"the function returned {len(returned)} replies to {len(prompts)} questions; return one for each"
+            )
+        replies: list[str | Exception] = []
+        for text in returned:
+            if isinstance(text, str):
+                replies.append(before_stops(text, settings.until).strip())
+            else:
+                replies.append(MedTasksError(f"the function returned {type(text).__name__} in place of a text"))
+        return replies
+
+    def loglikelihood(self, requests: Sequence[Any]) -> Any:
         """Refuse: a function gives no likelihoods."""
-        tasks = listed(sorted({str(request.task_name) for request in requests}))
-        raise MedTasksError(
-            f"likelihoods of options are needed for {tasks}, and a function gives texts alone; choose a task that "
-            f"reads replies instead, or use --model hf_vlm or vlm_server"
-        )
+        raise likelihood_error(sorted({str(request.task_name) for request in requests}))
 
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
         """Return a digest of the function's source, as far as it has one; what it calls is not in it."""
         source = ""
         with contextlib.suppress(OSError, TypeError):
             source = inspect.getsource(self.function)
         return digest_of(self.named_as, source)
 
-    # ---- one call of the function ----
 
-    def _settings(self, request: Request) -> GenerationSettings:
-        return read_settings(request.detail, self.arguments.max_new_tokens)
-
-    def _question(self, sample: LoadedRequest) -> Question:
-        # Copies, which the function may change. The content is a list without images, too, as chat templates expect.
-        images = [image.convert("RGB") for image in sample.visuals.images]
-        parts = prompt_parts(sample.request.context, len(images))
-        messages = [{"role": "user", "content": content_parts(parts, [{"type": "image"}] * len(images))}]
-        question = Question((messages, images))
-        question.settings = self._settings(sample.request)
-        return question
-
-    def _replies(self, questions: Sequence[Question]) -> list[CountedReply | Exception]:
-        """Ask the function. Raises MedTasksError if it returns no list, or another number of replies."""
-        returned: Any = self.function(list(questions))
-        if isinstance(returned, str | bytes | Mapping | Set) or not isinstance(returned, Iterable):
-            raise MedTasksError(
-                f"the function returned {_kind(returned)} for {len(questions)} questions; return a list of texts"
-            )
-        texts = list(returned)
-        if len(texts) != len(questions):
-            raise MedTasksError(
-                f"the function returned {len(texts)} replies to {len(questions)} questions; return one for each"
-            )
-        return [self._reply(text, question) for text, question in zip(texts, questions, strict=True)]
-
-    def _reply(self, text: Any, question: Question) -> CountedReply | Exception:
-        if not isinstance(text, str):
-            return MedTasksError(f"the function returned {_kind(text)} in place of a text")
-        return CountedReply(escaped_reply(before_stops(text, question.settings.until).strip()))
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+def likelihood_error(names: Sequence[str]) -> MedTasksError:
+    """Build the error for tasks that compare likelihoods; it names tasks on the same data that read replies."""
+    files = task_files()
+    datasets = {files[name].dataset for name in names if name in files} - {None}
+    others = [task.name for task in files.values() if task.dataset in datasets and not task.compares_likelihoods]
+    return MedTasksError(
+        f"likelihoods of options are needed for {listed(names)}, and a function gives texts alone; choose "
+        f"{listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"
+    )

@@ -73,11 +73,15 @@ def installed_adapters() -> dict[str, str]:
     taken.update(*MODEL_ALIASES.values())
     adapters: dict[str, str] = {}
     for point in points:
-        of_package = f"the adapter '{point.name}' ({point.value}) of an installed package is left out, because"
         if point.name in taken:
-            warnings.warn(f"{of_package} another model has this name; rename its entry point", stacklevel=2)
-        elif adapters.setdefault(point.name, point.value) != point.value:
-            warnings.warn(f"{of_package} '{adapters[point.name]}' has this name; uninstall one of them", stacklevel=2)
+            warnings.warn(
+                f"the adapter '{point.name}' ({point.value}) of an installed package is left out, because another "
+                f"model has this name; rename its entry point, or uninstall one of the packages",
+                stacklevel=2,
+            )
+        else:
+            adapters[point.name] = point.value
+            taken.add(point.name)
     return adapters
 
 

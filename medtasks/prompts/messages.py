@@ -29,12 +29,6 @@ def prompt_parts(text: str, images: int) -> list[str | None]:
     return [part for part in parts if part != ""]
 
 
-def content_parts(parts: Sequence[str | None], images: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the content of a user's turn, with one content part per image."""
-    remaining = iter(images)
-    return [dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts]
-
-
 def chat_messages(
     parts: Sequence[str | None], images: Sequence[Mapping[str, Any]], system: str | None = None
 ) -> list[dict[str, Any]]:
@@ -49,10 +43,9 @@ def chat_messages(
         >>> chat_messages(prompt_parts("<image>Is it normal?", 1), [{"type": "image"}])
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
-    content: Any = content_parts(parts, images)
-    if not images:  # which templates without image parts take as well
-        content = "".join(part or "" for part in parts)
-    turns = [{"role": "user", "content": content}]
+    remaining = iter(images)
+    content = [dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": system})
     return turns

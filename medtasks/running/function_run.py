@@ -1,6 +1,5 @@
 """A run in this process that asks a function in place of a model, for :func:`medtasks.evaluate`."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -8,17 +7,17 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.errors import MedTasksError, listed
-from medtasks.model_adapters.any_model import answering_with
-from medtasks.net.journal import RUN_VARIABLE
+from medtasks.errors import MedTasksError
+from medtasks.model_adapters.any_model import GIVEN
+from medtasks.model_adapters.function_model import likelihood_error
 from medtasks.running.harness_run import run_tasks_here, wanted_tasks
 from medtasks.running.preflight import check
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import ADAPTER, model_label, write_argument
-from medtasks.runs.run_manifest import Severity, TaskOutcome, continued_run
+from medtasks.runs.run_manifest import Severity, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import select
-from medtasks.tasks.task_files import task_file, task_files, tasks_of
+from medtasks.tasks.task_files import task_file, tasks_of
 
 
 def run_function(
@@ -49,47 +48,33 @@ def run_function(
     selection = select(names)
     if selection.missing:
         raise MedTasksError("; ".join(f"{name}: {cause}" for name, cause in selection.missing.items()))
-    _refuse_likelihoods(names)
+    of_likelihoods = [name for name in wanted_tasks(names) if tasks_of(name) and task_file(name).compares_likelihoods]
+    if of_likelihoods:
+        raise likelihood_error(of_likelihoods)
     named: Any = function if hasattr(function, "__qualname__") else type(function)
-    values = {"class": f"{named.__module__}:{named.__qualname__}", **model_arguments}
-    pairs = [f"{key}={write_argument(value)}" for key, value in values.items() if value is not None]
+    path = f"{named.__module__}:{named.__qualname__}"
+    pairs = [f"{key}={write_argument(value)}" for key, value in {"class": path, **model_arguments}.items() if value]
+    label = model_label(ADAPTER, ",".join(pairs))
     arguments = ["--log_samples"]
     for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
         if value is not None:
             arguments += [f"--{key}", str(value)]
-    with answering_with(function):
+    GIVEN[path] = function
+    try:
         notices = check(names, arguments)
         if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
             raise MedTasksError("; and ".join(refused))
         for notice in notices:
             logger.warning(notice.sentence)
-        label = model_label(ADAPTER, ",".join(pairs))
         command = [f"medtasks.evaluate({list(names)}, {label}, output={str(output)!r})"]
         manifest = first_manifest(command, arguments, names, selection, notices)
-        manifest = manifest.model_copy(update={"run": continued_run(output, manifest) or manifest.run})
         recording = RunRecording(output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning)
-        os.environ[RUN_VARIABLE] = manifest.run
-        try:
-            with recording.until_its_end():
-                run_tasks_here(names, arguments, output, folders, recording.note)
-        finally:
-            del os.environ[RUN_VARIABLE]
+        with recording.until_its_end():
+            run_tasks_here(names, arguments, output, folders, recording.note)
+    finally:
+        del GIVEN[path]
     _report_losses(recording)
     return label
-
-
-def _refuse_likelihoods(names: Sequence[str]) -> None:
-    """Raise MedTasksError for tasks that compare likelihoods, with tasks on the same data that read replies."""
-    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
-    compared = [task for task in tasks if task.compares_likelihoods]
-    if not compared:
-        return
-    datasets = {task.dataset for task in compared} - {None}
-    others = [task.name for task in task_files().values() if task.dataset in datasets and not task.compares_likelihoods]
-    raise MedTasksError(
-        f"likelihoods of options are needed for {listed([task.name for task in compared])}, and a function gives texts "
-        f"alone; choose {listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"
-    )
 
 
 def _report_losses(recording: RunRecording) -> None:

@@ -177,7 +177,8 @@ def evaluate(
             ``MEDTASKS_TRUSTED_MODEL`` does not name the function; or nothing was answered.
 
     Example:
-        >>> folder = Path(TemporaryDirectory(delete=False).name)
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
         >>> row = '{"doc_id": "1", "question": "Is it normal?", "answer": "yes"}'
         >>> file = "task: toy, family: yes_no, data: toy.jsonl, image: none"
         >>> (folder / "toy.jsonl").write_text(row), (folder / "toy.yaml").write_text(f"{{{file}}}")
@@ -188,7 +189,7 @@ def evaluate(
     """
     from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
 
-    if not callable(batcher) or isinstance(batcher, type):
+    if not callable(batcher):
         raise MedTasksError(f"batcher is of type {type(batcher).__name__}; give a function from questions to texts")
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")

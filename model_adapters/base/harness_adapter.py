@@ -15,14 +15,13 @@ from lmms_eval import utils as harness_utils
 from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
 from loguru import logger
-from tqdm import tqdm
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import KNOWN_SETTINGS, CountedReply, Likelihood
-from .requests import BatchRunner, Request, Result, TaskDocuments, read_requests
+from .requests import Request, TaskDocuments, read_requests
 
 # Arguments that change no answer. Of the device, only its type counts.
 NEUTRAL = {
@@ -37,7 +36,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     """A simple-type harness model; unknown arguments and impossible values are an ``AdapterArgumentError``."""
 
     is_simple = True
-    model_id: ClassVar[str] = "adapter"  # name in messages and of the journal's folder
+    model_id: ClassVar[str]
     arguments_type: ClassVar[type[HarnessArguments]]
     arguments: HarnessArguments
     task_dict: TaskDocuments
@@ -92,17 +91,6 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         if ignored:
             logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
         return typed
-
-    def run_batches(self, runner: BatchRunner[Any, Result], streams: Sequence[Sequence[Sequence[int]]]) -> list[Result]:
-        """Run one call of the harness with a progress bar, and note the samples whose answers are copies."""
-        kind, count = runner.work.kind, len(runner.requests)
-        with tqdm(total=count, desc=f"{self.model_id} {kind}", unit="request", disable=self.rank != 0) as bar:
-            results = runner.run(streams, bar)
-        self.copied |= runner.copied
-        if runner.replayed and runner.journal is not None:
-            answers = f"{runner.replayed} of {count} {kind} answers"
-            logger.info("{} come from the journal at {}", answers, runner.journal.path)
-        return results
 
     def handed_replies(
         self, requests: Sequence[Request], replies: Sequence[CountedReply]

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -243,8 +242,8 @@ class FailureLog:
         return cause
 
     def check_first(self, done: int, enough: int) -> None:
-        """End the run if ``enough`` requests are done and all of them failed, unless all may fail."""
-        if done >= enough and self._causes.total() == done and self._max_failed < 1:
+        """End the run if ``enough`` requests are done and all of them failed."""
+        if done >= enough and self._causes.total() == done:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}")
 
@@ -297,13 +296,14 @@ class BatchRunner(Generic[Item, Result]):
     most_tokens: int | None  # tokens in a batch, padding included; ``None`` for any number
     failures: FailureLog
     journal: Journal | None
-    stops_after: int = sys.maxsize  # requests; if these are the first and all fail, the run stops
+    progress: "tqdm[Any]"  # advanced by one per request
+    stops_after: int | None = None  # requests; if these are the first and all of them fail, the run stops
     replayed: int = 0  # answers that came from the journal
     copied: set[tuple[str, int]] = field(default_factory=set)  # samples with one that another run asked for
     _results: dict[int, Result] = field(default_factory=dict)
     _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
 
-    def run(self, streams: Iterable[Iterable[Sequence[int]]], progress: "tqdm[Any]") -> list[Result]:
+    def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
         """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
         for stream in streams:
             batch: list[_Prepared[Item]] = []
@@ -312,10 +312,10 @@ class BatchRunner(Generic[Item, Result]):
                 rows, longest = len(batch) + len(prepared), max(row.tokens for row in (*batch, *prepared))
                 is_too_long = self.most_tokens is not None and rows * longest > self.most_tokens
                 if batch and (rows > self.most_rows or is_too_long):
-                    self._finish(batch, progress)
+                    self._finish(batch)
                     batch = []
                 batch += prepared
-            self._finish(batch, progress)
+            self._finish(batch)
         return [self._results[position] for position in range(len(self.requests))]
 
     def _take(self, position: int) -> _Prepared[Item]:
@@ -342,13 +342,14 @@ class BatchRunner(Generic[Item, Result]):
     def _fail(self, position: int, error: Exception) -> None:
         self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
 
-    def _finish(self, batch: Sequence[_Prepared[Item]], progress: "tqdm[Any]") -> None:
+    def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
         unanswered = [row for row in batch if row.item is not None]
         size = self._fitting or max(len(unanswered), 1)
         for start in range(0, len(unanswered), size):
             self._execute(unanswered[start : start + size])
-        progress.update(len(batch))
-        self.failures.check_first(len(self._results), self.stops_after)
+        self.progress.update(len(batch))
+        if self.stops_after:
+            self.failures.check_first(len(self._results), self.stops_after)
 
     def _execute(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run requests at once, or in parts where that fails; returns the largest size that could be run."""

@@ -81,9 +81,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             r"module 'xml\.nowhere' cannot be imported \(ModuleNotFoundError: No module named 'xml\.n",
         ),
         ("MODULE:MyVml", "module 'MODULE' has no 'MyVml'; did you mean 'MyVlm'"),
-        ("MODULE:xyzzy", "module 'MODULE' has no 'xyzzy'; it has MyVlm, Chat, Half, Other and 2 more"),
-        ("MODULE:Other", "class=MODULE:Other is no class of a model; it has to be a subclass of MedicalAdapter"),
-        ("MODULE:number", "class=MODULE:number is a value of type int; .* or a function that answers questions"),
+        ("MODULE:xyzzy", "module 'MODULE' has no 'xyzzy'; correct the name"),
+        ("MODULE:Other", "class=MODULE:Other is no model; it has to be a subclass of MedicalAdapter"),
+        ("MODULE:number", "class=MODULE:number is no model; .* or a function that answers questions"),
         ("MODULE:Half", "class=MODULE:Half is a class without encode; .* with all of its members"),
         ("broken_model:MyVlm", r"module 'broken_model' cannot be imported \(OSError: no licence\); correct it, or"),
         ("needing_model:X", "cannot be imported .* No module named 'package_that_nobody_has'"),
@@ -195,5 +195,5 @@ def test_adapters_of_installed_packages_are_models_by_their_names(module, instal
 def test_two_packages_with_one_name_are_told(monkeypatch):
     points = [EntryPoint("mine", f"{package}:MyVlm", "medtasks.adapters") for package in ("first", "second")]
     monkeypatch.setattr(plugin, "entry_points", lambda group: points)
-    with pytest.warns(UserWarning, match=r"'mine' \(second:MyVlm\) .* left out, because 'first:MyVlm' has this name"):
+    with pytest.warns(UserWarning, match=r"'mine' \(second:MyVlm\) .* left out, because another model has this name"):
         assert plugin.installed_adapters() == {"mine": "first:MyVlm"}
