@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
-from medtasks.errors import AdapterArgumentError, listed, near_match, one_line
+from medtasks.errors import AdapterArgumentError, near_match, one_line
 from medtasks.runs.harness_options import ADAPTER, HarnessOptions, split_arguments
 
 _DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
@@ -44,13 +44,12 @@ def check_path(path: str) -> None:
     module, _, name = path.partition(":")
     parts = [*module.split("."), *name.split(".")]
     if not all(map(str.isidentifier, parts)) or module.endswith(".py"):
-        written = f", not '{path}'" if path else ""
         raise AdapterArgumentError(
             f"--model adapter needs class=my_module:MyVlm in --model_args, the module and the class (or the function) "
-            f"of your model{written}"
+            f"of your model, not '{path}'"
         )
     folder = os.getcwd()
-    if not {folder, ""} & {*sys.path}:
+    if folder not in sys.path:
         sys.path.insert(0, folder)
     if find_spec(parts[0]) is None:
         raise AdapterArgumentError(
@@ -78,7 +77,14 @@ def load(path: str) -> Any:
     except AttributeError:
         hint = near_match(name, vars(module)) or "; correct the name"
         raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
-    _check_kind(target, path)
+    from lmms_eval.api.model import lmms  # imports torch, which takes seconds
+
+    is_model = issubclass(target, lmms) if isinstance(target, type) else callable(target)
+    if not is_model:
+        raise AdapterArgumentError(
+            f"class={path} is no model; it has to be a subclass of MedicalAdapter, another model class of lmms-eval, "
+            f"or a function that answers questions (model_adapters/README.md, 'Writing an adapter')"
+        )
     return target
 
 
@@ -97,20 +103,6 @@ def takes_our_arguments(class_path: str) -> bool:
     return not isinstance(target, type) or issubclass(target, HarnessAdapter)
 
 
-def _check_kind(target: Any, path: str) -> None:
-    """Raise AdapterArgumentError unless it is a class of models, with all members, or a function."""
-    from lmms_eval.api.model import lmms
-
-    is_model = issubclass(target, lmms) if isinstance(target, type) else callable(target)
-    lacking = listed(sorted(getattr(target, "__abstractmethods__", ())))
-    if lacking or not is_model:
-        raise AdapterArgumentError(
-            f"class={path} is {f'a class without {lacking}' if lacking else 'no model'}; it has to be a subclass of "
-            f"MedicalAdapter with all of its members, another model class of lmms-eval, or a function that answers "
-            f"questions (model_adapters/README.md, 'Writing an adapter')"
-        )
-
-
 def __getattr__(name: str) -> Any:
     """Return the class by which the harness builds a model; the harness is imported when it asks for it."""
     if name != "Adapter" and ":" not in name:
@@ -124,20 +116,13 @@ def __getattr__(name: str) -> Any:
         def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
             path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())
             others = [part for part in split_arguments(arg_string) if part.partition("=")[0].strip() != "class"]
-            return _built(path, ",".join(others), additional_config)
+            target: Any = GIVEN.get(path) or load(path)
+            if not isinstance(target, type):
+                from .function_model import FunctionModel
+
+                target = type("FunctionModel", (FunctionModel,), {"function": staticmethod(target)})
+            model = target.create_from_arg_string(",".join(others), additional_config)
+            model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
+            return model
 
     return Adapter
-
-
-def _built(path: str, arguments: str, additional_config: Mapping[str, object] | None) -> Any:
-    target: Any = GIVEN.get(path) or load(path)
-    builder = target
-    if not isinstance(target, type):
-        from .function_model import FunctionModel
-
-        builder = FunctionModel
-    model = builder.create_from_arg_string(arguments, additional_config)
-    if builder is not target:
-        model.function = target
-    model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
-    return model

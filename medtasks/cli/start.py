@@ -230,7 +230,7 @@ def _list_models(folders: Sequence[Path]) -> None:
     say_columns(rows)
     if adapters := installed_adapters():
         say("\nAdapters of installed packages, for --model:")
-        say_columns([("name", "class"), *adapters.items()])
+        say_columns([*adapters.items()])
 
 
 def _show_model(chosen: Recipe) -> None:

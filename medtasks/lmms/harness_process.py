@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from medtasks.errors import MedTasksError
 from medtasks.lmms import replaced
 from medtasks.runs.redaction import redacted, redacted_streams, without_home
+from medtasks.tasks.task_files import included_folders
 
 _STEP = 0.1  # seconds
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
@@ -76,13 +77,13 @@ def _unclaimed_stamps(harness: Any, output: Path) -> Iterator[None]:
             yield
 
 
-def evaluate_here(arguments: Sequence[str], output: Path, folders: Sequence[Path]) -> None:
-    """Evaluate in this process with the harness's arguments, and folders of results and of task files; raise errors."""
+def evaluate_here(arguments: Sequence[str], output: Path) -> None:
+    """Evaluate in this process with the harness's arguments, the included tasks and a folder for results."""
     from lmms_eval import __main__ as harness  # takes seconds
 
     with replaced(sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]):
         _, args = harness.parse_eval_args()
-    args.include_path = [str(folder) for folder in folders] or None
+    args.include_path = included_folders() or None
     with _unclaimed_stamps(harness, output):
         harness.cli_evaluate_single(args)
 

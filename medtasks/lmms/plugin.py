@@ -50,7 +50,6 @@ def model_manifests() -> list[Any]:
         from lmms_eval.models.registry_v2 import ModelManifest
 
         manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
-    with or_warn("offer the adapters of other packages to", "name a class with --model adapter --model_args class="):
         if adapters := installed_adapters():
             from medtasks.model_adapters.any_model import harness_name
 

@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -229,15 +228,13 @@ def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) 
     return [Destination(servers.readable(text), source, obeys_proxies) for text in texts]
 
 
-def class_path_of(
-    model: str, arguments: Mapping[str, object] = MappingProxyType({}), *, force_simple: bool = False
-) -> str:
+def class_path_of(model: str, arguments: Mapping[str, object] | None = None, *, force_simple: bool = False) -> str:
     """Return the dotted name of a model's class by its name or alias and ``--model_args``; empty if unknown."""
     with contextlib.suppress(Exception):  # a plug-in that cannot be imported is reported by the harness
         from lmms_eval.models import MODEL_REGISTRY_V2
 
         name = str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
-        return path_of(name, arguments).replace(":", ".") or name
+        return path_of(name, arguments or {}).replace(":", ".") or name
     return ""
 
 

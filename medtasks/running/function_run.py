@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from loguru import logger
@@ -14,7 +13,7 @@ from medtasks.running.harness_run import run_tasks_here, wanted_tasks
 from medtasks.running.preflight import check
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import ADAPTER, model_label, write_argument
-from medtasks.runs.run_manifest import Severity, TaskOutcome
+from medtasks.runs.run_manifest import Severity
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import task_file, tasks_of
@@ -24,9 +23,8 @@ def run_function(
     names: Sequence[str],
     function: Callable[..., Any],
     output: Path,
-    folders: Sequence[Path] = (),
-    model_arguments: Mapping[str, object] = MappingProxyType({}),
-    options: Mapping[str, object] = MappingProxyType({}),
+    model_arguments: Mapping[str, object],
+    options: Mapping[str, object],
 ) -> str:
     """Ask a function the questions of tasks, and leave results, replies and manifest in a folder, as ``medtasks run``.
 
@@ -34,7 +32,6 @@ def run_function(
         names: Tasks, groups and tags.
         function: Function from a list of questions to texts.
         output: Folder for results.
-        folders: Folders with task files of the user, which are included already.
         model_arguments: Arguments of ``FunctionModel``; None is left out, as in ``options``.
         options: Further options of the harness, such as ``limit``.
 
@@ -48,12 +45,12 @@ def run_function(
     selection = select(names)
     if selection.missing:
         raise MedTasksError("; ".join(f"{name}: {cause}" for name, cause in selection.missing.items()))
-    of_likelihoods = [name for name in wanted_tasks(names) if tasks_of(name) and task_file(name).compares_likelihoods]
-    if of_likelihoods:
-        raise likelihood_error(of_likelihoods)
-    named: Any = function if hasattr(function, "__qualname__") else type(function)
-    path = f"{named.__module__}:{named.__qualname__}"
-    pairs = [f"{key}={write_argument(value)}" for key, value in {"class": path, **model_arguments}.items() if value]
+    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
+    if compared := [task.name for task in tasks if task.compares_likelihoods]:
+        raise likelihood_error(compared)
+    path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+    values = {"class": path, **model_arguments}
+    pairs = [f"{key}={write_argument(str(value))}" for key, value in values.items() if value is not None]
     label = model_label(ADAPTER, ",".join(pairs))
     arguments = ["--log_samples"]
     for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
@@ -70,7 +67,7 @@ def run_function(
         manifest = first_manifest(command, arguments, names, selection, notices)
         recording = RunRecording(output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning)
         with recording.until_its_end():
-            run_tasks_here(names, arguments, output, folders, recording.note)
+            run_tasks_here(names, arguments, output, recording.note)
     finally:
         del GIVEN[path]
     _report_losses(recording)
@@ -81,12 +78,10 @@ def _report_losses(recording: RunRecording) -> None:
     """Warn of tasks without results and samples without replies. Raises MedTasksError where nothing is left."""
     records = recording.manifest.tasks
     problems = [f"{name}: {record.reason}" for name, record in records.items() if record.reason]
-    if lost := recording.losses_over_limit():
-        problems.append(lost)
+    problems += filter(None, [recording.losses_over_limit()])
     if not problems:
         return
-    sentence = "; ".join(dict.fromkeys(problems))
-    done = [record for record in records.values() if record.outcome is TaskOutcome.DONE]
-    if not any(record.counts is None or record.counts.scored for record in done):
+    sentence = "; ".join(problems)
+    if not any(record.results and (record.counts is None or record.counts.scored) for record in records.values()):
         raise MedTasksError(f"there is nothing to score: {sentence}")
     logger.warning(f"In no score: {sentence}")

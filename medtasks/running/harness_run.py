@@ -93,19 +93,18 @@ def run_tasks_here(
     names: Sequence[str],
     arguments: Sequence[str],
     output: Path,
-    folders: Sequence[Path],
     watch: Callable[[HarnessOutcome], None],
 ) -> HarnessOutcome:
     """Run tasks in this process, each name in a call of its own, so that one that fails does not affect the others.
 
-    Arguments are those of :func:`run_tasks`; ``folders`` hold task files, and ``watch`` is called after each name.
+    Arguments are those of :func:`run_tasks`; ``watch`` is called after each name.
     """
     outcome = HarnessOutcome()
     for name in names:
         before = _results_files(output)
         reason = "it left no results"
         try:
-            evaluate_here([*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute(), folders)
+            evaluate_here([*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute())
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
             reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
         new = [path for path, state in _results_files(output).items() if before.get(path) != state]
@@ -304,8 +303,8 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     *others, examples = seeds(options)
     raised = [str((seed or 0) + added) for seed in others]
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
-    model_arguments = options.model_arguments()
-    path = class_path_of(options.text("model"), model_arguments, force_simple=options.flag("force_simple"))
+    is_simple = options.flag("force_simple")
+    path = class_path_of(options.text("model"), options.model_arguments(), force_simple=is_simple)
     module = path.rpartition(".")[0]
     if takes_our_arguments(path):
         option, pairs, default = "--model_args", options.written_model_arguments(), 0

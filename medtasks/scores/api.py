@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.data.samples import Documents
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
@@ -189,16 +189,12 @@ def evaluate(
     """
     from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
 
-    if not callable(batcher):
-        raise MedTasksError(f"batcher is of type {type(batcher).__name__}; give a function from questions to texts")
-    names = [tasks] if isinstance(tasks, str) else list(tasks)
     temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")
     folder = Path(temporary.name if temporary else str(output))
-    folders = _folders(include_path)
-    model_arguments = {"model": model, "journal": None if journal is None else str(journal)}
-    with including(folders):
-        options = {"batch_size": batch_size, "limit": limit}
-        label = run_function(names, batcher, folder, folders, model_arguments, options)
+    names = [tasks] if isinstance(tasks, str) else list(tasks)
+    model_arguments = {"model": model, "journal": journal}
+    with _including(include_path):
+        label = run_function(names, batcher, folder, model_arguments, {"batch_size": batch_size, "limit": limit})
     return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
 
 
@@ -328,11 +324,7 @@ def _compare_scores(
 
 
 def _including(folders: FolderInput) -> AbstractContextManager[None]:
-    return including(_folders(folders))
-
-
-def _folders(folders: FolderInput) -> list[Path]:
-    return [Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)]
+    return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:

@@ -223,8 +223,6 @@ def test_what_cannot_be_asked_is_refused_before_the_first_question(sample, own_t
     assert "unknown task 'mediconfusio'" in refusal("mediconfusio") or "there is no task" in refusal("mediconfusio")
     assert "medtasks data prepare" in refusal("gmai_mmbench_val")
     assert "asks no row" in refusal("mediconfusion", limit=0)
-    assert ()
-    assert refusal("mediconfusion", "answer") == "batcher is of type str; give a function from questions to texts"
 
 
 def test_credentialed_data_need_the_users_word_for_this_function(own_tasks, monkeypatch, capsys, logged):
