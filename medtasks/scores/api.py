@@ -192,9 +192,10 @@ def evaluate(
     temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")
     folder = Path(temporary.name if temporary else str(output))
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    model_arguments = {"model": model, "journal": journal}
     with _including(include_path):
-        label = run_function(names, batcher, folder, model_arguments, {"batch_size": batch_size, "limit": limit})
+        label = run_function(
+            names, batcher, folder, {"model": model, "journal": journal}, {"batch_size": batch_size, "limit": limit}
+        )
     return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
 
 
