@@ -1,7 +1,7 @@
 """Medical vision-language benchmarks and model adapters for lmms-eval.
 
-From Python: :func:`score`, :func:`parse`, :func:`read_run`, :func:`compare` and :func:`board`, see
-:mod:`medtasks.scores.api`.
+From Python: :func:`score`, :func:`evaluate`, :func:`parse`, :func:`read_run`, :func:`compare` and :func:`board`.
+They are in :mod:`medtasks.scores.api`.
 """
 
 import os
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.version import __version__ as __version__
 
-__all__ = ["Run", "Scores", "board", "compare", "parse", "read_run", "score"]
+__all__ = ["Run", "Scores", "board", "compare", "evaluate", "parse", "read_run", "score"]
 
 if TYPE_CHECKING:
-    from medtasks.scores.api import Run, Scores, board, compare, parse, read_run, score
+    from medtasks.scores.api import Run, Scores, board, compare, evaluate, parse, read_run, score
 else:
 
     def __getattr__(name: str) -> Any:

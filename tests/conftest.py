@@ -17,6 +17,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folders of the proc
     _session = Path(tempfile.mkdtemp(prefix="medtasks-tests-"))
     atexit.register(shutil.rmtree, _session, ignore_errors=True)
     os.environ["HF_HOME"] = str(_session / "hub")
+    os.environ["MEDTASKS_HOME"] = str(_session / "home")  # of doctests; each test has one of its own
     os.environ["MEDTASKS_TEST_UNPACKED"] = str(_session / "recordings")
     # Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
     _path = [str(Path(__file__).with_name("start_up")), os.environ.get("PYTHONPATH")]

@@ -24,6 +24,7 @@ from medtasks.cli.output import out, print_state_of_data, say, say_columns, writ
 from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE, as_json
+from medtasks.lmms.plugin import installed_adapters
 from medtasks.report.published import published_of
 from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, Recipe, recipe, recipes
@@ -209,7 +210,10 @@ def models(
     name: Annotated[str | None, Argument(help="Recipe to show; without it all are listed.")] = None,
     include_path: RunFolders = None,
 ) -> None:
-    """List the recipes of published models, or show one: every fact with its source, traps, scores and commands."""
+    """List the recipes of published models, or show one: every fact with its source, traps, scores and commands.
+
+    Adapters of other installed packages are listed, too; their names are for --model.
+    """
     if name is None:
         _list_models(include_path or ())
     else:
@@ -224,6 +228,9 @@ def _list_models(folders: Sequence[Path]) -> None:
         facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
         rows.append((each.recipe, *facts, each.fact("thinking")))
     say_columns(rows)
+    if adapters := installed_adapters():
+        say("\nAdapters of installed packages, for --model:")
+        say_columns([*adapters.items()])
 
 
 def _show_model(chosen: Recipe) -> None:

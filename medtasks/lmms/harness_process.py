@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from medtasks.errors import MedTasksError
 from medtasks.lmms import replaced
 from medtasks.runs.redaction import redacted, redacted_streams, without_home
+from medtasks.tasks.task_files import included_folders
 
 _STEP = 0.1  # seconds
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
@@ -67,6 +68,26 @@ def unclaimed_stamp(stamp_now: Callable[..., str], output: Path, claims: context
         return stamp
 
 
+@contextlib.contextmanager
+def _unclaimed_stamps(harness: Any, output: Path) -> Iterator[None]:
+    """Let no two evaluations into a folder that end within the block have the same names of files."""
+    with contextlib.ExitStack() as claims:
+        stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, output, claims)
+        with replaced(harness.utils, "get_datetime_str", stamp):
+            yield
+
+
+def evaluate_here(arguments: Sequence[str], output: Path) -> None:
+    """Evaluate in this process with the harness's arguments, the included tasks and a folder for results."""
+    from lmms_eval import __main__ as harness  # takes seconds
+
+    with replaced(sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]):
+        _, args = harness.parse_eval_args()
+    args.include_path = included_folders() or None
+    with _unclaimed_stamps(harness, output):
+        harness.cli_evaluate_single(args)
+
+
 def main() -> None:
     """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
     show = sys.excepthook
@@ -82,12 +103,9 @@ def main() -> None:
     evaluate = harness.cli_evaluate_single
 
     def evaluate_or_end(args: Any) -> Any:
-        output = Path(args.output_path or ".")
         try:
-            with contextlib.ExitStack() as claims:
-                stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, output, claims)
-                with replaced(harness.utils, "get_datetime_str", stamp):
-                    return evaluate(args)
+            with _unclaimed_stamps(harness, Path(args.output_path or ".")):
+                return evaluate(args)
         except Exception as error:  # noqa: BLE001 - the harness would only print it
             end_after(error, debug=args.verbosity == "DEBUG")
 

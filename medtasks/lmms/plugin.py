@@ -11,7 +11,9 @@ import importlib.machinery
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +22,9 @@ from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wra
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
+_ENTRY_POINTS = "medtasks.adapters"  # group of other packages: name for --model, and path of a class or function
 _MODELS = {
+    "adapter": "medtasks.model_adapters.any_model.Adapter",
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
     "med_flamingo": "medtasks.model_adapters.med_flamingo.MedFlamingo",
@@ -46,7 +50,38 @@ def model_manifests() -> list[Any]:
         from lmms_eval.models.registry_v2 import ModelManifest
 
         manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
+        if adapters := installed_adapters():
+            from medtasks.model_adapters.any_model import harness_name
+
+            for name, path in adapters.items():
+                manifests.append(ModelManifest(model_id=name, simple_class_path=harness_name(path)))
     return manifests
+
+
+def installed_adapters() -> dict[str, str]:
+    """Return the paths of classes and functions that installed packages offer as models, by name.
+
+    A name that a model of ours or of the harness has is left out with a warning: it would be another model for others.
+    """
+    points = sorted(entry_points(group=_ENTRY_POINTS))
+    if not points:
+        return {}
+    from lmms_eval.models import AVAILABLE_CHAT_TEMPLATE_MODELS, AVAILABLE_SIMPLE_MODELS, MODEL_ALIASES
+
+    taken = {*_MODELS, *AVAILABLE_SIMPLE_MODELS, *AVAILABLE_CHAT_TEMPLATE_MODELS}
+    taken.update(*MODEL_ALIASES.values())
+    adapters: dict[str, str] = {}
+    for point in points:
+        if point.name in taken:
+            warnings.warn(
+                f"the adapter '{point.name}' ({point.value}) of an installed package is left out, because another "
+                f"model has this name; rename its entry point, or uninstall one of the packages",
+                stacklevel=2,
+            )
+        else:
+            adapters[point.name] = point.value
+            taken.add(point.name)
+    return adapters
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

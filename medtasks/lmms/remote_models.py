@@ -26,6 +26,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.privacy import access_of, is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
 from medtasks.lmms import replaced
+from medtasks.model_adapters.any_model import path_of
 from medtasks.net import servers
 from medtasks.runs.redaction import redact_log, redact_record
 
@@ -83,7 +84,12 @@ def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     Its client knows its address better than the command line. Errors are those of :func:`check_model`.
     """
     if private := credentialed(datasets):
-        check_model(f"{type(lm).__module__}.{type(lm).__qualname__}", live_destinations(lm), private)
+        check_model(_class_name(lm), live_destinations(lm), private)
+
+
+def _class_name(lm: object) -> str:
+    """Return the dotted name of a model's class, or that by which ``--model adapter`` found it."""
+    return str(getattr(lm, "named_as", "")) or f"{type(lm).__module__}.{type(lm).__qualname__}"
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
@@ -213,7 +219,7 @@ def planned_destinations(
 
 def live_destinations(lm: Any) -> list[Destination]:
     """Return the destinations of a built model; none for one that answers in its own process."""
-    module = type(lm).__module__
+    module = _class_name(lm).rpartition(".")[0]
     if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
         return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
     if file_of(module) in LOCAL_MODELS or module in LM_EVAL_LOCAL:
@@ -249,12 +255,13 @@ def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) 
     return [Destination(servers.readable(text), source, obeys_proxies) for text in texts]
 
 
-def class_path_of(model: str, *, force_simple: bool = False) -> str:
-    """Return the dotted name of a model's class by its name or alias; empty if unknown."""
+def class_path_of(model: str, arguments: Mapping[str, object] | None = None, *, force_simple: bool = False) -> str:
+    """Return the dotted name of a model's class by its name or alias and ``--model_args``; empty if unknown."""
     with contextlib.suppress(Exception):  # a plug-in that cannot be imported is reported by the harness
         from lmms_eval.models import MODEL_REGISTRY_V2
 
-        return str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
+        name = str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
+        return path_of(name, arguments or {}).replace(":", ".") or name
     return ""
 
 

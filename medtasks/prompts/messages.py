@@ -43,11 +43,9 @@ def chat_messages(
         >>> chat_messages(prompt_parts("<image>Is it normal?", 1), [{"type": "image"}])
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
-    content: Any = "".join(part or "" for part in parts)  # which templates without image parts take as well
-    if images:
-        remaining = iter(images)
-        content = [dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts]
-    turns = [{"role": "user", "content": content}]
+    remaining = iter(images)
+    content = [dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": system})
     return turns

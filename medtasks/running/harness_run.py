@@ -23,11 +23,13 @@ from typing import Any
 import psutil
 
 from medtasks.data.privacy import PHYSIONET_VARIABLES
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, listed, one_line
 from medtasks.home import file_state
-from medtasks.lmms.harness_process import ERROR_VARIABLE
+from medtasks.lmms.harness_process import ERROR_VARIABLE, evaluate_here
 from medtasks.lmms.remote_models import class_path_of
+from medtasks.model_adapters.any_model import takes_our_arguments
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
+from medtasks.runs.redaction import redacted
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import NOTICES, read_results, results_files
 from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send, warn
@@ -36,6 +38,7 @@ from medtasks.tasks.task_index import mapping_in
 
 _PATIENCE = 10
 _STEP = 0.05
+_UTC = ("--timezone", "UTC")
 
 
 @dataclass
@@ -78,12 +81,39 @@ def run_tasks(
     outcome = HarnessOutcome()
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
-    zone = [] if read_options(arguments).text("timezone") else ["--timezone", "UTC"]
+    zone = [] if read_options(arguments).text("timezone") else _UTC
     command = [*(launcher or [sys.executable]), "-m", "medtasks.lmms.harness_process", *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
             _run([task], command, output, outcome, watch, variables)
+    return outcome
+
+
+def run_tasks_here(
+    names: Sequence[str],
+    arguments: Sequence[str],
+    output: Path,
+    watch: Callable[[HarnessOutcome], None],
+) -> HarnessOutcome:
+    """Run tasks in this process, each name in a call of its own, so that one that fails does not affect the others.
+
+    Arguments are those of :func:`run_tasks`; ``watch`` is called after each name.
+    """
+    outcome = HarnessOutcome()
+    for name in names:
+        before = _results_files(output)
+        reason = "it left no results"
+        try:
+            evaluate_here([*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
+            reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
+        new = [path for path, state in _results_files(output).items() if before.get(path) != state]
+        _add_results([name], new, outcome)
+        failed = [task for task in wanted_tasks([name]) if task not in outcome.done]
+        outcome.failed += failed
+        outcome.reasons |= dict.fromkeys(failed, reason)
+        watch(outcome)
     return outcome
 
 
@@ -276,8 +306,10 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     *others, examples = seeds(options)
     raised = [str((seed or 0) + added) for seed in others]
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
-    module = class_path_of(options.text("model"), force_simple=options.flag("force_simple")).rpartition(".")[0]
-    if module.startswith("medtasks."):
+    is_simple = options.flag("force_simple")
+    path = class_path_of(options.text("model"), options.model_arguments(), force_simple=is_simple)
+    module = path.rpartition(".")[0]
+    if takes_our_arguments(path):
         option, pairs, default = "--model_args", options.written_model_arguments(), 0
     elif module in ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm"):  # with a seed per request
         option, pairs, default = "--gen_kwargs", options.pairs("gen_kwargs"), others[2] or 0

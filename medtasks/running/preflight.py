@@ -20,7 +20,8 @@ from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, model_names, planned_destinations
-from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
+from medtasks.model_adapters.any_model import check_path
+from medtasks.runs.harness_options import ADAPTER, HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
     INCLUDE,
@@ -195,6 +196,8 @@ def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
     elif name not in models:
         hint = near_match(name, models) or "; no other name is like it"
         yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
+    elif name == ADAPTER:
+        check_path(str(run.options.model_arguments().get("class", "")))
 
 
 def _private_data(run: PlannedRun) -> Iterator[Notice]:
@@ -231,8 +234,9 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     environment = dict(os.environ)
     for name, value in options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
-    path = class_path_of(options.text("model"), force_simple=options.flag("force_simple"))
-    goes_to = planned_destinations(path, options.model_arguments(), environment) if path else []
+    model_arguments = options.model_arguments()
+    path = class_path_of(options.text("model"), model_arguments, force_simple=options.flag("force_simple"))
+    goes_to = planned_destinations(path, model_arguments, environment) if path else []
     try:
         check_model(path, goes_to, guarded, environment)
     except ModelRefused as error:

@@ -38,6 +38,7 @@ TRANSPORT = frozenset(
     )
 )
 SERVER = "vlm_server"  # name of our adapter for models on servers
+ADAPTER = "adapter"  # name of our adapter for classes and functions by their path, which the argument ``class`` gives
 _SERVED = (  # lmms-eval's models whose identity is the name of the served model
     *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
     *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
@@ -78,7 +79,7 @@ class HarnessOptions:
 
     def pairs(self, name: str) -> dict[str, str]:
         """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not separate."""
-        parts = [part.partition("=") for part in _split(self.text(name))]
+        parts = [part.partition("=") for part in split_arguments(self.text(name))]
         return {key.strip(): value for key, mark, value in parts if mark}
 
     def model_arguments(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class HarnessOptions:
         arguments = self.given.get("model_args")
         if isinstance(arguments, Mapping):
             return dict(arguments)
-        parts = (part.strip().partition("=") for part in _split(self.text("model_args")))
+        parts = (part.strip().partition("=") for part in split_arguments(self.text("model_args")))
         return {name: value for name, mark, value in parts if mark}
 
     def written_model_arguments(self) -> dict[str, str]:
@@ -170,7 +171,8 @@ def _parser() -> _Parser:
     return parser
 
 
-def _split(text: str) -> list[str]:
+def split_arguments(text: str) -> list[str]:
+    """Split ``key=value,...`` at its commas, but for those in quotes and brackets."""
     parts, depth, quote, start = [], 0, "", 0
     for position, character in enumerate(text):
         if character in "\"'" and text[max(position - 1, 0) : position] != "\\":
@@ -197,8 +199,12 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
         'qwen pretrained=q'
         >>> model_label("vlm_server", "base_url=http://127.0.0.1:8000/v1,concurrency=8", "org/m")
         'org/m (vlm_server)'
+        >>> model_label("adapter", "class=my_module:MyVlm,pretrained=q")
+        'my_module:MyVlm pretrained=q'
     """
     arguments_by_name = HarnessOptions({"model_args": arguments}).model_arguments()
+    if name == ADAPTER:
+        name = arguments_by_name.pop("class", name)
     if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
         names = [arguments_by_name.pop(key, None) for key in ("model", "model_version")]
         served = served or names[0] or names[1]

@@ -6,10 +6,11 @@ files of your own; reading them can run their code.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeAlias
 
 import pandas as pd
@@ -82,6 +83,7 @@ class Run:
     notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
     _recorded: RecordedRun = field(repr=False)
     _folders: FolderInput = field(repr=False)
+    _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)  # its folder, deleted with it
 
     def table(self) -> pd.DataFrame:
         """Return the recorded scores, one line per task, rule and metric; columns as of :meth:`Scores.table`."""
@@ -163,6 +165,60 @@ def score(
         for name, (rule, of_samples) in scores.items():
             reading.computed[name] = without_metrics(rule, of_samples)
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
+
+
+def evaluate(
+    tasks: str | Sequence[str],
+    batcher: Callable[[list[Any]], Iterable[str | None]],
+    *,
+    batch_size: int = 1,
+    model: str | None = None,
+    limit: int | None = None,
+    output: str | Path | None = None,
+    journal: str | Path | None = None,
+    include_path: FolderInput = (),
+) -> Run:
+    """Ask a function the questions of tasks and score its replies, as ``medtasks run`` does with a model.
+
+    Args:
+        tasks: Tasks, groups or tags that read replies.
+        batcher: Function from a list of questions, each a pair ``(messages, images)``, to a list with one text for
+            each. ``messages`` have the form of OpenAI's chat messages, with ``{"type": "image"}`` at the place of each
+            of the ``images`` (RGB). ``questions[0].settings`` are the decoding settings of the task, the same for all
+            in one call. None in place of a text, or an exception, is a failed sample and in no score.
+        batch_size: Largest number of questions in one call.
+        model: Name of the model that it asks, for reports.
+        limit: Ask only the first questions of each task.
+        output: Folder for replies, results and manifest, as of ``medtasks run``; by default a temporary one.
+        journal: Folder for replies as they come, from which the same call goes on after an interruption. Take another
+            one when the function gives other replies.
+        include_path: Folders with task files of your own.
+
+    Raises:
+        MedTasksError: A task compares likelihoods or cannot run; the data are credentialed, and
+            ``MEDTASKS_TRUSTED_MODEL`` does not name the function; or nothing was answered.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
+        >>> row = '{"doc_id": "1", "question": "Is it normal?", "answer": "yes"}'
+        >>> file = "task: toy, family: yes_no, data: toy.jsonl, image: none"
+        >>> (folder / "toy.jsonl").write_text(row), (folder / "toy.yaml").write_text(f"{{{file}}}")
+        (61, 57)
+        >>> run = evaluate("toy", lambda questions: ["Yes."] * len(questions), include_path=folder)
+        >>> run.samples()[["question", "reply", "correct"]].values.tolist()
+        [['Is it normal?', 'Yes.', True]]
+    """
+    from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
+
+    temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")
+    folder = Path(temporary.name if temporary else str(output))
+    names = [tasks] if isinstance(tasks, str) else list(tasks)
+    with _including(include_path):
+        label = run_function(
+            names, batcher, folder, {"model": model, "journal": journal}, {"batch_size": batch_size, "limit": limit}
+        )
+    return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
 
 
 def parse(

@@ -71,9 +71,13 @@ def including(folders: Sequence[Path]) -> Iterator[None]:
 
 def included_option(*names: str) -> str:
     """Return the option by which a command finds these tasks, by default all: `` --include_path FOLDER`` or none."""
+    return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in included_folders(*names))
+
+
+def included_folders(*names: str) -> list[str]:
+    """Return the folders of the user's that hold the files of these tasks, by default of all that are included."""
     bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
-    folders = dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
-    return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
+    return list(dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included))
 
 
 def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:

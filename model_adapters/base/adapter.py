@@ -77,6 +77,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     stop_ids: Sequence[int]  # tokens that end a reply
     stop_strings: Sequence[str] = ()  # texts that end a reply, besides the task's
     keeps_decoding_settings: ClassVar[bool] = False  # whether penalties of the checkpoint's settings apply
+    draws_in_batches: ClassVar[bool] = False  # whether sampled replies may depend on others of their batch
+    stops_after: ClassVar[int | None] = None  # requests; if these are the first and all of them fail, the run stops
 
     def __init__(self, **arguments: object) -> None:
         super().__init__(**arguments)
@@ -256,12 +258,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         def group(request: Request) -> tuple[object, ...]:
             settings, _ = decoding(request)
             # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
-            return settings, unit(request) if settings.temperature > 0 else None
+            is_alone = settings.temperature > 0 and not self.draws_in_batches
+            return settings, unit(request) if is_alone else None
 
-        def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply]:
+        def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply | Exception]:
             (_, settings, seed), *_ = items
-            texts = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
-            return [counted_as(text, escaped_reply(text)) for text in texts]
+            texts: Sequence[Any] = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
+            return [text if isinstance(text, Exception) else counted_as(text, escaped_reply(text)) for text in texts]
 
         work = Work(
             kind="generate_until",
@@ -330,7 +333,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         rows = min(rows, self.arguments.max_batch_size or rows)
         name = f"{self.model_id} {work.kind}"
         with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
-            runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar)
+            runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar, self.stops_after)
             results = runner.run(streams)
         self.copied |= runner.copied
         if runner.replayed and runner.journal is not None:

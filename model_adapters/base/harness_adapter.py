@@ -36,7 +36,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     """A simple-type harness model; unknown arguments and impossible values are an ``AdapterArgumentError``."""
 
     is_simple = True
-    model_id: ClassVar[str]
+    model_id: ClassVar[str] = "adapter"  # name in messages and of the journal's folder
     arguments_type: ClassVar[type[HarnessArguments]]
     arguments: HarnessArguments
     task_dict: TaskDocuments

@@ -242,8 +242,8 @@ class FailureLog:
         return cause
 
     def check_first(self, done: int, enough: int) -> None:
-        """End the run if ``enough`` requests are done and all of them failed, unless all may fail."""
-        if done >= enough and self._causes.total() == done and self._max_failed < 1:
+        """End the run if ``enough`` requests are done and all of them failed."""
+        if done >= enough and self._causes.total() == done:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}")
 
@@ -267,7 +267,8 @@ class Work(Generic[Item, Result]):
     kind: str  # name of the harness's call
     prepare: Callable[[LoadedRequest], Item]  # turns one sample into model input; may fail for that sample alone
     length: Callable[[Item], int]  # tokens of a prepared sample
-    execute: Callable[[Sequence[Item]], Sequence[Result]]  # runs the model on a batch; results in the same order
+    # Runs the model on a batch; results in the same order. An exception in place of one is the failure of this sample.
+    execute: Callable[[Sequence[Item]], Sequence[Result | Exception]]
     fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
     decisive: Callable[[LoadedRequest], object]  # decides about an answer, besides model, context and images
     stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
@@ -296,6 +297,7 @@ class BatchRunner(Generic[Item, Result]):
     failures: FailureLog
     journal: Journal | None
     progress: "tqdm[Any]"  # advanced by one per request
+    stops_after: int | None = None  # requests; if these are the first and all of them fail, the run stops
     replayed: int = 0  # answers that came from the journal
     copied: set[tuple[str, int]] = field(default_factory=set)  # samples with one that another run asked for
     _results: dict[int, Result] = field(default_factory=dict)
@@ -334,8 +336,11 @@ class BatchRunner(Generic[Item, Result]):
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)
         except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
-            self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
+            self._fail(position, error)
             return _Prepared(position, 0)
+
+    def _fail(self, position: int, error: Exception) -> None:
+        self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
 
     def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
         unanswered = [row for row in batch if row.item is not None]
@@ -343,6 +348,8 @@ class BatchRunner(Generic[Item, Result]):
         for start in range(0, len(unanswered), size):
             self._execute(unanswered[start : start + size])
         self.progress.update(len(batch))
+        if self.stops_after:
+            self.failures.check_first(len(self._results), self.stops_after)
 
     def _execute(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run requests at once, or in parts where that fails; returns the largest size that could be run."""
@@ -351,17 +358,22 @@ class BatchRunner(Generic[Item, Result]):
             done = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
             if len(batch) == 1:
-                position = batch[0].position
-                self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
+                self._fail(batch[0].position, error)
                 return 0
             # Parts of torch have no own type for it.
             full = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
                 isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
             )
         else:
-            self._results |= {row.position: result for row, result in done}
+            entries: dict[str, Entry] = {}
+            for row, result in done:
+                if isinstance(result, Exception):
+                    self._fail(row.position, result)
+                else:
+                    self._results[row.position] = result
+                    entries[row.key] = Entry(self.work.stored(result), row.tokens)
             if self.journal is not None:
-                self.journal.add({row.key: Entry(self.work.stored(result), row.tokens) for row, result in done})
+                self.journal.add(entries)
             return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
         if not full:  # one by one, so that only the culprit fails

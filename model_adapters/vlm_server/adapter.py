@@ -243,7 +243,8 @@ class VlmServer(HarnessAdapter):
                 journal = self.pool.journal
                 if journal is not None and any(map(journal.journal.is_copy, entries)):
                     self.copied.update((requests[position].task, requests[position].doc_id) for position in unit)
-                failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
+                if self.arguments.max_failed < 1:
+                    failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
                 bar.update(len(unit))
 
             try:

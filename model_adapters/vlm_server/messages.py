@@ -58,6 +58,8 @@ class ServedPrompt:
         """Return the conversation with one URL per image, and ``continued`` as an open assistant turn."""
         images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
         turns = chat_messages(self.parts, images, self.system)
+        if not self.images:  # which templates without image parts take as well
+            turns[-1]["content"] = "".join(self.texts)
         if continued is not None:
             turns.append({"role": "assistant", "content": continued})
         return turns

@@ -39,8 +39,18 @@ def parameters(function):
 @point
 def models():
     """Importing lmms_eval.models calls the entry points 'lmms_eval.models', which give ModelManifest(model_id,
-    simple_class_path); the registry names the class path of a model."""
+    simple_class_path); the registry names the class path of a model, and imports a class of type lmms with
+    is_simple True. AVAILABLE_SIMPLE_MODELS, AVAILABLE_CHAT_TEMPLATE_MODELS and MODEL_ALIASES hold the harness's
+    names before it calls the entry points."""
+    from lmms_eval import models as module
     from lmms_eval.models import MODEL_REGISTRY_V2
+
+    tables = (*module.AVAILABLE_SIMPLE_MODELS, *module.AVAILABLE_CHAT_TEMPLATE_MODELS)
+    assert {"llava", "openai"} <= set(tables)
+    assert "openai_compatible" in module.MODEL_ALIASES["openai"]
+    source = inspect.getsource(module._initialize_model_registry)
+    assert "registry.load_entrypoint_manifests(overwrite=True)" in source
+    assert MODEL_REGISTRY_V2.get_model_class("adapter").__module__ == "medtasks.model_adapters.any_model"
 
     found = MODEL_REGISTRY_V2.resolve("medtasks_tiny", False)
     assert found.class_path == "medtasks.model_adapters.tiny.MedTasksTiny"
@@ -148,11 +158,13 @@ def filters():
 @point
 def command_line():
     """lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of
-    the same module, whose error it prints; the options are those in harness_options."""
+    the same module, whose error it prints, and which writes the results of a run in this process; the options are
+    those in harness_options."""
     from lmms_eval import __main__ as main
 
     source = inspect.getsource(main.cli_evaluate)
     assert "results, samples = cli_evaluate_single(args)" in source
+    assert "evaluation_tracker.save_results_samples(" in inspect.getsource(main.cli_evaluate_single)
     assert "traceback.print_exc()" in source
     before, sys.argv = sys.argv, ["lmms_eval"]
     try:
@@ -226,6 +238,9 @@ IMPORTED = {
     "lmms_eval.api.instance.Instance": calls_of_models,
     "lmms_eval.api.instance.TokenCounts": base_of_models,
     "lmms_eval.api.model.lmms": base_of_models,
+    "lmms_eval.models.AVAILABLE_CHAT_TEMPLATE_MODELS": models,
+    "lmms_eval.models.AVAILABLE_SIMPLE_MODELS": models,
+    "lmms_eval.models.MODEL_ALIASES": models,
     "lmms_eval.models.MODEL_REGISTRY_V2": models,
     "lmms_eval.models.registry_v2.ModelManifest": models,
     "lmms_eval.utils": base_of_models,

@@ -1,0 +1,87 @@
+"""A run in this process that asks a function in place of a model, for :func:`medtasks.evaluate`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+
+from medtasks.errors import MedTasksError
+from medtasks.model_adapters.any_model import GIVEN
+from medtasks.model_adapters.function_model import likelihood_error
+from medtasks.running.harness_run import run_tasks_here, wanted_tasks
+from medtasks.running.preflight import check
+from medtasks.running.recording import RunRecording, first_manifest
+from medtasks.runs.harness_options import ADAPTER, model_label, write_argument
+from medtasks.runs.run_manifest import Severity
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.tasks.documents import select
+from medtasks.tasks.task_files import task_file, tasks_of
+
+
+def run_function(
+    names: Sequence[str],
+    function: Callable[..., Any],
+    output: Path,
+    model_arguments: Mapping[str, object],
+    options: Mapping[str, object],
+) -> str:
+    """Ask a function the questions of tasks, and leave results, replies and manifest in a folder, as ``medtasks run``.
+
+    Args:
+        names: Tasks, groups and tags.
+        function: Function from a list of questions to texts.
+        output: Folder for results.
+        model_arguments: Arguments of ``FunctionModel``; None is left out, as in ``options``.
+        options: Further options of the harness, such as ``limit``.
+
+    Returns:
+        The label of the model in the folder.
+
+    Raises:
+        MedTasksError: A task cannot run, or not with a function; the run is refused; no task has results, or no sample
+            a reply. Of several tasks, one that fails is a warning, as are samples without a reply.
+    """
+    selection = select(names)
+    if selection.missing:
+        raise MedTasksError("; ".join(f"{name}: {cause}" for name, cause in selection.missing.items()))
+    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
+    if compared := [task.name for task in tasks if task.compares_likelihoods]:
+        raise likelihood_error(compared)
+    path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+    values = {"class": path, **model_arguments}
+    pairs = [f"{key}={write_argument(str(value))}" for key, value in values.items() if value is not None]
+    label = model_label(ADAPTER, ",".join(pairs))
+    arguments = ["--log_samples"]
+    for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
+        if value is not None:
+            arguments += [f"--{key}", str(value)]
+    GIVEN[path] = function
+    try:
+        notices = check(names, arguments)
+        if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
+            raise MedTasksError("; and ".join(refused))
+        for notice in notices:
+            logger.warning(notice.sentence)
+        command = [f"medtasks.evaluate({list(names)}, {label}, output={str(output)!r})"]
+        manifest = first_manifest(command, arguments, names, selection, notices)
+        recording = RunRecording(output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning)
+        with recording.until_its_end():
+            run_tasks_here(names, arguments, output, recording.note)
+    finally:
+        del GIVEN[path]
+    _report_losses(recording)
+    return label
+
+
+def _report_losses(recording: RunRecording) -> None:
+    """Warn of tasks without results and samples without replies. Raises MedTasksError where nothing is left."""
+    records = recording.manifest.tasks
+    problems = [f"{name}: {record.reason}" for name, record in records.items() if record.reason]
+    problems += filter(None, [recording.losses_over_limit()])
+    if not problems:
+        return
+    sentence = "; ".join(problems)
+    if not any(record.results and (record.counts is None or record.counts.scored) for record in records.values()):
+        raise MedTasksError(f"there is nothing to score: {sentence}")
+    logger.warning(f"In no score: {sentence}")
