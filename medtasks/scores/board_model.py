@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,17 +16,17 @@ from medtasks.extract.extractor_registry import Reason
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, undeclared
 from medtasks.runs.harness_options import model_title
-from medtasks.runs.replies import read_replies
+from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
-from medtasks.scores.score_model import MetricScore
+from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import rule_scores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import recorded_values
 from medtasks.stats.ranks import rank_intervals
 from medtasks.stats.standard_error import mean_error
-from medtasks.tasks.documents import image_settings, task_documents, task_provenance
+from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
@@ -34,7 +34,10 @@ Reading = Literal["published", "careful"]
 Notes = dict[str, list[str]]
 """Runs and tasks by the sentence that is true of them."""
 STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
-_CAREFUL = ("robust", "strict")  # names of careful rules in task files
+_OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
+    "published": published_rule,
+    "careful": careful_rule,
+}
 _UNREAD = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)  # reasons that are not the reply's fault
 
 
@@ -94,12 +97,10 @@ class Board:
         return first, second
 
 
-def rule_of_reading(task: TaskFile, reading: Reading) -> str:
-    """Return the name of a task's published or careful rule; of a task with one of them only, that one."""
-    names = list(task.rows)
-    if reading == "careful":
-        names = [name for name in _CAREFUL if name in task.rows] or names
-    return names[0]
+def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
+    """Return the published or careful one of a task's rules, or its first one if it has none; empty without rules."""
+    names = {name: name for name in rules}
+    return _OF_READING[reading](names) or next(iter(names), "")
 
 
 def main_metric(task: TaskFile) -> AnyMetric:
@@ -183,10 +184,11 @@ def _build_column(
     cells: dict[str, BoardCell] = {}
     task = _our_task(name)
     if task is not None:
-        row = rule_of_reading(task, reading)
+        row = rule_of_reading(task.rows, reading)
         metric = main_metric(task)
         rule = task.versioned_rule(task.rows[row])
-        column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, _fits(row, reading))
+        fits = _OF_READING[reading]({row: row}) is not None
+        column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, fits)
         if task.is_computed:
             cells, files = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
             try:
@@ -213,11 +215,6 @@ def _build_column(
         from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
         _note(notes, name, f"{from_to}; ranks are on those that two runs share.")
     return column, cells
-
-
-def _fits(row: str, reading: Reading) -> bool:
-    """Return whether a rule's name is one of the reading."""
-    return (row in _CAREFUL) == (reading == "careful")
 
 
 def _note(notes: Notes, place: str, sentence: str) -> None:
@@ -261,8 +258,10 @@ def _scored_cells(
                 file = replies_to(task.name, repeat)
                 check_data(task.name, file, data)
                 files.setdefault(run, file)
-                replies = read_replies(file, documents, image_settings(task))
-                repeats.append(run_values(task, documents, replies, [metric]))
+                recorded = read_recorded(task, documents, [file])
+                repeats += [run_values(task, documents, replies, [metric]) for replies in recorded.runs]
+                for note in recorded.notes:
+                    _note(notes, f"{run}, {task.name}", note)
             cells[run] = _cell(task, metric, repeats)
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
@@ -317,11 +316,11 @@ def _recorded_cell(
     """
     by_rule = recorded_values(record)
     if column is None:
-        careful = [name for name in _CAREFUL if name in by_rule]
-        row = careful[0] if reading == "careful" and careful else next(iter(by_rule), "")
+        row = rule_of_reading(by_rule, reading)
         name = next(iter(by_rule.get(row, ())), "")
         better = record.higher_is_better.get(name)
-        column = BoardColumn(record.name, name, row, record.rules.get(row, row), better, _fits(row, reading))
+        fits = _OF_READING[reading]({row: row}) is not None
+        column = BoardColumn(record.name, name, row, record.rules.get(row, row), better, fits)
     values = by_rule.get(column.row, {})
     if column.metric not in values:
         return None

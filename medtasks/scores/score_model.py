@@ -6,7 +6,7 @@ Undefined numbers are NaN, and null in JSON.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import ReadAnswer
@@ -16,6 +16,8 @@ from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.scores.error_classes import WrongAnswer
 from medtasks.stats.intervals import EstimatedValue
 from medtasks.stats.paired import PairedResult
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,13 @@ class RuleScores:
         return next((score for group in named for score in group.scores if score.metric == metric), None)
 
 
-def published_rule(rules: Mapping[str, RuleScores]) -> RuleScores | None:
-    """Return the scores under the published rule of a task, by name of the rule; None if it reproduces none."""
+def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
+    """Return what belongs to the published rule of a task, of values by name of the rule; None without one."""
     return next((rule for name, rule in rules.items() if name.startswith("reference")), None)
 
 
-def careful_rule(rules: Mapping[str, RuleScores]) -> RuleScores | None:
-    """Return the scores under the careful rule of a task, by name of the rule; None without one."""
+def careful_rule(rules: Mapping[str, _Value]) -> _Value | None:
+    """Return what belongs to the careful rule of a task, of values by name of the rule; None without one."""
     return rules.get("robust") or rules.get("strict")
 
 

@@ -118,7 +118,7 @@ def test_rows_of_one_model_are_told_apart_and_what_cannot_be_read_is_said(runs, 
     with pytest.raises(MedTasksError, match="there is no run"):
         board_of([TASK])
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(MedTasksError, match=r"no run has a score to show: .*holds no replies"):
+    with pytest.raises(MedTasksError, match=r"no run has a score to show: .*is empty"):
         board_of([TASK, str(tmp_path / "empty.jsonl")])
 
 
