@@ -653,6 +653,23 @@ def test_archives_that_are_large_only_when_unpacked_are_refused(tmp_path):
             read_foreign([tmp_path / name])
 
 
+def test_a_damaged_sheet_is_named(tmp_path):
+    whole = write_xlsx(tmp_path / "whole.xlsx", ["index", "prediction"], [0, "A"])
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(tmp_path / "cut.xlsx", "w") as cut:
+        for name in archive.namelist():
+            data = archive.read(name)
+            cut.writestr(name, data[:-40] if name.endswith("sheet1.xml") else data)
+    with pytest.raises(RepliesError, match=r"cut\.xlsx is a damaged workbook"):
+        read_foreign([tmp_path / "cut.xlsx"])
+
+
+def test_a_log_without_samples_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        archive.writestr("_journal/start.json", "{}")
+    with pytest.raises(RepliesError, match="without any sample"):
+        read_foreign([tmp_path / "log.eval"])
+
+
 def test_a_damaged_log_is_named(tmp_path):
     path = write_eval(tmp_path / "log.eval", inspect_sample("a", "x" * 500), method=zipfile.ZIP_STORED)
     path.write_bytes(path.read_bytes().replace(b"x" * 500, b"y" * 500))
