@@ -69,15 +69,14 @@ class MatchedReplies:
             "samples": len(self.statuses),
             "matched": by_status["matched"] + by_status["empty"] + by_status["failed"],
             "matched_by": dict(self.steps),
-            "empty": by_status["empty"],
-            "failed": by_status["failed"],
-            "missing": by_status["missing"],
+            **{name: by_status[name] for name in ("empty", "failed", "missing")},
             "duplicates": self.duplicates,
             "unmatched": len(self.unmatched),
             "unmatched_rows": [match.row.number for match in self.unmatched],
             "ambiguous": len(self.ambiguous),
             "ambiguous_rows": [match.row.number for match in self.ambiguous],
             "ambiguous_samples": by_status["ambiguous"],
+            "options_not_compared": sum(match.step.startswith(BY_QUESTION_ALONE) for match in self.matches),
             "reasoning": sum(bool(row.reasoning) for row in self.file.rows),
             "cut": sum(row.is_cut for row in self.file.rows),
         }
@@ -108,7 +107,7 @@ class MatchedReplies:
                 yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
         numbers = {
             "Rows that repeat a reply, counted once": self.duplicates,
-            "Rows without options, whose order could not be compared": self.steps.get(BY_QUESTION_ALONE, 0),
+            "Rows without options, whose order could not be compared": counts["options_not_compared"],
             "Replies with thinking in a field of its own, which only rules for thinking read": counts["reasoning"],
             "Replies that end at a length limit": counts["cut"],
         }

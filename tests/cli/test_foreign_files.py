@@ -1,0 +1,140 @@
+"""Files of other kits in ``score``, ``report``, ``compare`` and the Python API."""
+
+import json
+
+import pytest
+
+import medtasks as api
+from medtasks.errors import RepliesError
+
+from .conftest import rows_of
+
+YAML = "task: kit_asked\nfamily: single_choice\ndata: questions.jsonl\nimage: none\n"
+QUESTIONS = [f"Which part is shown in frame {number}?" for number in range(8)]
+OPTIONS = ["rim", "tip", "bulb"]
+REPLIES = ["A", "A", "A", "A", "B", "A", "", "A"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a task of our own and eight questions, whose answer is A."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    rows = [
+        {"doc_id": f"q-{n}", "question": text, "options": OPTIONS, "answer": "A"} for n, text in enumerate(QUESTIONS)
+    ]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "kit_asked.yaml").write_text(YAML)
+    return tmp_path
+
+
+def medevalkit(folder, replies=REPLIES, name="results.json", options=OPTIONS):
+    """Write the file of a set without ids."""
+    rows = []
+    for question, reply in zip(QUESTIONS, replies, strict=False):
+        choices = [f"{letter}. {option}" for letter, option in zip("ABC", options, strict=True)]
+        prompt = "\n".join((f"\nQuestion: {question}", "Options: ", *choices, "Answer with the option's letter."))
+        rows.append({"prompt": prompt, "answer": "A", "choices": choices, "response": reply, "correct": True})
+    (folder / name).write_text(json.dumps(rows, indent=4))
+    return folder / name
+
+
+def test_score_says_how_rows_were_matched(medtasks, folder):
+    file = medevalkit(folder, REPLIES[:7])
+    ran = medtasks("score", "kit_asked", file, "--include_path", folder, "--json", folder / "scores.json")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        "Replies: 'response' (MedEvalKit). Scores are those of the prompts that were asked there, not of ours, under "
+        "our rules."
+    )
+    assert lines[1] == "Matched: 7 of 8 samples (rows: 7 by prompt); 1 empty, 1 missing."
+    assert rows_of(ran.out, "kit_asked: 7 of 8")["accuracy"][0].startswith("71.4%")
+    scores = json.loads((folder / "scores.json").read_text())
+    matching = scores["matching"]
+    assert (matching["kit"], matching["matched"], matching["matched_by"]) == ("MedEvalKit", 7, {"prompt": 7})
+    assert (scores["replies"], scores["missing"], matching["missing"]) == (7, 1, 1)
+    assert scores["rules"]["robust"]["metrics"]["accuracy"] == 5 / 7
+
+
+def test_columns_are_named(medtasks, fails, folder):
+    rows = ["case,raw, text", *(f"q-{number},=A,x" for number in range(8))]
+    (folder / "table.csv").write_text("\n".join(rows))
+    score = ("score", "kit_asked", folder / "table.csv", "--include_path", folder)
+    fails(score, "--columns reply=NAME")
+    ran = medtasks(*score, "--columns", "reply=raw,id=case")
+    assert "Matched: 8 of 8 samples (rows: 8 by id)" in ran.out
+    ran = medtasks(*score, "--columns", "raw")
+    assert ran.code == 2
+    assert "--columns raw" in ran.err
+    fails([*score, "--columns", "reply=row"], "'row'", "did you mean 'raw'")
+    fails([*score, "--format", "medevalki"], "did you mean 'medevalkit'?")
+
+
+def test_each_run_of_a_file_is_scored(medtasks, fails, folder):
+    lines = []
+    for number, (question, reply) in enumerate(zip(QUESTIONS, REPLIES, strict=True)):
+        choices = [{"message": {"content": text}} for text in (reply, "A")]
+        request = {"messages": [{"role": "user", "content": f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"}]}
+        lines.append({"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions", "body": request})
+        body = {"choices": choices}
+        lines.append({"custom_id": f"r{number}", "response": {"status_code": 200, "body": body}, "error": None})
+    for name, kept in (("requests.jsonl", lines[::2]), ("output.jsonl", lines[1::2])):
+        (folder / name).write_text("\n".join(map(json.dumps, kept)))
+    files = (folder / "output.jsonl", folder / "requests.jsonl")
+    ran = medtasks("score", "kit_asked", *files, "--include_path", folder)
+    assert "Matched: 8 of 8 samples in 2 runs (rows: 16 by prompt)" in ran.out
+    cells = rows_of(ran.out, "kit_asked: 8 of 8")["accuracy"]
+    assert [cell.split("%")[0] for cell in cells] == ["75.0", "100.0"]
+    with pytest.raises(RepliesError, match="holds 2 runs of each question; 'medtasks score' scores each"):
+        api.score("kit_asked", folder, include_path=folder)
+
+
+def test_report_compare_and_python_read_them(medtasks, folder):
+    first = medevalkit(folder)
+    second = medevalkit(folder, ["A"] * 8, "second.json")
+    ran = medtasks("compare", "kit_asked", first, second, "--include_path", folder, "--json", folder / "compared.json")
+    assert ran.code == 0
+    assert "Note: B: Matched: 8 of 8 samples (rows: 8 by prompt)" in ran.out
+    compared = json.loads((folder / "compared.json").read_text())
+    assert compared["comparisons"][0]["difference"] == 0.25
+    assert any(warning.startswith("A: Replies: 'response' (MedEvalKit)") for warning in compared["warnings"])
+    medtasks("report", first, "--task", "kit_asked", "--include_path", folder, "--html", folder / "report.html")
+    assert "Matched: 8 of 8 samples" in (folder / "report.html").read_text()
+    scores = api.score("kit_asked", first, include_path=folder)
+    assert scores.table().query("metric == 'accuracy'").value.item() == 0.75
+    assert api.score("kit_asked", str(second), include_path=folder).answered == 8
+
+
+def test_options_in_another_order_are_not_scored(fails, folder):
+    file = medevalkit(folder, options=OPTIONS[::-1])
+    fails(["score", "kit_asked", file, "--include_path", folder], "options in another order (8): row 0 (")
+
+
+def test_the_nearest_task_is_named(fails, folder):
+    (folder / "other.yaml").write_text(YAML.replace("kit_asked", "other").replace("questions", "others"))
+    rows = [{"doc_id": n, "question": f"Who is {n}?", "options": OPTIONS, "answer": "A"} for n in range(8)]
+    (folder / "others.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    file = medevalkit(folder)
+    fails(
+        ["score", "other", file, "--include_path", folder], "8 of 8 rows that were tried are questions of 'kit_asked'"
+    )
+
+
+def test_a_samples_file_of_another_task_is_no_list_of_our_rows(fails, folder):
+    """Each ``doc_id`` is the number of a row that we have, and says nothing."""
+    keys = {"target": "A", "doc_hash": "7", "filter": "none"}
+    lines = [
+        {
+            "doc_id": n,
+            "resps": [["A"]],
+            "filtered_resps": ["A"],
+            "arguments": {"gen_args_0": {"arg_0": f"Who? {n}"}},
+            **keys,
+        }
+        for n in range(8)
+    ]
+    (folder / "samples_x_2026-11-01.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    fails(
+        ["score", "kit_asked", folder / "samples_x_2026-11-01.jsonl", "--include_path", folder],
+        "0 of 8 samples are matched, and 8 of 8 rows answer none. no question of this task (8): row 0 (Who? 0)",
+    )
