@@ -699,6 +699,11 @@ def test_a_format_overrides_and_is_checked(tmp_path):
         read_foreign([path], format="medevalkits")
     own = write_lines(tmp_path / "o.jsonl", {"doc_id": "a", "reply": "B"})
     assert replies(own, format="table") == ["B"]
+    others = {"id": "a", "question": "q", "answer": ["E"], "response": "B"}
+    (row,) = read_foreign([write_lines(tmp_path / "o.jsonl", others)]).rows
+    assert (row.identifier, row.answer, row.reply) == ("a", "E", "B")
+    with pytest.raises(RepliesError, match="prediction and response may all be replies"):
+        read_foreign([write_lines(tmp_path / "o.jsonl", others | {"prediction": "B"})])
 
 
 def test_a_missing_file_and_an_empty_folder(tmp_path):
