@@ -41,7 +41,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.recorded_replies import read_one_run, read_with_data
+from medtasks.runs.recorded_replies import read_recorded, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
@@ -345,7 +345,7 @@ def sample(
     chosen = scored_task(task)
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]
-    recorded = read_one_run(chosen, documents, files)
+    recorded = read_recorded(chosen, documents, files).logged_run(task)
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")

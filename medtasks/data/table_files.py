@@ -16,6 +16,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,23 +191,30 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
     from openpyxl import load_workbook  # takes a third of a second
 
     has_formulas = options.get("has_formulas", True)
-    try:
+    with _damages_named(location):
         written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
         computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
-    except Exception as error:
-        raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
     titles = [sheet.title for sheet in computed.worksheets if sheet.sheet_state == "visible"]
     title = options.get("sheet_name") or (titles or computed.sheetnames)[0]
     if title not in computed.sheetnames:
         raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}")
     notes = [] if len(titles) == 1 or options.get("sheet_name") else [f"of its {len(titles)} sheets, '{title}' is read"]
-    if has_formulas:
-        faults = list(_cell_faults(location, zip(written[title], computed[title], strict=True)))
-        if faults:
-            raise SourceError(several(faults))
-    else:
-        computed[title].reset_dimensions()  # some programs write wrong ones
-    return _sheet(location, list(computed[title]), notes, options.get("header", ()))
+    with _damages_named(location):  # a sheet without formulas is read here
+        if not has_formulas:
+            computed[title].reset_dimensions()  # some programs write wrong ones
+        cells = list(computed[title])
+    faults = list(_cell_faults(location, zip(written[title], cells, strict=True))) if has_formulas else []
+    if faults:
+        raise SourceError(several(faults))
+    return _sheet(location, cells, notes, options.get("header", ()))
+
+
+@contextmanager
+def _damages_named(location: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
 
 
 def _sheet(location: str, cells: Sequence[Any], notes: list[str], header: Collection[str]) -> TableFile:

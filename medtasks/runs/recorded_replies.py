@@ -40,6 +40,12 @@ class RecordedReplies:
             )
         return self.runs[0]
 
+    def logged_run(self, task: str) -> Mapping[str, Reply]:
+        """Log how rows were matched, and return the only run. RepliesError: there are several."""
+        for note in self.notes:
+            warn_once(f"{task}: {note}")
+        return self.only_run
+
     @property
     def notes(self) -> list[str]:
         """Sentences on how rows were matched; none for our own forms."""
@@ -100,17 +106,6 @@ def read_with_data(
         matched = match_rows(named, documents, task)
         return RecordedReplies(matched.runs, matched), documents, file_provenance(file, documents, task)
     return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
-
-
-def read_one_run(task: TaskFile, documents: Documents, paths: Sequence[Path], **form: Any) -> Mapping[str, Reply]:
-    """Read the replies to a task as :func:`read_recorded` does, and log how they were matched.
-
-    RepliesError: The files hold several replies to each question.
-    """
-    recorded = read_recorded(task, documents, paths, **form)
-    for sentence in recorded.notes:
-        warn_once(f"{task.name}: {sentence}")
-    return recorded.only_run
 
 
 def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:

@@ -20,7 +20,7 @@ from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
 from medtasks.runs.asked_questions import QuestionIndex, name_of
-from medtasks.runs.recorded_replies import read_one_run
+from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run, replies_to
 from medtasks.runs.run_notes import run_notes
@@ -140,23 +140,12 @@ def score(
     """
     with _including(include_path):
         chosen = scored_task(task)
-        documents = task_documents(chosen)
-        if isinstance(replies, str | Path):
-            if not os.path.exists(replies):
-                raise RepliesError(
-                    f"there is no file or folder {replies}; give one, or a list with a text per question"
-                )
-            read = read_one_run(
-                chosen, documents, [replies_to(task, Source(Path(replies)))], kit=format, columns=columns
-            )
-        else:
-            read = _by_id(replies, documents)
+        read, documents, data = _read_replies(chosen, replies, format, columns)
         by_id = take_answer_field(read, answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
         scores = scores_by_id(chosen, answered, by_id)
         of_rows = {name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()}
         rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
-        data = task_provenance(chosen, documents)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
         reading = TaskReading(TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples)
         for name, (rule, of_samples) in scores.items():
@@ -308,6 +297,20 @@ def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
     if reading.samples.changed and recorded.samples:
         warn_once(reading.samples.describe_changes(recorded.samples))
     return reading
+
+
+def _read_replies(
+    task: TaskFile, replies: RepliesInput, kit: str | None, columns: Mapping[str, str] | None
+) -> tuple[Mapping[str, Reply], Documents, Mapping[str, Any]]:
+    """Return replies by the ids of the questions that they answer, all documents, and their provenance."""
+    if not isinstance(replies, str | Path):
+        prepared = task_documents(task)
+        return _by_id(replies, prepared), prepared, task_provenance(task, prepared)
+    if not os.path.exists(replies):
+        raise RepliesError(f"there is no file or folder {replies}; give one, or a list with a text per question")
+    file = replies_to(task.name, Source(Path(replies)))
+    recorded, documents, data = read_with_data(task, [file], kit, columns)
+    return recorded.logged_run(task.name), documents, data
 
 
 def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:

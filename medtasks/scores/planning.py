@@ -8,7 +8,7 @@ from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.family import Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Scale
-from medtasks.runs.recorded_replies import read_one_run
+from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.run_values import Values, main_metrics, run_values
 from medtasks.stats.equivalence import (
@@ -78,7 +78,9 @@ def assumptions(
     if metric.scale is not Scale.SHARE:
         raise RepliesError(f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one")
     documents = task_documents(task)
-    replies_of_runs = [read_one_run(task, documents, [replies_to(task.name, run)]) for run in runs]
+    replies_of_runs = [
+        read_recorded(task, documents, [replies_to(task.name, run)]).logged_run(task.name) for run in runs
+    ]
     values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
     if runs and not shared:

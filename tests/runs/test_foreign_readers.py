@@ -245,7 +245,8 @@ def prediction(index, prompt, content, **more):
 def test_predictions_of_evalscope(tmp_path):
     parts = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "B"}]
     image = {"type": "image", "image": "data:image/png;base64,AAAA"}
-    failed = prediction(2, "q2", "") | {"model_output": {"choices": [], "error": "timeout"}}
+    failed = prediction(2, "q2", "")
+    failed["model_output"]["error"] = "timeout"
     cut = prediction(4, "q4", "so")
     cut["model_output"]["choices"][0]["stop_reason"] = "max_tokens"
     path = write_lines(
@@ -402,14 +403,14 @@ def test_logs_of_inspect(tmp_path, method, monkeypatch):
             read_foreign([path])
 
 
-def write_zstd(path, samples):
+def write_zstd(path, samples, wrong=0):
     """Write what inspect_ai writes: members of method 93, which Python before 3.14 neither writes nor reads."""
     with zipfile.ZipFile(path, "w") as archive:
         for sample in samples:
             data = json.dumps(sample).encode()
             archive.writestr(f"samples/{sample['id']}_epoch_1.json", zstandard.compress(data))
             member = archive.infolist()[-1]
-            member.CRC, member.file_size, member.compress_type = zipfile.crc32(data), len(data), 93
+            member.CRC, member.file_size, member.compress_type = zipfile.crc32(data) + wrong, len(data), 93
 
 
 @each_row(
@@ -459,6 +460,7 @@ def message(content, reason="stop", **more):
         (CHAT | {"response": None, "error": {"code": "batch_expired"}}, [None]),
         (CHAT | {"response": {"status_code": 500, "body": {"error": {"message": "x"}}}}, [None]),
         (CHAT | {"response": {"status_code": 400, "body": None}, "error": "too long"}, [None]),
+        (CHAT | {"response": {"status_code": 200, "body": {"error": {"code": "x"}, "output": []}}}, [None]),
         (
             CHAT
             | {
@@ -651,6 +653,23 @@ def test_archives_that_are_large_only_when_unpacked_are_refused(tmp_path):
             read_foreign([tmp_path / name])
 
 
+def test_a_damaged_sheet_is_named(tmp_path):
+    whole = write_xlsx(tmp_path / "whole.xlsx", ["index", "prediction"], [0, "A"])
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(tmp_path / "cut.xlsx", "w") as cut:
+        for name in archive.namelist():
+            data = archive.read(name)
+            cut.writestr(name, data[:-40] if name.endswith("sheet1.xml") else data)
+    with pytest.raises(RepliesError, match=r"cut\.xlsx is a damaged workbook"):
+        read_foreign([tmp_path / "cut.xlsx"])
+
+
+def test_a_log_without_samples_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        archive.writestr("_journal/start.json", "{}")
+    with pytest.raises(RepliesError, match="without any sample"):
+        read_foreign([tmp_path / "log.eval"])
+
+
 def test_a_damaged_log_is_named(tmp_path):
     path = write_eval(tmp_path / "log.eval", inspect_sample("a", "x" * 500), method=zipfile.ZIP_STORED)
     path.write_bytes(path.read_bytes().replace(b"x" * 500, b"y" * 500))
@@ -661,6 +680,9 @@ def test_a_damaged_log_is_named(tmp_path):
     data[80] ^= 255
     path.write_bytes(data)
     with pytest.raises(RepliesError, match=r"samples/a_epoch_1\.json cannot be unpacked"):
+        read_foreign([path])
+    write_zstd(path, [inspect_sample("a", "x" * 500)], wrong=1)
+    with pytest.raises(RepliesError, match=r"samples/a_epoch_1\.json cannot be unpacked.*checksum"):
         read_foreign([path])
 
 
@@ -688,6 +710,7 @@ def test_a_missing_file_and_an_empty_folder(tmp_path):
 def test_a_file_with_the_name_of_a_task_of_ours_is_ours_in_a_run_alone(tmp_path):
     line = {"doc_id": 0, "input": "q", "filtered_resps": "A"}
     path = write_lines(tmp_path / "20260102_030405_samples_mediconfusion.jsonl", line)
-    assert read_foreign([path]).kit == "lmms-eval"
+    file = read_foreign([path])
+    assert (file.kit, file.reply_column) == ("lmms-eval", "filtered_resps")
     write_json(tmp_path / "20260102_030405_results.json", {"results": {}})
     assert read_foreign([path]) is None

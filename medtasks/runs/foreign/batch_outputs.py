@@ -19,7 +19,6 @@ from medtasks.runs.foreign.row_values import as_mapping
 
 _ID = "custom_id"
 _REQUESTS = {"body", "params"}  # keys of a request
-_FIRST_ERROR = 400  # status codes
 
 
 def recognise(content: FileContent) -> bool:
@@ -74,9 +73,8 @@ def _rows(content: FileContent, questions: Mapping[Any, dict[str, Any]]) -> Iter
 
 def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the replies to a request, of which a failed one has none."""
-    response = as_mapping(values.get("response"))
-    body = as_mapping(response.get("body"))
-    if values.get("error") or body.get("error") or (response.get("status_code") or 0) >= _FIRST_ERROR:
+    body = as_mapping(as_mapping(values.get("response")).get("body"))
+    if values.get("error") or body.get("error"):
         return
     for choice in map(as_mapping, body.get("choices") or []):
         yield _reply(as_mapping(choice.get("message")) or {"content": choice.get("text")}, choice.get("finish_reason"))

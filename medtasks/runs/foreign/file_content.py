@@ -135,15 +135,17 @@ def _json(path: Path, beginning: bytes) -> FileContent:
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
-    names = content.get("columns")
-    if isinstance(names, list) and isinstance(content.get("data"), list):
-        rows = [cells for cells in content["data"] if isinstance(cells, list) and len(cells) == len(names)]
-        return [dict(zip(names, cells, strict=True)) for cells in rows] if len(rows) == len(content["data"]) else []
-    columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
-    lengths = {len(column) if isinstance(column, list) else None for column in columns}
-    if len(columns) < 2 or len(lengths) > 1 or None in lengths:
+    names: Any = content.get("columns")
+    rows: Any = content.get("data")
+    if not isinstance(names, list):
+        names = list(content)
+        columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
+        are_lists = len(columns) > 1 and all(isinstance(column, list) for column in columns)
+        rows = zip(*columns, strict=True) if are_lists else ()
+    try:
+        return [dict(zip(names, cells, strict=True)) for cells in rows]
+    except (TypeError, ValueError):  # rows or columns of several lengths
         return []
-    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
 def _with_head(path: Path, form: str, records: Callable[[], Iterator[TableRow]]) -> FileContent:
@@ -231,6 +233,8 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
         members = [each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)]
         if members:
             check_archive(archive, path.stat().st_size)
+        elif "_journal/start.json" in archive.namelist():
+            raise RepliesError(f"{path} is a log of inspect_ai without any sample: no reply was saved in it")
     return members
 
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from medtasks.data.table_files import TableRow
@@ -46,7 +47,8 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
                 earlier.append(replies)
                 rows += _rows(record, replies)
     kit = "lm-eval" if "arguments" in contents[0].keys else "lmms-eval"
-    return ForeignFile(kit, tuple(rows), REPLIES[0])
+    keys = {*chain(*contents[0].head)}
+    return ForeignFile(kit, tuple(rows), next(key for key in REPLIES if key in keys))
 
 
 def _replies(record: TableRow) -> list[str]:

@@ -1,7 +1,7 @@
 """Questions and options inside the prompts of another kit, and the frame that the kit puts around them."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -109,16 +109,18 @@ def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
     places = index.options.find(text)
     starts = [start for start, _ in places]
     for start, option in places:
-        is_lettered = _FIRST_LETTER.search(text, 0, start) is not None or not are_words([option])
+        is_lettered = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start) is not None or not are_words(
+            [option]
+        )
         lists = [ListedOptions((option,), start, start + len(option), is_lettered)]
         while lists:
             listed = lists.pop()
             yield listed
             count = len(listed.options)
             marks = (None, letter(count).casefold(), str(count + 1))
-            for following, other in places[bisect_left(starts, listed.end) :]:
-                if following > listed.end + _LONGEST_MARK or count == index.most_options:
-                    break
+            nearest = bisect_left(starts, listed.end)
+            farthest = bisect_right(starts, listed.end + _LONGEST_MARK) if count < index.most_options else nearest
+            for following, other in places[nearest:farthest]:
                 mark = _MARK.fullmatch(text, listed.end, following)
                 if mark and mark["mark"] in marks:
                     longer = (*listed.options, other)
