@@ -43,12 +43,14 @@ def text_of(record: TableRow, key: str) -> str | None:
 
 
 def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
-    """Return the first text under one of several keys that is neither missing nor blank."""
+    """Return the first text under one of several keys, alone or alone in a list, that is neither missing nor blank."""
     for key in keys:
-        if not isinstance(record.values.get(key), list | dict):
+        value = record.values.get(key)
+        text = value[0] if isinstance(value, list) and len(value) == 1 else None
+        if not isinstance(value, list | dict):
             text = text_of(record, key)
-            if text and text.strip():
-                return text
+        if isinstance(text, str) and text.strip():
+            return text
     return None
 
 
