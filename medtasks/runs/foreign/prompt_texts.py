@@ -57,7 +57,8 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
     """
     text = comparable(prompt)
     questions = index.questions.find(text)
-    lists = list(islice(_lists_in(text, index), _MOST_LISTS)) if questions else []
+    first = min((start + len(question) for start, question in questions), default=len(text))
+    lists = list(islice(_lists_in(text, first, index), _MOST_LISTS))
     matches: list[PromptMatch] = []
     is_reordered = False
     for start, question in questions:
@@ -104,9 +105,9 @@ def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     return [match for match in matches if match.texts[0] not in parts]
 
 
-def _lists_in(text: str, index: SampleIndex) -> Iterator[ListedOptions]:
-    """Yield the lists of known options in a text, and the parts of each."""
-    places = index.options.find(text)
+def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptions]:
+    """Yield the lists of known options in a text from its character ``first`` on, and the parts of each."""
+    places = [place for place in index.options.find(text) if place[0] >= first] if first < len(text) else []
     starts = [start for start, _ in places]
     for start, option in places:
         is_lettered = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start) is not None or not are_words(
