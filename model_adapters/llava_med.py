@@ -3,7 +3,7 @@
 transformers refuses the published ``config.json`` (``llava_mistral``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from transformers import LlavaConfig, LlavaForConditionalGeneration, MistralConf
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import digest_of
+from medtasks.version import ARCHITECTURES_NEED
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, CheckpointArguments, argument
@@ -96,6 +97,7 @@ class LlavaMed(MedicalAdapter):
 
     model_id: ClassVar[str] = "llava_med"
     arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
+    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
     arguments: LlavaMedArguments
     tokenizer: SentencePieceText
     pad_id = slot_id = UNKNOWN_ID

@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
 from medtasks.errors import MedTasksError
+from medtasks.version import ARCHITECTURES_NEED
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, CheckpointArguments, argument
@@ -310,6 +311,7 @@ class MedFlamingo(MedicalAdapter):
 
     model_id: ClassVar[str] = "med_flamingo"
     arguments_type: ClassVar[type[AdapterArguments]] = MedFlamingoArguments
+    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
     arguments: MedFlamingoArguments
     stop_strings = STOP_STRINGS
     network: MedFlamingoNetwork

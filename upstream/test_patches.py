@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import filelock
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -97,3 +98,20 @@ def test_a_failed_evaluation_has_an_exit_code(modules, monkeypatch, fails):
         except SystemExit as end:
             codes.append(end.code)
     assert codes == [0, int(fails)]
+
+
+def test_an_evaluation_starts_whatever_private_modules_filelock_has(modules, monkeypatch, tmp_path):
+    from datasets.utils import _filelock
+
+    before, after = modules("filelock.patch", "evaluator.py")
+    locks = type(filelock.BaseFileLock)
+    monkeypatch.setattr(locks, "__call__", locks.__call__)  # which the harness replaces
+    monkeypatch.setitem(sys.modules, "filelock._api", None)  # as with filelock 4.3
+    with pytest.raises(ImportError, match=r"filelock\._api"):
+        before._enable_reentrant_filelocks()
+    after._enable_reentrant_filelocks()
+    lock = filelock.FileLock(tmp_path / "one.lock")
+    assert _filelock.FileLock(tmp_path / "one.lock") is lock
+    with lock, _filelock.FileLock(tmp_path / "one.lock"):
+        assert lock.is_locked
+    assert _filelock.FileLock(tmp_path / "two.lock") is not lock

@@ -24,9 +24,8 @@ from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_o
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import names_by, number
-from medtasks.running.recording import installed_version
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.version import __version__
+from medtasks.version import __version__, installed_version
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"

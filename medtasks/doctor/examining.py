@@ -9,15 +9,16 @@ from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from medtasks.doctor import check_results as areas
 from medtasks.doctor import metric_models, tasks_and_data
 from medtasks.doctor.check_results import HARNESS, CheckResult, findings_of
-from medtasks.errors import near_match, one_line
+from medtasks.errors import MedTasksError, near_match, one_line
 from medtasks.lmms.remote_models import class_path_of, model_names
-from medtasks.running.recording import installed_version
 from medtasks.runs.redaction import redacted
 from medtasks.tasks.task_index import harness_folder
+from medtasks.version import ARCHITECTURES_NEED, TESTED, installed_version, is_untested
 
 
 def examine(
@@ -39,6 +40,7 @@ def examine(
     findings = findings_of(areas.TASKS, "task files", find_scope)
     checks: list[tuple[str, str, areas.Check]] = [
         (HARNESS, "version", harness_version),
+        (HARNESS, "packages", package_versions),
         (areas.TASKS, "names", lambda: tasks_and_data.names(scope)),
         (areas.TASKS, "own tasks", lambda: tasks_and_data.own_tasks(scope)),
         (areas.CREDENTIALS, "Hub token", lambda: tasks_and_data.hub_token(scope)),
@@ -69,7 +71,11 @@ def importable_model(name: str) -> Iterator[CheckResult]:
         return
     module, _, class_name = path.rpartition(".")
     try:
-        getattr(importlib.import_module(module), class_name)
+        adapter = getattr(importlib.import_module(module), class_name)
+        if hasattr(adapter, "check_versions"):  # one of ours
+            adapter.check_versions()
+    except MedTasksError as error:
+        yield areas.of_error(areas.MODEL, name, areas.State.PROBLEM, error)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         sentence = f"the model '{name}' needs the package '{package}', which is not installed"
@@ -93,8 +99,28 @@ def harness_version() -> Iterator[CheckResult]:
     elif installed is None:
         sentence = f"lmms-eval in {tasks.parent} is not installed as a package, so that its version is not known"
         yield HARNESS.warning("version", sentence, fix)
-    elif requirement.specifier.contains(installed, prereleases=True):
-        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
-    else:
+    elif not requirement.specifier.contains(installed, prereleases=True):
         unfit = f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}"
         yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)
+    elif is_untested("lmms_eval", installed):
+        sentence = f"lmms-eval {installed} in {tasks.parent} is newer than {TESTED['lmms_eval']}, the newest tested one"
+        yield HARNESS.warning("version", sentence, f"pip install 'lmms_eval=={TESTED['lmms_eval']}' if a run fails")
+    else:
+        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
+
+
+def package_versions() -> Iterator[CheckResult]:
+    """Warn of packages newer than those tested; note those that are too old for the adapters of published models."""
+    installed = {name: version for name in TESTED if name != "lmms_eval" and (version := installed_version(name))}
+    untested = [name for name, version in installed.items() if is_untested(name, version)]
+    for name in untested:
+        sentence = f"{name} {installed[name]} is newer than {TESTED[name]}, the newest that medtasks was tested with"
+        yield HARNESS.warning(name, sentence, f"pip install '{name}=={TESTED[name]}.*' if a run fails")
+    for name, least in ARCHITECTURES_NEED.items():
+        if name in installed and Version(installed[name]) < Version(least):
+            models = "hf_vlm, llava_med, med_flamingo and radfm"
+            sentence = f"{name} {installed[name]} is older than {least}, which {models} need"
+            yield HARNESS.note(name, sentence, f"pip install '{name}>={least}' to run one of them")
+    if not untested:
+        versions = ", ".join(f"{name} {version}" for name, version in installed.items())
+        yield HARNESS.ok("packages", f"none is newer than those tested: {versions}")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from loguru import logger
 
-from medtasks.net.servers import AnswerTooLong, RemoteTrouble, Server, trouble_of
+from medtasks.net.servers import AnswerTooLong, RemoteTrouble, Server, keep_prompts_out_of_logs, trouble_of
 
 T = TypeVar("T")
 CHAT = "chat/completions"
@@ -89,6 +89,7 @@ class ChatClient:
         # Imported here because it takes a second that a run without a server should not pay.
         from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
+        keep_prompts_out_of_logs()
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of the SDK's HTTP library
         connections = limits(max_connections=None, max_keepalive_connections=limit.most)
         self.clients = [

@@ -6,6 +6,7 @@ Every cause is one sentence without prompt text and without the key: a server's 
 import email.utils
 import errno
 import ipaddress
+import logging
 import math
 import os
 import re
@@ -22,6 +23,11 @@ _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 # Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
 # the host checked here differ from the host the HTTP library connects to.
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
+
+
+def keep_prompts_out_of_logs() -> None:
+    """Silence the lines of level DEBUG in which openai below 3.5 repeats whole requests."""
+    logging.getLogger("openai._base_client").setLevel(logging.INFO)
 
 
 def is_url(text: str) -> bool:

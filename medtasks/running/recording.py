@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import metadata
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -54,6 +53,7 @@ from medtasks.runs.run_manifest import (
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.tasks.documents import Selection
 from medtasks.tasks.task_files import task_file, tasks_of
+from medtasks.version import installed_version
 
 # Packages that load models, read images, make prompts, or compute a score.
 DISTRIBUTIONS = (
@@ -248,14 +248,6 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
 def versions() -> dict[str, str | None]:
     """Return versions by distribution, that of Python first; None for what is not installed."""
     return {"python": platform.python_version(), **{name: installed_version(name) for name in DISTRIBUTIONS}}
-
-
-def installed_version(name: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def commit() -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.errors import plain
 from medtasks.home import HOME_VARIABLE, home
+from medtasks.net.servers import keep_prompts_out_of_logs
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -71,9 +72,10 @@ def redact_record(record: "Record") -> None:
 
 
 def redact_log() -> None:
-    """Redact all that this process logs through loguru."""
+    """Redact all that this process logs through loguru; openai's client logs no prompts."""
     from loguru import logger
 
+    keep_prompts_out_of_logs()
     logger.configure(patcher=redact_record)
 
 

@@ -28,7 +28,15 @@ from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import image_path, images
 from medtasks.tasks.hook_names import HOOKS, public_hooks
-from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
+from medtasks.tasks.own_documents import (
+    completed,
+    default_settings,
+    is_our_hook,
+    location_of,
+    own_documents,
+    own_table,
+    rows_of,
+)
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
 from medtasks.tasks.task_index import FAMILY_KEYS, LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
@@ -127,7 +135,7 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
         if task.dataset is None:
             process = config.get("process_docs")
             table = completed(process(table) if process else table, config, apart=True)
-        rows = _changed(task, table.to_list())
+        rows = _changed(task, rows_of(table))
         features = {}
         for column, value in rows[0].items():
             if column in _IMAGES and isinstance(value, list):

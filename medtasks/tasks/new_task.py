@@ -16,7 +16,7 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.extract.reading.languages import pattern_of
 from medtasks.families.columns import Column
 from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
-from medtasks.tasks.own_documents import without_media
+from medtasks.tasks.own_documents import columns_of, without_media
 from medtasks.tasks.question_files import local_tables
 from medtasks.tasks.task_index import dumped
 
@@ -41,7 +41,7 @@ class QuestionFile:
         if tables is None or not len(tables["test"]):
             raise MedTasksError(f"there are no questions in {file}; give a CSV, TSV, .xlsx, JSON or parquet file")
         self.file = file
-        self.columns: dict[str, Values] = without_media(tables["test"]).to_dict()
+        self.columns: dict[str, Values] = {**columns_of(without_media(tables["test"]))}
         self.images: list[Any] = []
         for name, feature in tables["test"].features.items():
             cells = self.columns.get(name, ())

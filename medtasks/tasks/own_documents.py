@@ -49,7 +49,24 @@ _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint")
 
 def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order; errors: :func:`completed`."""
-    return list(completed(own_table(task, config), config, apart=True).to_list())
+    return rows_of(completed(own_table(task, config), config, apart=True))
+
+
+def columns_of(table: Any) -> dict[str, list[Any]]:
+    """Return the columns of a table of the ``datasets`` library, which below 5 leaves mixed ones as JSON."""
+    import datasets
+
+    columns: dict[str, list[Any]] = table.to_dict()
+    for name, feature in table.features.items():
+        if isinstance(feature, datasets.Json):
+            columns[name] = list(table[name])
+    return columns
+
+
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table of the ``datasets`` library, with the values of :func:`columns_of`."""
+    columns = columns_of(table)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
@@ -93,7 +110,7 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
 def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library that have one of the names."""
     held = [name for name in table.column_names if name in names]
-    return dict(table.select_columns(held).to_dict()) if held else {}
+    return columns_of(table.select_columns(held)) if held else {}
 
 
 def _columns_of_others(config: Config, own: Collection[str], location: str) -> set[str]:

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, is_not
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from transformers import GenerationConfig, StoppingCriteriaList
 
 from medtasks.extract.failure import escaped_reply, failed_reply
 from medtasks.net.journal import Journal, digest_of
+from medtasks.version import require
 
 from .arguments import AdapterArguments, choose_device
 from .batching import (
@@ -53,7 +54,7 @@ from .requests import (
     plan_streams,
     read_requests,
 )
-from .shared_scoring import PrefixCache, Questions, score_by_question
+from .shared_scoring import CAN_SHARE, PrefixCache, Questions, score_by_question
 
 _SAMPLED = 64  # values of a tensor for the fingerprint of weights
 _READ_WHOLE = 2**24  # bytes up to which a file's content is in it
@@ -69,6 +70,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     arguments: AdapterArguments
     device: torch.device  # of the model's inputs
     network: Any  # the weights, as :meth:`load` builds them
+    least_versions: ClassVar[Mapping[str, str]] = {}  # of packages, where the model needs more than the harness
     visual_types: ClassVar[tuple[type, ...]] = IMAGES  # types that the model takes as image
     # Needed by the default score_batch and generate_batch:
     tokenizer: Any  # a tokenizer of transformers, whose ``decode`` turns ids into text
@@ -81,7 +83,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     stops_after: ClassVar[int | None] = None  # requests; if these are the first and all of them fail, the run stops
 
     def __init__(self, **arguments: object) -> None:
+        self.check_versions()
         super().__init__(**arguments)
+        if not CAN_SHARE:
+            self.arguments = dataclasses.replace(self.arguments, prefix_cache=False)
         self.device = choose_device(
             self.arguments.device, self.accelerator.device, self.accelerator.num_processes, self.model_id
         )
@@ -90,6 +95,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         self._last_prepared: tuple[tuple[Any, ...], torch.Tensor | None] | None = None
         self._journal: Journal | None = None
         self.load()
+
+    @classmethod
+    def check_versions(cls) -> None:
+        """Raise a MedTasksError if a package is too old for this model."""
+        for package, least in cls.least_versions.items():
+            require(package, least, cls.model_id)
 
     # ---- the four members of a model ----
 

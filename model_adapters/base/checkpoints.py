@@ -22,6 +22,7 @@ from torch import nn
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.metrics.neural.text_encoders import tensor_fault
+from medtasks.version import check_unpickling
 
 M = TypeVar("M", bound=nn.Module)
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -81,6 +82,7 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
             except (SafetensorError, OSError) as error:
                 raise CheckpointError(f"{file} is truncated or damaged ({error}); download it again") from error
             continue
+        check_unpickling(file)
         try:
             state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
         except MemoryError:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from .batching import (
     KV_CACHE,
@@ -31,6 +30,13 @@ from .batching import (
     token_losses,
 )
 
+try:
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+except ImportError:  # transformers below 4.56
+    DynamicLayer = DynamicSlidingWindowLayer = None
+
+CAN_SHARE = DynamicLayer is not None
+"""Whether the caches of transformers have layers, from which prefixes are copied."""
 LEAST_LENGTH = 16  # tokens from which a further part of a prefix is worth a pass of its own
 OWN_LENGTH = 64  # tokens from which a prefix is worth a pass
 _LEAST_PART = 4  # a prefix is at least one in so many tokens of its prompt, because the suffix costs a pass too

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import digest_of
+from medtasks.version import ARCHITECTURES_NEED
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments
@@ -71,6 +72,7 @@ class HfVlm(MedicalAdapter):
 
     model_id: ClassVar[str] = "hf_vlm"
     arguments_type: ClassVar[type[AdapterArguments]] = HfVlmArguments
+    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
     keeps_decoding_settings: ClassVar[bool] = True
     arguments: HfVlmArguments
 

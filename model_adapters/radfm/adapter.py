@@ -14,6 +14,7 @@ from transformers import LlamaConfig
 
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.prompts.messages import image_parts
+from medtasks.version import ARCHITECTURES_NEED
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
@@ -167,6 +168,7 @@ class RadFM(MedicalAdapter):
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
+    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
     visual_types: ClassVar[tuple[type, ...]] = VOLUMES
     arguments: RadFMArguments
     tokenizer: SentencePieceText

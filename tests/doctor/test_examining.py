@@ -6,11 +6,12 @@ import sys
 from unittest.mock import Mock
 
 import pytest
+from medtasks.model_adapters.hf_vlm import HfVlm
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.doctor import examining, tasks_and_data
 from medtasks.doctor.check_results import AREAS, HARNESS, MODEL, State, findings_of, scope_of
-from medtasks.doctor.examining import examine, harness_version, importable_model
+from medtasks.doctor.examining import examine, harness_version, importable_model, package_versions
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
 
@@ -93,12 +94,30 @@ def test_scope_of_names_and_a_malformed_own_file():
     assert set(areas(findings)) == set(AREAS) - {MODEL}
 
 
+def test_versions_of_packages(monkeypatch):
+    versions = {"transformers": "4.57.6", "torch": "99.0", "openai": "1.66.0", "pillow": "13.0.9"}
+    monkeypatch.setattr(examining, "installed_version", versions.get)
+    old, new = sorted(package_versions(), key=lambda finding: finding.name == "torch")
+    expect(old, State.NOTE, "transformers 4.57.6 is older than 5.18", fix="pip install 'transformers>=5.18'")
+    expect(new, State.WARNING, "torch 99.0 is newer than", fix="pip install 'torch==")
+    versions["torch"] = "2.10.0"
+    assert [finding.state for finding in package_versions()] == [State.NOTE, State.OK]
+
+
+def test_a_model_that_needs_a_newer_package(monkeypatch):
+    monkeypatch.setattr(HfVlm, "least_versions", {"transformers": "99.1"})
+    expect(only(importable_model("hf_vlm")), State.PROBLEM, "hf_vlm needs transformers 99.1", fix="pip install '")
+    monkeypatch.setattr(HfVlm, "least_versions", {"transformers": "4.0"})
+    expect(only(importable_model("hf_vlm")), State.OK, "can be imported")
+
+
 def test_version_of_the_harness(monkeypatch):
     ok, problem = (State.OK, ""), (State.PROBLEM, "pip install 'lmms_")
-    for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", ok), ("0.7.2", problem), ("0.8.0", problem)):
+    untested = (State.WARNING, "pip install 'lmms_eval==0.7.3' if")
+    for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", untested), ("0.7.2", problem), ("0.8.0", untested)):
         monkeypatch.setattr(examining, "installed_version", lambda name, installed=installed: installed)
         finding = expect(only(harness_version()), state, installed, fix=fix)
-        assert "<0.8,>=0.7.3" in finding.found + finding.fix
+        assert "0.7.3" in finding.found + finding.fix
     monkeypatch.setattr(examining, "installed_version", lambda name: None)
     expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
     monkeypatch.setattr(importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError))

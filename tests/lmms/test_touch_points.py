@@ -7,6 +7,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -159,13 +160,16 @@ def filters():
 def command_line():
     """lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of
     the same module, whose error it prints, and which writes the results of a run in this process; the options are
-    those in harness_options."""
+    those in harness_options. Its scripts lack the name 'lmms_eval', which setup.cfg adds."""
     from lmms_eval import __main__ as main
 
     source = inspect.getsource(main.cli_evaluate)
     assert "results, samples = cli_evaluate_single(args)" in source
     assert "evaluation_tracker.save_results_samples(" in inspect.getsource(main.cli_evaluate_single)
     assert "traceback.print_exc()" in source
+    scripts = {entry.name for entry in distribution("lmms_eval").entry_points if entry.group == "console_scripts"}
+    assert "lmms-eval" in scripts
+    assert "lmms_eval" not in scripts
     before, sys.argv = sys.argv, ["lmms_eval"]
     try:
         parser, _ = main.parse_eval_args()

@@ -17,7 +17,7 @@ from medtasks.extract.extractor_registry import extractor_of
 from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks import own_documents
-from medtasks.tasks.own_documents import completed
+from medtasks.tasks.own_documents import completed, rows_of
 
 from ..tables import each_row
 
@@ -262,7 +262,7 @@ def test_whole_numbers_are_texts_where_a_text_is_needed():
     columns = {"question": ["?", "How many?"], "answer": ["two", 3]}
     config = {"process_results": "medtasks.hooks.open_questions.process_results"}
     table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
-    assert [row["answer"] for row in completed(table, config).to_list()] == ["two", "3"]
+    assert [row["answer"] for row in rows_of(completed(table, config))] == ["two", "3"]
 
 
 def test_an_unknown_dataset_is_named(lines):

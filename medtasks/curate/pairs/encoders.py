@@ -44,6 +44,7 @@ from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache
 from medtasks.net.journal import digest_of
+from medtasks.version import check_unpickling
 
 MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 GENERAL = "facebook/dinov2-base"
@@ -155,9 +156,14 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         model = config["model_cfg"]
         vision = {**model["vision_cfg"], "timm_model_pretrained": False}
         tower = _build_vision_tower(model["embed_dim"], vision, model.get("quick_gelu", False))
-        weights = factory.load_state_dict(str(factory._find_checkpoint_in_dir(folder)), weights_only=True)
+        weights_file = Path(factory._find_checkpoint_in_dir(folder))
+        if weights_file.suffix != ".safetensors":
+            check_unpickling(weights_file)
+        weights = factory.load_state_dict(str(weights_file), weights_only=True)
         stored = {key.removeprefix("visual."): value for key, value in weights.items() if key.startswith("visual.")}
         tower.load_state_dict(stored)  # strictly: a weight that the checkpoint lacks would be random
+    except MedTasksError:
+        raise
     except Exception as error:  # open_clip and timm raise whatever a damaged file brings about
         raise CheckpointError(
             f"{folder} is no usable open_clip checkpoint ({one_line(error)}); download it again"
@@ -173,10 +179,11 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from medtasks.metrics.neural.text_encoders import LOCAL, loading_fault, quiet
+    from medtasks.metrics.neural.text_encoders import LOCAL, check_configuration, loading_fault, quiet
     from medtasks.model_adapters.base.checkpoints import CheckpointError, refuse_missing
 
     try:
+        check_configuration(folder)
         kind = AutoConfig.from_pretrained(folder, **LOCAL).model_type
         if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")

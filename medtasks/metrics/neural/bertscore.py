@@ -135,7 +135,6 @@ class ContextualEncoder:
     """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded."""
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
-        import torch
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         self.device = settings.torch_device()
@@ -147,6 +146,7 @@ class ContextualEncoder:
             ),
             text_encoders.quiet(),
         ):
+            text_encoders.check_configuration(folder)
             config = AutoConfig.from_pretrained(folder, **text_encoders.LOCAL)
             if config.model_type not in _FAMILIES:
                 raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
@@ -154,7 +154,7 @@ class ContextualEncoder:
                 raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is required")
             config.num_hidden_layers = layer
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
-            options = {"dtype": torch.float32, "add_pooling_layer": False, "output_loading_info": True}
+            options = {"add_pooling_layer": False, "output_loading_info": True}
             model, report = AutoModel.from_pretrained(folder, config=config, **options, **text_encoders.LOCAL)
             text_encoders.check_weights(model.state_dict())
         absent = [*report["missing_keys"], *report["mismatched_keys"]]
@@ -162,7 +162,7 @@ class ContextualEncoder:
             raise WeightsMissing(
                 f"the weights in {folder} lack {len(absent)} tensors of the encoder, first {absent[0]}; {fix}"
             )
-        self._model: Any = model.to(self.device).eval()
+        self._model: Any = model.float().to(self.device).eval()
         self._prefix = " " if config.model_type == "roberta" else ""
         self._longest = text_encoders.longest_text(config, self._tokenizer)
 

@@ -19,6 +19,7 @@ from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles
+from medtasks.version import check_unpickling
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
@@ -66,6 +67,7 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     again = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
     damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
+    check_unpickling(files.weights)
     with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {again}"):
         # mapped into memory; torch's format before zip takes 1.3 GB for a moment
         is_zip = zipfile.is_zipfile(files.weights)

@@ -16,6 +16,7 @@ from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
 from medtasks.metrics.neural.text_encoders import check_weights, present, weights_errors
+from medtasks.version import check_unpickling
 
 if TYPE_CHECKING:
     import torch
@@ -101,6 +102,7 @@ class Archive:
         """Read labels and weights into memory; raises WeightsMissing for a damaged archive or another model."""
         import torch
 
+        check_unpickling(self.path)
         with _reading(self.path, self.model_type):
             contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
             weights = contents.pop(_WEIGHTS, None)

@@ -37,6 +37,7 @@ class WordEncoder:
         with text_encoders.weights_errors(
             lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"
         ):
+            text_encoders.check_configuration(folder)
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **text_encoders.LOCAL)
         # Without a vocabulary transformers silently builds a tokenizer without words.
         if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):

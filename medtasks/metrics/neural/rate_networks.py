@@ -28,18 +28,19 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
         vocabulary = folder / ("tokenizer.json" if name == NER else "vocab.txt")
         if not vocabulary.is_file():
             raise FileNotFoundError(f"no {vocabulary.name}")
+        text_encoders.check_configuration(folder)
         if name == NER:
             # AutoTokenizer of transformers 5 leaves out the normaliser that this file declares.
             tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(vocabulary), pad_token="[PAD]")
         else:
             tokenizer = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
-        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        options = {"use_safetensors": True, "output_loading_info": True}
         network, report = model_class.from_pretrained(folder, **options, **text_encoders.LOCAL)
         absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [*report["mismatched_keys"]]
         if absent:
             raise ValueError(f"it lacks {len(absent)} tensors, first {absent[0]}")
         text_encoders.check_weights(network.state_dict())
-    return tokenizer, network.to(settings.torch_device()).eval()
+    return tokenizer, network.float().to(settings.torch_device()).eval()
 
 
 def _batches(

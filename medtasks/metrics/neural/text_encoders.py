@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
+from medtasks.version import require
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Options of transformers: nothing is downloaded, and code that comes with a checkpoint is not run, nor asked about.
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
+# Entries of config.json by which transformers below 5.5 runs code all the same (CVE-2026-4372, CVE-2026-5241).
+_RUNS_CODE = ("_attn_implementation_internal", "lightglue")
 
 
 def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
@@ -108,18 +113,43 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     """Run an encoder without gradients, in ``"float32"``, or in ``"bfloat16"`` by autocast."""
     import torch
 
-    # Products of float32 are exact, even if an evaluated model has allowed TF32 or bfloat16 in this process.
+    is_half = dtype == "bfloat16"
+    with _exact_products(), torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=is_half):
+        yield
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Keep products of float32 exact, even if an evaluated model has allowed TF32 or bfloat16 in this process."""
+    import torch
+
     backends: Any = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch below 2.9
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
+        return
     products = [backends.cuda.matmul, backends.mkldnn.matmul]
     before = [product.fp32_precision for product in products]
     try:
         for product in products:
             product.fp32_precision = "ieee"
-        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
-            yield
+        yield
     finally:
         for product, precision in zip(products, before, strict=True):
             product.fp32_precision = precision
+
+
+def check_configuration(folder: Path) -> None:
+    """Refuse a checkpoint whose configuration makes an old transformers run code."""
+    file = folder / "config.json"
+    if file.is_file():
+        configuration = json.dumps(parse_json(file.read_text(encoding="utf-8")))
+        if any(name in configuration for name in _RUNS_CODE):
+            require("transformers", "5.5", f"{file} names code to run, and reading it")
 
 
 @contextmanager
