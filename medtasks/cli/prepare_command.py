@@ -240,12 +240,12 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[Datase
 
 def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options) -> str:
     """Return one command line for datasets that are not prepared; words in capitals are for the user to replace."""
-    again = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
+    retried = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
     commands: dict[str, None] = {}
-    if again:
-        commands[f"medtasks data prepare {' '.join(again)}"] = None
+    if retried:
+        commands[f"medtasks data prepare {' '.join(retried)}"] = None
     for name, infos in by_name.items():
-        copies = [info for info in infos if info in failed and info.name not in again]
+        copies = [info for info in infos if info in failed and info.name not in retried]
         commands |= dict.fromkeys(_copy_commands(name, infos, copies))
     ending = " --allow-incomplete" if options.allow_incomplete else ""
     return " && \\\n".join(command + ending for command in commands)

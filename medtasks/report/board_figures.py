@@ -26,8 +26,8 @@ def _draw(of_task: Sequence[Curve]) -> style.Drawing:
     column = of_task[0].column
     title = f"{column.task}: {column.metric} over training"
     figure, axes = style.new_figure(title, (), height=_HEIGHT, left=_LEFT, bottom=_BOTTOM)
-    for place, curve in enumerate(of_task):
-        look = style.LOOKS[place % len(style.LOOKS)]
+    for number, curve in enumerate(of_task):
+        look = style.LOOKS[number % len(style.LOOKS)]
         steps = [step for step, _ in curve.points]
         scores = [cell.score for _, cell in curve.points]
         axes.plot(

@@ -63,9 +63,9 @@ def board_table(board: Board, published: Sequence[PublishedRow] = (), *, interva
             value = wording.number(score.value, _is_share(board, column)) if score else NOT_DEFINED
             texts.append(Cell(value, marks=marks))
         rows.append(cells(*texts))
-    for own in board.rows:
+    for run in board.rows:
         rows.append(
-            cells(own.name, *(_score_cell(board, column, own, intervals=intervals) for column in board.columns))
+            cells(run.name, *(_score_cell(board, column, run, intervals=intervals) for column in board.columns))
         )
     caption = f"Main metric of each task, read by {_READINGS[board.reading]}."
     further = [RANKS] if len(board.rows) > 1 else []
@@ -98,8 +98,8 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
         first, last = cell.ranks
         text += f" ({first})" if first == last else f" ({first}–{last})"
     best, second = board.best(column)
-    place = 1 if score.value == best else 2 if score.value == second else 0
-    return Cell(text, remark=_losses(cell), place=place)
+    position = 1 if score.value == best else 2 if score.value == second else 0
+    return Cell(text, remark=_losses(cell), place=position)
 
 
 def _losses(cell: BoardCell) -> str:
@@ -153,8 +153,8 @@ def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
     lines = board_lines(board)
     for row in published:
         for task, score in row.scores.items():
-            known = {"model": row.model, "task": task, "metric": score.metric, "value": score.value}
-            lines.append({**known, "source": row.source})
+            published_line = {"model": row.model, "task": task, "metric": score.metric, "value": score.value}
+            lines.append({**published_line, "source": row.source})
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -224,7 +224,9 @@ def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[s
     for row in published:
         scores = [row.scores.get(column.task) for column in board.columns]
         rows.append([repr(score.value) if score else "" for score in scores])
-    for own in board.rows:
-        found = [own.cells.get(column.task) for column in board.columns]
-        rows.append([repr(cell.score.value) if cell and not math.isnan(cell.score.value) else "" for cell in found])
+    for run in board.rows:
+        cells_of_row = [run.cells.get(column.task) for column in board.columns]
+        rows.append(
+            [repr(cell.score.value) if cell and not math.isnan(cell.score.value) else "" for cell in cells_of_row]
+        )
     return rows

@@ -194,13 +194,13 @@ def _write_lines(
 
 def _image_file(folder: Path, image: Image.Image) -> str:
     """Write an image unless one with equal pixels is there, and return its path in the folder."""
-    shown = image.convert("RGB")
-    key = hashlib.sha256(f"{shown.size}".encode() + shown.tobytes()).hexdigest()[:20]
+    visible_image = image.convert("RGB")
+    key = hashlib.sha256(f"{visible_image.size}".encode() + visible_image.tobytes()).hexdigest()[:20]
     name = f"{_IMAGES}/{key}.png"
     path = folder / name
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(png(shown))
+        path.write_bytes(png(visible_image))
     return name
 
 

@@ -217,10 +217,10 @@ def _build_column(
     return column, cells
 
 
-def _note(notes: Notes, place: str, sentence: str) -> None:
+def _note(notes: Notes, subject: str, sentence: str) -> None:
     places = notes.setdefault(sentence, [])
-    if place not in places:
-        places.append(place)
+    if subject not in places:
+        places.append(subject)
 
 
 def _sentences(notes: Notes) -> list[str]:
@@ -299,7 +299,7 @@ def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> dic
         for sample, (cluster, _) in cells[run].values.items():
             units.setdefault(sample, cluster)
     values = np.full((len(ranked), len(units)), math.nan)
-    places = {sample: place for place, sample in enumerate(units)}
+    places = {sample: position for position, sample in enumerate(units)}
     for row, run in enumerate(ranked):
         for sample, (_, value) in cells[run].values.items():
             values[row, places[sample]] = value
@@ -350,9 +350,9 @@ def board_of(
     if steps and len(steps) != len(paths):
         raise RepliesError(f"there are {len(steps)} steps for {len(paths)} runs; give --step once for each run")
     sources: dict[Source, int | None] = {}
-    for place, path in enumerate(paths):
+    for position, path in enumerate(paths):
         for source in [Source(path)] if task else other_models(path, Source(path.parent / "")):
-            sources[source] = steps[place] if steps else None
+            sources[source] = steps[position] if steps else None
     models = {source: "" if task else model_of(source) for source in sources}
     rows = _row_names(models)
     board = build_board(rows, reading, tasks, task)

@@ -47,15 +47,15 @@ def curves(board: Board) -> list[Curve]:
     for row in board.rows:
         if row.step is not None:
             by_name.setdefault(without_step(row.name), []).append(row)
-    found = []
+    all_curves = []
     for name, rows in by_name.items():
         ordered = sorted(rows, key=lambda row: row.step or 0)
         for column in board.columns:
             points = {row.step: row.cells[column.task] for row in ordered if column.task in row.cells}
             defined = {step: cell for step, cell in points.items() if step is not None and cell.is_defined}
             if len(defined) > 1:
-                found.append(_curve(name, column, defined))
-    return found
+                all_curves.append(_curve(name, column, defined))
+    return all_curves
 
 
 def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> Curve:

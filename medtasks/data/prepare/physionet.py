@@ -69,8 +69,8 @@ class PhysioNet:
             SourceError: PhysioNet cannot be reached, refuses the login, or sent other files than it published. The
                 message names no file below a folder: such names hold the numbers of patients.
         """
-        wanted = set(names)
-        if not wanted:
+        requested = set(names)
+        if not requested:
             return
         checksums = self._download(project, _CHECKSUMS, folder / f"{project.replace('/', '-')}-{_CHECKSUMS}")
         digests: dict[str, str] = {}
@@ -78,7 +78,7 @@ class PhysioNet:
             for line in lines:
                 digest, _, name = line.strip().partition(" ")
                 name = name.lstrip(" *")
-                if name in wanted:
+                if name in requested:
                     digests[name] = digest
         if not digests:
             checksums.unlink()
@@ -94,5 +94,5 @@ class PhysioNet:
             fault = type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"
             status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
             reason = _REFUSALS.get(status, f"{fault}; {_OTHERWISE}").format(_HOST, project)
-            shown = "a file" if "/" in name else name
-            raise SourceError(f"cannot download {shown} of {project} from {_HOST}: {reason}") from None
+            file_name = "a file" if "/" in name else name
+            raise SourceError(f"cannot download {file_name} of {project} from {_HOST}: {reason}") from None

@@ -381,8 +381,8 @@ class TableReader:
 
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
             physionet.fetch(project, tables, folder)
-            shown = itertools.chain(self.table(folder, "test").rows(), self.table(folder, "train").spread())
-            physionet.fetch(project, itertools.chain.from_iterable(map(self.named, shown)), folder)
+            evaluated_rows = itertools.chain(self.table(folder, "test").rows(), self.table(folder, "train").spread())
+            physionet.fetch(project, itertools.chain.from_iterable(map(self.named, evaluated_rows)), folder)
             return folder
 
         return replace(self.recipe(layout), login_download=fetch)

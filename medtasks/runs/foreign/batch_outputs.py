@@ -37,11 +37,11 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
     replied = {row.identifier for row in filter(_has_reply, rows)}
-    kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
+    rows_kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
     notes: list[str] = []
-    if len(kept) < len(rows):
-        notes.append(f"{len(rows) - len(kept)} requests failed and were answered when sent again")
-    return ForeignFile(BATCH.name, kept, "response.body", notes=tuple(notes))
+    if len(rows_kept) < len(rows):
+        notes.append(f"{len(rows) - len(rows_kept)} requests failed and were answered when sent again")
+    return ForeignFile(BATCH.name, rows_kept, "response.body", notes=tuple(notes))
 
 
 def _is_request(content: FileContent) -> bool:

@@ -49,5 +49,5 @@ def _texts(content: Any, kinds: tuple[str, ...]) -> Iterator[str]:
 def _image_places(content: Any) -> Iterator[Any]:
     for part in content if isinstance(content, list) else []:
         if isinstance(part, dict):
-            place = part.get("image") or part.get("image_url")
-            yield place.get("url") if isinstance(place, dict) else place
+            source = part.get("image") or part.get("image_url")
+            yield source.get("url") if isinstance(source, dict) else source

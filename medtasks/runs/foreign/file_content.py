@@ -169,12 +169,12 @@ def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterato
     # Replies may hold other line separators. Bytes that are no text become halves of surrogate pairs.
     with path.open(encoding=encoding, errors="surrogateescape", newline="\n") as stream:
         for number, line in enumerate(limited_lines(stream, str(path)), start=1):
-            place = f"{path} line {number}"
+            location = f"{path} line {number}"
             with contextlib.suppress(*damages):
                 if _NO_TEXT.search(line):
-                    raise RepliesError(f"{place} is not text in UTF-8; save the file as UTF-8")
+                    raise RepliesError(f"{location} is not text in UTF-8; save the file as UTF-8")
                 if line.strip():
-                    yield TableRow(place, _object(line, place))
+                    yield TableRow(location, _object(line, location))
 
 
 def _entries(path: Path, text: str) -> Iterator[TableRow]:
@@ -186,20 +186,20 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
             if _skip_blank(text, position + 1) < len(text):
                 raise RepliesError(f"{path} goes on after the end of its list; save one list in a file")
             return
-        place = f"{path}, entry {number}"
-        content, position = _parse(decoder.raw_decode, place, text, position)
-        yield TableRow(place, _check_object(content, place))
+        location = f"{path}, entry {number}"
+        content, position = _parse(decoder.raw_decode, location, text, position)
+        yield TableRow(location, _check_object(content, location))
         position = _skip_blank(text, position)
         if text[position : position + 1] not in (",", "]"):
-            raise RepliesError(f"{place} is followed by no comma or end of the list: the file is cut or damaged")
+            raise RepliesError(f"{location} is followed by no comma or end of the list: the file is cut or damaged")
         position = _skip_blank(text, position + (text[position] == ","))
 
 
-def _decode(data: bytes, encoding: str, place: object) -> str:
+def _decode(data: bytes, encoding: str, location: object) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise RepliesError(f"{place} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
+        raise RepliesError(f"{location} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 
 
 def _skip_blank(text: str, position: int) -> int:
@@ -207,23 +207,23 @@ def _skip_blank(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _object(text: str, place: str) -> dict[str, Any]:
+def _object(text: str, location: str) -> dict[str, Any]:
     """Return a JSON object. ``NaN`` is a float in it, which no text of a row may be."""
-    return _check_object(_parse(exact_decoder().decode, place, text), place)
+    return _check_object(_parse(exact_decoder().decode, location, text), location)
 
 
-def _parse(parse: Callable[..., Any], place: str, *arguments: Any) -> Any:
+def _parse(parse: Callable[..., Any], location: str, *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:
-        raise RepliesError(f"{place} is not valid JSON (it is nested too deeply)") from None
+        raise RepliesError(f"{location} is not valid JSON (it is nested too deeply)") from None
     except ValueError as error:
-        raise RepliesError(f"{place} is not valid JSON ({error})") from error
+        raise RepliesError(f"{location} is not valid JSON ({error})") from error
 
 
-def _check_object(content: Any, place: str) -> dict[str, Any]:
+def _check_object(content: Any, location: str) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise _NoObject(f"{place} is no JSON object like {{...}}")
+        raise _NoObject(f"{location} is no JSON object like {{...}}")
     return content
 
 
@@ -241,13 +241,13 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
 def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for number, member in enumerate(members, start=1):
-            place = f"{path}, sample {number}"  # its name has the id
-            check_size(member.file_size, MOST_TEXT, place)
+            location = f"{path}, sample {number}"  # its name has the id
+            check_size(member.file_size, MOST_TEXT, location)
             try:
                 data = _content_of(archive, stream, member)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-                raise RepliesError(f"{place} cannot be unpacked ({error}); copy the log again") from error
-            yield TableRow(place, _object(_decode(data, "utf-8-sig", place), place))
+                raise RepliesError(f"{location} cannot be unpacked ({error}); copy the log again") from error
+            yield TableRow(location, _object(_decode(data, "utf-8-sig", location), location))
 
 
 def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:

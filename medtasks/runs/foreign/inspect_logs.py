@@ -43,8 +43,8 @@ def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
         for number, sample in enumerate(samples if isinstance(samples, list) else [samples], start=1):
             if not isinstance(sample, dict):
                 raise RepliesError(f"{record.place}: 'samples' is no list of objects; take the whole log")
-            place = f"{record.place}, sample {number}" if "samples" in record.values else record.place
-            yield TableRow(place, sample)
+            location = f"{record.place}, sample {number}" if "samples" in record.values else record.place
+            yield TableRow(location, sample)
 
 
 def _row(record: TableRow) -> ForeignRow:
@@ -55,10 +55,10 @@ def _row(record: TableRow) -> ForeignRow:
     reply = text_of(TableRow(record.place, {**output}), _REPLY)
     if reply is None:  # logs of older versions
         reply = message_text(message.get("content")) or ""
-    asked = values.get("input")
-    if isinstance(asked, str) and asked.startswith(_ATTACHMENT):
-        asked = as_mapping(values.get("attachments")).get(asked.removeprefix(_ATTACHMENT))
-    text, names = last_question(asked)
+    question = values.get("input")
+    if isinstance(question, str) and question.startswith(_ATTACHMENT):
+        question = as_mapping(values.get("attachments")).get(question.removeprefix(_ATTACHMENT))
+    text, names = last_question(question)
     options = option_texts(record, "choices")
     epoch = values.get("epoch")
     return ForeignRow(

@@ -53,11 +53,11 @@ def without_copies(contents: Sequence[FileContent], originals: Mapping[str, str]
             that of another file and ``_`` is always one, such as ``results_0`` next to ``results``.
     """
     names = {(content.path.parent, content.path.stem) for content in contents}
-    kept: list[FileContent] = []
+    contents_kept: list[FileContent] = []
     for content in contents:
         stem = content.path.stem
         shorter = [*accumulate(stem.split("_"), "{}_{}".format)][:-1]
         shorter += [(originals or {}).get(stem, "")]
         if not any((content.path.parent, name) in names for name in shorter):
-            kept.append(content)
-    return kept
+            contents_kept.append(content)
+    return contents_kept

@@ -32,11 +32,16 @@ def recognise(content: FileContent) -> bool:
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the files of a folder that hold the replies: a set, its chunks, or the subjects of MMMU."""
-    kept = without_copies(contents, _ORIGINALS)
-    if all(_CHUNK.fullmatch(content.path.stem) for content in kept) and len({each.path.parent for each in kept}) == 1:
-        return kept
-    is_mmmu = all(content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in kept)
-    return kept if is_mmmu else only_file(kept)
+    reply_files = without_copies(contents, _ORIGINALS)
+    if (
+        all(_CHUNK.fullmatch(content.path.stem) for content in reply_files)
+        and len({each.path.parent for each in reply_files}) == 1
+    ):
+        return reply_files
+    is_mmmu = all(
+        content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in reply_files
+    )
+    return reply_files if is_mmmu else only_file(reply_files)
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:

@@ -128,8 +128,8 @@ def _value(values: Any, name: str) -> Any:
         return _MISSING
     if name in values:
         return values[name]
-    first, _, rest = name.partition(".")
-    return _value(values.get(first), rest) if rest else _MISSING
+    first, _, remainder = name.partition(".")
+    return _value(values.get(first), remainder) if remainder else _MISSING
 
 
 def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool) -> ForeignRow:

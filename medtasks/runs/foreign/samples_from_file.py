@@ -82,14 +82,14 @@ def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
     """Yield the id of each row's question. Without one, each row of a run is a question of its own."""
     numbers: dict[Hashable, int] = {}
-    asked: Counter[Hashable] = Counter()
+    times_asked: Counter[Hashable] = Counter()
     for row in rows:
         if row.identifier is not None:
             yield row.identifier
             continue
         in_run = (row.repeat, row.image_names, _asked_texts(row))
-        asked[in_run] += 1
-        number = numbers.setdefault((row.image_names, _asked_texts(row), asked[in_run]), row.number)
+        times_asked[in_run] += 1
+        number = numbers.setdefault((row.image_names, _asked_texts(row), times_asked[in_run]), row.number)
         yield f"row {number}"
 
 

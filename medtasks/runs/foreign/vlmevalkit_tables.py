@@ -29,8 +29,8 @@ def recognise(content: FileContent) -> bool:
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the table of a folder that has the replies as they came."""
-    kept = without_copies(contents)
-    return only_file([content for content in kept if not _JUDGED & {*content.keys}] or kept)
+    tables = without_copies(contents)
+    return only_file([content for content in tables if not _JUDGED & {*content.keys}] or tables)
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
@@ -45,13 +45,13 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     questions: dict[Any, set[Any]] = {}
     for row in rows:
         questions.setdefault(row.identifier, set()).add((row.question, row.options))
-    kept = tuple(row for row in rows if row.identifier is None or len(questions[row.identifier]) == 1)
-    if len(kept) < len(rows):
+    single_rows = tuple(row for row in rows if row.identifier is None or len(questions[row.identifier]) == 1)
+    if len(single_rows) < len(rows):
         notes.append(
-            f"{len(rows) - len(kept)} rows are left out: several questions have their index, for which the kit keeps "
-            "one reply that it shows at each"
+            f"{len(rows) - len(single_rows)} rows are left out: several questions have their index, for which the kit "
+            "keeps one reply that it shows at each"
         )
-    return ForeignFile(VLMEVALKIT.name, kept, _REPLY, notes=tuple(notes))
+    return ForeignFile(VLMEVALKIT.name, single_rows, _REPLY, notes=tuple(notes))
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
