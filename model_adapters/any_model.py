@@ -75,7 +75,7 @@ def load(path: str) -> Any:
     try:
         target = attrgetter(name)(module)
     except AttributeError:
-        hint = near_match(name, vars(module)) or "; correct the name"
+        hint = near_match(name, vars(module))
         raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
     from lmms_eval.api.model import lmms  # imports torch, which takes seconds
 
@@ -120,7 +120,11 @@ def __getattr__(name: str) -> Any:
             if not isinstance(target, type):
                 from .function_model import FunctionModel
 
-                target = type("FunctionModel", (FunctionModel,), {"function": staticmethod(target)})
+                target = type(
+                    "FunctionModel",
+                    (FunctionModel,),
+                    {"function": staticmethod(target), "__module__": FunctionModel.__module__},
+                )
             model = target.create_from_arg_string(",".join(others), additional_config)
             model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
             return model
