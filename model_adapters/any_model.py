@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from medtasks.errors import AdapterArgumentError, near_match, one_line
-from medtasks.runs.harness_options import ADAPTER, HarnessOptions, split_arguments
+from medtasks.runs.harness_options import HarnessOptions, split_arguments
 
 _DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
 GIVEN: dict[str, Callable[..., Any]] = {}
@@ -110,8 +110,6 @@ def __getattr__(name: str) -> Any:
     from lmms_eval.api.model import lmms
 
     class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
-        model_id = ADAPTER
-
         @classmethod
         def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
             path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())
