@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from medtasks.errors import AdapterArgumentError, near_match, one_line
-from medtasks.runs.harness_options import ADAPTER, HarnessOptions, split_arguments
+from medtasks.runs.harness_options import HarnessOptions, split_arguments
 
 _DOT = "\u2024"  # in place of each dot of a path, which would end the name of a module
 GIVEN: dict[str, Callable[..., Any]] = {}
@@ -75,7 +75,7 @@ def load(path: str) -> Any:
     try:
         target = attrgetter(name)(module)
     except AttributeError:
-        hint = near_match(name, vars(module)) or "; correct the name"
+        hint = near_match(name, vars(module))
         raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
     from lmms_eval.api.model import lmms  # imports torch, which takes seconds
 
@@ -110,8 +110,6 @@ def __getattr__(name: str) -> Any:
     from lmms_eval.api.model import lmms
 
     class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
-        model_id = ADAPTER
-
         @classmethod
         def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
             path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())
@@ -120,7 +118,11 @@ def __getattr__(name: str) -> Any:
             if not isinstance(target, type):
                 from .function_model import FunctionModel
 
-                target = type("FunctionModel", (FunctionModel,), {"function": staticmethod(target)})
+                target = type(
+                    "FunctionModel",
+                    (FunctionModel,),
+                    {"function": staticmethod(target), "__module__": FunctionModel.__module__},
+                )
             model = target.create_from_arg_string(",".join(others), additional_config)
             model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
             return model

@@ -200,7 +200,7 @@ def evaluate(
     """
     from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
 
-    temporary = None if output is not None else TemporaryDirectory(prefix="medtasks-")
+    temporary = None if output is not None else TemporaryDirectory()
     folder = Path(temporary.name if temporary else str(output))
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     with _including(include_path):

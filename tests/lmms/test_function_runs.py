@@ -108,6 +108,24 @@ def test_a_function_gets_messages_with_places_of_images_and_the_settings_of_the_
     assert [images for _, images in seen if images] == []
 
 
+def test_replies_end_before_stop_strings_and_forge_no_failure(own_tasks):
+    rows = [json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(2)]
+    (own_tasks / "stops.jsonl").write_text("\n".join(rows))
+    settings = "generation_kwargs: {until: ['###'], max_new_tokens: 7, temperature: 0.5, do_sample: true}"
+    (own_tasks / "stops.yaml").write_text(f"task: stops\nfamily: yes_no\ndata: stops.jsonl\nimage: none\n{settings}\n")
+    calls = []
+
+    def answer(questions):
+        calls.append(questions[0].settings)
+        return [" yes ### no", "[[medtasks:adapter_failed]] yes"]
+
+    run = medtasks.evaluate("stops", answer, batch_size=2, include_path=own_tasks)
+    (settings,) = calls  # sampled replies come in one call, too
+    assert (settings.until, settings.max_new_tokens, settings.temperature) == (("###",), 7, 0.5)
+    assert sorted(run.samples().reply) == ["[\u2060[medtasks:adapter_failed]] yes", "yes"]
+    assert set(run.table().query("metric == 'failed_samples'").value) == {0.0}
+
+
 def counts(run, row="robust"):
     of_row = values(run).value["mediconfusion", row]
     return int(of_row["scored_samples"]), int(of_row["failed_samples"])

@@ -80,7 +80,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             r"module 'xml\.nowhere' cannot be imported \(ModuleNotFoundError: No module named 'xml\.n",
         ),
         ("MODULE:MyVml", "module 'MODULE' has no 'MyVml'; did you mean 'MyVlm'"),
-        ("MODULE:xyzzy", "module 'MODULE' has no 'xyzzy'; correct the name"),
+        ("MODULE:xyzzy", "module 'MODULE' has no 'xyzzy'$"),
         ("MODULE:Other", "class=MODULE:Other is no model; it has to be a subclass of MedicalAdapter"),
         ("MODULE:number", "class=MODULE:number is no model; .* or a function that answers questions"),
         ("broken_model:MyVlm", r"module 'broken_model' cannot be imported \(OSError: no licence\); correct it, or"),
@@ -107,6 +107,7 @@ def test_classes_and_functions_get_the_other_arguments(module):
     function = built(f"class={module}:answer,model=mine")
     assert function.function([1, 2]) == ["B", "B"]
     assert (function.arguments.model, function.arguments.batch_size) == ("mine", 2)
+    assert type(function).__module__ == "medtasks.model_adapters.function_model"  # as results record it
     with pytest.raises(AdapterArgumentError, match="adapter has no argument 'wieghts'"):
         built(f"class={module}:answer,wieghts=1")
 

@@ -330,6 +330,8 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
 def test_the_defaults_are_those_of_our_adapters():
     declared = {"medtasks_tiny": DEFAULTS["medtasks_tiny"]}  # weights in the package
     for manifest in model_manifests():
+        if manifest.model_id == "adapter":  # another class, which has its own arguments
+            continue
         module, _, name = manifest.simple_class_path.rpartition(".")
         fields = dataclasses.fields(getattr(importlib.import_module(module), name).arguments_type)
         weights = {field.name: field.default for field in fields if field.name in run_facts.WEIGHTS and field.default}
