@@ -154,7 +154,8 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
     duplicates = 0
     for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
         row = _only_reply(of_sample)
-        statuses[ids[number]] = _status(row)
+        if statuses[ids[number]] in ("missing", "ambiguous"):  # of several runs the first counts
+            statuses[ids[number]] = _status(row)
         if row is not None:
             runs[repeat][ids[number]] = _reply_of(row)
             duplicates += len(of_sample) - 1

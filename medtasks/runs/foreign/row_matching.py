@@ -12,9 +12,13 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
-BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
+BY_ID = "id"
+BY_OPTIONS = "question and options"
+BY_QUESTION = "question"
 BY_QUESTION_ALONE = "question (options not compared)"
-BY_PROMPT, AND_IMAGE, BY_ORDER = "prompt", " and image", "order, verified row by row"
+BY_PROMPT = "prompt"
+BY_ORDER = "order, verified row by row"
+AND_IMAGE = " and image"
 OTHER_ORDER = "options in another order"
 OTHER_ID = "id of another question"
 OTHER_IMAGE = "question of this task on another image"
@@ -178,7 +182,8 @@ def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
             if len(match.samples) > 1:
-                match.samples, match.step = [number], BY_ORDER
+                match.samples = [number]
+                match.step = BY_ORDER
 
 
 def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:

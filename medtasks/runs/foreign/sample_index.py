@@ -115,8 +115,9 @@ class SampleIndex:
             return [(question, options)]
         if options is None:
             return []
-        texts = list(self._blank.get((question, with_blanks(options)), ()))
-        return texts or [(question, ())] * ((question, ()) in self.groups)
+        if texts := self._blank.get((question, with_blanks(options))):
+            return list(texts)
+        return [(question, ())] if (question, ()) in self.groups else []
 
     def has_reordered(self, question: str, options: Options) -> bool:
         """Return whether a sample has a question with these options in some order."""
