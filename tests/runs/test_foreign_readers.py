@@ -396,6 +396,7 @@ def test_logs_of_inspect(tmp_path, method, monkeypatch):
     file = read_foreign([path])
     assert (file.kit, values(file, "reply")) == ("inspect_ai", ["<think>h</think>\r\nB", "", None, "C"])
     assert values(file, "identifier") == ["b", "a", "c", "d"]
+    assert values(file, "place") == [f"{path}, sample {number}" for number in range(1, 5)]
     assert (file.rows[0].question, file.rows[0].options, file.rows[0].prompt) == ("Where?", ("l", "r"), None)
     if method == 93:
         monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
@@ -673,16 +674,16 @@ def test_a_log_without_samples_is_named(tmp_path):
 def test_a_damaged_log_is_named(tmp_path):
     path = write_eval(tmp_path / "log.eval", inspect_sample("a", "x" * 500), method=zipfile.ZIP_STORED)
     path.write_bytes(path.read_bytes().replace(b"x" * 500, b"y" * 500))
-    with pytest.raises(RepliesError, match=r"samples/a_epoch_1\.json cannot be unpacked"):
+    with pytest.raises(RepliesError, match=r"log\.eval, sample 1 cannot be unpacked"):
         read_foreign([path])
     write_zstd(path, [inspect_sample("a", "x" * 500)])
     data = bytearray(path.read_bytes())
     data[80] ^= 255
     path.write_bytes(data)
-    with pytest.raises(RepliesError, match=r"samples/a_epoch_1\.json cannot be unpacked"):
+    with pytest.raises(RepliesError, match=r"log\.eval, sample 1 cannot be unpacked"):
         read_foreign([path])
     write_zstd(path, [inspect_sample("a", "x" * 500)], wrong=1)
-    with pytest.raises(RepliesError, match=r"samples/a_epoch_1\.json cannot be unpacked.*checksum"):
+    with pytest.raises(RepliesError, match=r"log\.eval, sample 1 cannot be unpacked.*checksum"):
         read_foreign([path])
 
 
@@ -699,6 +700,11 @@ def test_a_format_overrides_and_is_checked(tmp_path):
         read_foreign([path], format="medevalkits")
     own = write_lines(tmp_path / "o.jsonl", {"doc_id": "a", "reply": "B"})
     assert replies(own, format="table") == ["B"]
+    others = {"id": "a", "question": "q", "answer": ["E"], "response": "B"}
+    (row,) = read_foreign([write_lines(tmp_path / "o.jsonl", others)]).rows
+    assert (row.identifier, row.answer, row.reply) == ("a", "E", "B")
+    with pytest.raises(RepliesError, match="prediction and response may all be replies"):
+        read_foreign([write_lines(tmp_path / "o.jsonl", others | {"prediction": "B"})])
 
 
 def test_a_missing_file_and_an_empty_folder(tmp_path):

@@ -69,8 +69,6 @@ def _row(record: TableRow) -> ForeignRow:
     if review:
         reply = message_text(as_mapping(review.get("score")).get("prediction"))
         message = first_entry(messages[::-1]) if isinstance(messages, list) else {}
-    target = values.get("target")
-    answer = target[0] if isinstance(target, list) and len(target) == 1 else target
     return ForeignRow(
         0,
         record.place,
@@ -78,7 +76,7 @@ def _row(record: TableRow) -> ForeignRow:
         identifier=first_text(TableRow(record.place, {**metadata}), _IDS),
         prompt=prompt,
         image_names=image_names(*map(metadata.get, _IMAGES)) or names,
-        answer=answer if isinstance(answer, str) else None,
+        answer=first_text(record, ("target",)),
         repeat=review.get("generation_index"),
         reasoning=thinking_text(message),
         is_cut=choice.get("stop_reason") in CUT_REASONS,

@@ -240,8 +240,8 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
 
 def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-        for member in members:
-            place = f"{path}/{member.filename}"
+        for number, member in enumerate(members, start=1):
+            place = f"{path}, sample {number}"  # its name has the id
             check_size(member.file_size, MOST_TEXT, place)
             try:
                 data = _content_of(archive, stream, member)

@@ -58,7 +58,8 @@ def _mapped_rows(record: TableRow, content: FileContent) -> list[ForeignRow]:
             f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
             "holds the replies"
         )
-    return [ForeignRow(0, f"{record.place}, '{key}'", text_of(record, key), key) for key in record.values]
+    numbered = enumerate(record.values, start=1)
+    return [ForeignRow(0, f"{record.place}, entry {number}", text_of(record, key), key) for number, key in numbered]
 
 
 def _row(record: TableRow) -> ForeignRow:

@@ -52,8 +52,8 @@ def table_reader(columns: Mapping[str, str]) -> KitReader:
 
 
 def has_reply(content: FileContent) -> bool:
-    """Return whether one column of a table has a name that only replies have."""
-    return len(_candidates("reply", content.keys)) == 1
+    """Return whether a column of a table has a name that only replies have."""
+    return bool(_candidates("reply", content.keys))
 
 
 def _read(columns: Mapping[str, str], contents: Sequence[FileContent]) -> ForeignFile:

@@ -43,12 +43,14 @@ def text_of(record: TableRow, key: str) -> str | None:
 
 
 def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
-    """Return the first text under one of several keys that is neither missing nor blank."""
+    """Return the first text under one of several keys that is not blank, also the only one of a list."""
     for key in keys:
-        if not isinstance(record.values.get(key), list | dict):
-            text = text_of(record, key)
-            if text and text.strip():
-                return text
+        value = record.values.get(key)
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        text = None if isinstance(value, list | dict) else text_of(TableRow(record.place, {key: value}), key)
+        if text and text.strip():
+            return text
     return None
 
 
