@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import TypeGuard
 
 from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
-from medtasks.metrics.metric import AnyMetric, Metric, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
 from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
 from medtasks.scores.scoring import RowScores, rows_of, score_replies
@@ -45,7 +46,7 @@ class PrintedCheck:
         samples: Number of samples of the task.
         missing: Number of those without a reply.
         explanations: Values by what they are of, which rounded are the printed number although the score is not.
-        valued: Number of samples that have a value of the metric; None for one that is no mean over samples.
+        valued: Number of samples that have a value of the metric; None for rates, and for what is no mean over samples.
         guessed: Part of the value from guessed replies; 0 for a metric that is no mean over samples.
         guesses: What is known of these replies, in words that follow "replies".
     """
@@ -71,7 +72,7 @@ class PrintedCheck:
 
 
 def printed_number(text: str) -> Decimal:
-    """Read a number such as ``72.5`` or ``72.5 %`` with its digits; raises RepliesError for any other text."""
+    """Read a number such as ``72.5`` or ``72.5 %`` with its digits. RepliesError: It is another text."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         raise RepliesError(f"--printed {text} is no number; give it as printed, such as 72.5")
@@ -110,8 +111,8 @@ def check_printed(
         RepliesError: The number is no percentage, though the metric is a share.
         UnknownName: The task has no such metric.
     """
-    name = name or task.metrics[0].name
-    metric = next((metric for metric in task.metrics if metric.name == name), None)
+    name = name or _main_metric(task)
+    metric = {metric.name: metric for metric in task.metrics}.get(name)
     further = [name] if metric is None and task.family.kind is AnswerKind.REPORT else []
     answered = [document for document in documents if document["doc_id"] in replies]
     of_rows = rows_of(task, answered, replies)
@@ -124,18 +125,23 @@ def check_printed(
         printed=printed,
         is_published=compared is published_rule(rules),
         compared=by_row.pop(compared.name),
-        careful=by_row.get(careful.name) if careful else None,
+        careful=by_row.get(careful.name if careful else ""),
         counts=compared.counts,
         samples=len(documents),
         missing=len(documents) - len(replies),
     )
-    if verdict.compared.score.share and not 0 <= printed <= 100:
+    if not 0 <= printed <= 100 and verdict.compared.score.share:
         raise RepliesError(f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent")
-    return _explained(verdict, by_row.values(), metric, of_rows)
+    return _with_explanations(verdict, by_row.values(), metric, of_rows)
+
+
+def _main_metric(task: TaskFile) -> str:
+    main = [metric.name for metric in task.metrics if metric.role is Role.MAIN]
+    return main[0] if main else task.metrics[0].name
 
 
 def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
-    """Return the scores of a metric by row; raises UnknownName if there is no such metric."""
+    """Return the scores of a metric by row. UnknownName: There is no such metric."""
     by_row = {}
     for row, rule in rules.items():
         if name not in rule.estimates:
@@ -144,13 +150,13 @@ def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleS
     return by_row
 
 
-def _explained(
+def _with_explanations(
     verdict: PrintedCheck, others: Iterable[RuleScore], metric: AnyMetric | None, of_rows: RowScores
 ) -> PrintedCheck:
     """Add the part of guessed replies, and what else the number is of if it is not the score."""
     values = {f"the number under the rule '{other.row}' ({other.rule})": other.score.value for other in others}
     scores = of_rows[verdict.compared.row][1]
-    if isinstance(metric, Metric) and all(isinstance(unit, dict) for unit, _ in metric.values(scores)):
+    if _is_share_of_samples(metric, scores):
         careful = of_rows[verdict.careful.row][1] if verdict.careful else ()
         guessed, guesses = _guesses(metric, scores, careful)
         verdict = replace(verdict, valued=len(metric.values(scores)), guessed=guessed, guesses=guesses)
@@ -163,6 +169,13 @@ def _explained(
         unit = "as a fraction, and --printed is in percent" if score.share else "times 100"
         equal[f"the same number {unit}"] = score.value
     return replace(verdict, explanations=equal)
+
+
+def _is_share_of_samples(metric: AnyMetric | None, scores: ScoreList) -> TypeGuard[Metric[Score]]:
+    """Return whether a metric is a mean over samples that is higher for better replies."""
+    if not isinstance(metric, Metric) or not metric.higher_is_better:
+        return False
+    return all(isinstance(unit, dict) for unit, _ in metric.values(scores))
 
 
 def _guesses(metric: Metric[Score], scores: ScoreList, careful: ScoreList) -> tuple[float, str]:

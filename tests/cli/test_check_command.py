@@ -105,6 +105,7 @@ def test_json_and_another_metric(medtasks, pmc, tmp_path):
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
     assert content["counts"] == {"scored": 5, "failed": 0, "unjudged": 0}
     assert content["compared"]["score"]["value"] == pytest.approx(0.4)
+    assert (content["guessed"], content["valued"], content["explanations"]) == (0, None, {})
     assert content["careful"]["score"]["value"] is None
 
 
@@ -149,6 +150,17 @@ def kit_file(folder, rows):
     lines = [{"prompt": text, "answer": gold, "choices": choices, "response": reply} for text, gold, reply in rows]
     path.write_text(json.dumps(lines))
     return path
+
+
+def test_main_metric_and_the_samples_that_it_is_about(medtasks, tmp_path, monkeypatch, write):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    tiny_multimedeval.prepare("vqa_rad")
+    documents = load_documents("multimedeval_vqa_rad")  # answers are yes, left lung, no, an {MRI}
+    replies = write(*({"doc_id": row["doc_id"], "reply": "yes"} for row in documents))
+    ran = medtasks("check", "multimedeval_vqa_rad", replies, "--printed", "50")
+    assert ran.code == 0
+    assert ran.out.startswith("Printed closed_accuracy 50%; the published rule (multimedeval_vqa_head v")
+    assert " on 4 of 4 samples, 2 of which it is about; " in ran.out
 
 
 def test_file_of_a_kit(medtasks, pmc, tmp_path):

@@ -423,6 +423,13 @@ def test_numbers_that_inspect_gave_are_no_ids(tmp_path, ids, identifiers):
     assert values(read_foreign([write_json(tmp_path / "log.json", content)]), "identifier") == identifiers
 
 
+def test_gold_alone_in_a_list(tmp_path):
+    targets = ("A", ["B"], ["A", "B"], [""], [2])
+    samples = [inspect_sample(f"s{number}", target=target) for number, target in enumerate(targets)]
+    file = read_foreign([write_json(tmp_path / "log.json", {"eval": {}, "samples": samples})])
+    assert values(file, "answer") == ["A", "B", None, None, None]
+
+
 def test_epochs_and_messages_of_inspect(tmp_path):
     parts = [{"type": "image", "image": "attachment://ab"}, {"type": "text", "text": "Is it?"}]
     asked = [{"role": "system", "content": "s"}, {"role": "user", "content": parts}]

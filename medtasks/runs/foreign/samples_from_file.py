@@ -31,7 +31,7 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
         RepliesError: The task asks for no single option, or a row lacks options or gold, or contradicts another one.
         MedTasksError: The gold can be read in several ways.
     """
-    if task.family.columns not in _OF_ONE_LETTER or task.family.paired or task.variant:
+    if not _asks_for_one_option(task):
         raise RepliesError(f"only questions for one option can be scored without them, and '{task.name}' asks others")
     names = list(_names(file.rows))
     by_id: dict[str, dict[str, Any]] = {}
@@ -52,16 +52,20 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
             f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
             f"such as '{incomplete[0]}'"
         )
-    named = [
-        replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
-        for name, row in zip(names, file.rows, strict=True)
-    ]
+    named = []
+    for name, row in zip(names, file.rows, strict=True):
+        named.append(replace(row, identifier=name, question=None, prompt=None, options=None, image_names=()))
     notes = (*file.notes, *_notes(documents, task, note))
     return documents, replace(file, rows=tuple(named), is_id_named=True, notes=notes)
 
 
+def _asks_for_one_option(task: TaskFile) -> bool:
+    family = task.family
+    return family.columns in _OF_ONE_LETTER and not family.paired and task.variant is None
+
+
 def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
-    """Return the columns of a row's question; options without the marks that the kit compares."""
+    """Return the columns of a row's question, with options without the marks that the kit compares."""
     written = list(row.options or ())
     bare = without_marks(written)
     document = {
@@ -76,20 +80,20 @@ def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
 
 
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
-    """Yield the id of each row's question; without one, each row of a run is a question of its own."""
+    """Yield the id of each row's question. Without one, each row of a run is a question of its own."""
     numbers: dict[Hashable, int] = {}
     asked: Counter[Hashable] = Counter()
     for row in rows:
         if row.identifier is not None:
             yield row.identifier
             continue
-        in_run = (row.repeat, row.image_names, _asked(row))
+        in_run = (row.repeat, row.image_names, _asked_texts(row))
         asked[in_run] += 1
-        number = numbers.setdefault((row.image_names, _asked(row), asked[in_run]), row.number)
+        number = numbers.setdefault((row.image_names, _asked_texts(row), asked[in_run]), row.number)
         yield f"row {number}"
 
 
-def _asked(row: ForeignRow) -> tuple[Hashable, ...]:
+def _asked_texts(row: ForeignRow) -> tuple[Hashable, ...]:
     return row.question or row.prompt, row.options, row.answer
 
 
