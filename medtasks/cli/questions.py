@@ -59,7 +59,7 @@ def questions(
 
 
 def _chosen_tasks(names: list[str]) -> list[TaskFile]:
-    """Return the tasks of names, each once; UnknownName for a name that is not ours."""
+    """Return the tasks of names, each once. Raises UnknownName for a name that is not ours."""
     chosen: dict[str, TaskFile] = {}
     for name in names:
         members = members_of(name) or [task_file(name)]

@@ -14,7 +14,7 @@ from medtasks.lmms.plugin import extend_task_search
 from medtasks.prompts.judged import without_judge
 from medtasks.prompts.messages import split_images
 from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import task_config, task_files
+from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 
 _FEWSHOT_SEED = 1234  # the harness's default
@@ -41,17 +41,23 @@ def check_generates(task: TaskFile) -> None:
             f"'{task.name}' asks in several rounds, each of which depends on the reply before; run it with "
             f"'medtasks run'"
         )
-    same_data = [
-        name
-        for name, other in task_files().items()
-        if other.output_type == _GENERATES and (name == task.origin or (task.dataset and other.dataset == task.dataset))
-    ]
-    nearest = task.origin if task.origin in same_data else next(iter(same_data), None)
-    instead = f"write those of '{nearest}', which asks for words, or run" if nearest else "run"
+    instead = "run"
+    if (similar := _similar_task(task)) is not None:
+        instead = f"write those of '{similar}', which asks for words, or run"
     raise MedTasksError(
         f"'{task.name}' compares likelihoods of options, which replies in files do not tell; {instead} it with "
         f"'medtasks run'"
     )
+
+
+def _similar_task(task: TaskFile) -> str | None:
+    """Return a task with the same questions whose replies are texts: the one that it was made of, or the first."""
+    if task.origin is not None and task_file(task.origin).output_type == _GENERATES:
+        return task.origin
+    for name, other in task_files().items():
+        if task.dataset is not None and other.dataset == task.dataset and other.output_type == _GENERATES:
+            return name
+    return None
 
 
 def harness_task(task: TaskFile) -> Any:

@@ -112,9 +112,9 @@ def with_image_urls(messages: Sequence[Mapping[str, Any]], urls: Sequence[str]) 
     for message in messages:
         content = message["content"]
         if not isinstance(content, str):
-            content = [
-                {"type": "image_url", "image_url": {"url": next(remaining)}} if part["type"] == "image" else dict(part)
-                for part in content
-            ]
+            content = [dict(part) for part in content]
+            for number, part in enumerate(content):
+                if part["type"] == "image":
+                    content[number] = {"type": "image_url", "image_url": {"url": next(remaining)}}
         turns.append({**message, "content": content})
     return turns

@@ -145,7 +145,19 @@ def _named_questions(
     *,
     quotes: bool,
 ) -> Iterator[NamedQuestion]:
-    """Yield the questions of a harness's task; errors of task code become a sentence, which ``quotes`` them or not."""
+    """Yield the questions of a harness's task, with their names.
+
+    Args:
+        task: The task.
+        built: The harness's object of it.
+        documents: All documents of the task.
+        name_of: Function from an id to the name in files.
+        limit: Number of questions, the first ones; None for all.
+        quotes: Whether messages may quote errors, which may repeat text of a sample.
+
+    Raises:
+        MedTasksError: A prompt cannot be made.
+    """
     try:
         for question in questions_of(built, limit):
             yield NamedQuestion(name_of(str(documents[question.row]["doc_id"])), question)
@@ -162,7 +174,7 @@ def _named_questions(
 def _write_lines(
     folder: Path, named: Iterator[NamedQuestion], settings: Mapping[str, Any]
 ) -> tuple[int, tuple[str, ...]]:
-    """Write a line for each question, and each image once; return the number of questions and the name of the file."""
+    """Write a line for each question, and each image once. Return the number of questions and the name of the file."""
     samples = 0
     with (folder / _LINES).open("w", encoding="ascii", newline="\n") as lines:
         for each in named:
@@ -181,7 +193,7 @@ def _write_lines(
 
 
 def _image_file(folder: Path, image: Image.Image) -> str:
-    """Write an image unless it is there, and return its path in a folder; equal pixels have one file."""
+    """Write an image unless one with equal pixels is there, and return its path in the folder."""
     shown = image.convert("RGB")
     key = hashlib.sha256(f"{shown.size}".encode() + shown.tobytes()).hexdigest()[:20]
     name = f"{_IMAGES}/{key}.png"
@@ -198,7 +210,7 @@ def _image_file(folder: Path, image: Image.Image) -> str:
 def _write_requests(
     folder: Path, named: Iterator[NamedQuestion], settings: Mapping[str, Any]
 ) -> tuple[int, tuple[str, ...]]:
-    """Write requests into files of a size that services take; return the number of questions and names of the files."""
+    """Write requests into files of a size that services take. Return the number of questions and names of the files."""
     samples = 0
     names: list[str] = []
     with contextlib.ExitStack() as opened:
@@ -209,6 +221,11 @@ def _write_requests(
             body = {"model": MODEL, "messages": messages, **_request_fields(settings)}
             request = {"custom_id": each.name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"
+            if len(line) > _MOST_BYTES:
+                raise MedTasksError(
+                    f"the request for sample {each.name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
+                    f"in a file; write the questions without --format openai-batch"
+                )
             if not names or requests == _MOST_REQUESTS or size + len(line) > _MOST_BYTES:
                 opened.close()
                 names.append(f"requests_{len(names) + 1:03}.jsonl")
@@ -222,7 +239,7 @@ def _write_requests(
 
 
 def _request_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return decoding settings of a task as fields of a request; none that says what is so without it."""
+    """Return decoding settings of a task as fields of a request, without those that change nothing."""
     parsed = read_settings(settings, max_new_tokens=1)
     fields: dict[str, Any] = {"temperature": parsed.temperature}
     if settings.get("max_new_tokens") is not None:
@@ -260,7 +277,7 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
 
 
 def _notes(settings: Mapping[str, Any]) -> str:
-    """Return a sentence on decoding settings that requests cannot have; empty if there are none."""
+    """Return a sentence on decoding settings that requests cannot have, or an empty text."""
     unmapped = [
         f"{name}: {value}" for name, value in settings.items() if name not in _MAPPED and value not in (None, 1)
     ]

@@ -95,7 +95,7 @@ class QuestionIndex:
         return {_first_line(document) for document in self.documents} - {""}
 
     def id_of(self, name: str) -> str | None:
-        """Return the id that a name is, also as a number or as the digest of an id; None if it is none."""
+        """Return the id that a name is, also as a number or as the digest of an id, or None."""
         if name in self.rows:
             return name
         if name.startswith(f"{_DOCUMENT}-") and name in self._by_digest:

@@ -27,7 +27,7 @@ _ANEW = "write the questions anew with 'medtasks questions', and have them answe
 
 @dataclass(frozen=True)
 class QuestionManifest:
-    """Description of the questions in a folder; nothing in it tells an answer."""
+    """Description of the questions in a folder, without anything about their answers."""
 
     task: str
     version: str  # of the task
@@ -110,7 +110,8 @@ def reply_files(folder: Path) -> list[Path]:
 
 
 def _digest_of_prompts(task: TaskFile) -> str:
-    """Return a digest of hooks and settings that make a task's prompts; a variant's are made around its base's."""
+    """Return a digest of hooks and settings that make a task's prompts."""
+    # The hooks of a variant call those of its base.
     configs = [_of_prompts(task_config(name)) for name in (task.name, task.base) if name is not None]
     settings = {name: value for name, value in image_settings(task).items() if name != _OF_MACHINE}
     return digest(json.dumps([*configs, settings], sort_keys=True, default=str))

@@ -33,9 +33,10 @@ def read_replies(
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
-    A folder means the ``.jsonl`` files in it. A ``doc_id`` is the document's own id, or in all files its row in the
-    dataset counted from 0; an ``id`` is always the document's own, and occurs once. Damaged lines of a run's samples
-    file, and samples that have changed since they were asked, are left out with a warning.
+    A folder means the ``.jsonl`` files in it, without those of ``medtasks questions``. A ``doc_id`` is the document's
+    own id, or in all files its row in the dataset counted from 0; an ``id`` is always the document's own, and occurs
+    once. Damaged lines of a run's samples file, and samples that have changed since they were asked, are left out with
+    a warning.
 
     Args:
         paths: File or folder, or several of one run.

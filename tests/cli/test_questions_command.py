@@ -113,7 +113,7 @@ def test_requests_hold_their_images_and_fit_into_files(medtasks, sample, tmp_pat
     assert "vllm run-batch -i requests_001.jsonl" in (folder / "README.md").read_text()
 
 
-def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, sample, tmp_path, monkeypatch):
+def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, fails, sample, tmp_path, monkeypatch):
     one, cut = tmp_path / "one", tmp_path / "cut"
     batch = ("--format", "openai-batch", "--limit", "5")
     assert medtasks("questions", "mediconfusion", "--out", one, *batch).code == 0
@@ -122,8 +122,12 @@ def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, sample, tm
     assert medtasks("questions", "mediconfusion", "--out", cut, *batch).code == 0
     files = sorted(cut.glob("*.jsonl"))
     assert "".join(file.read_text() for file in files) == (one / "requests_001.jsonl").read_text()
-    assert all(file.stat().st_size <= max(sizes[0] + sizes[1], *sizes) for file in files)
+    assert all(file.stat().st_size <= sizes[0] + sizes[1] for file in files)
     assert len(files) > 2
+    monkeypatch.setattr(question_writer, "_MOST_BYTES", min(sizes) - 1)
+    arguments = ["questions", "mediconfusion", "--out", tmp_path / "none", *batch]
+    fails(arguments, f"the request for sample 90001/1 has {sizes[0]:,} bytes", "without --format openai-batch")
+    assert not (tmp_path / "none").exists()
 
 
 def test_ids_that_are_no_names_of_requests_come_back_as_digests(medtasks, own_folder, tmp_path):
@@ -260,3 +264,55 @@ def test_credentialed_questions_are_written_if_the_user_says_so_for_the_owner_al
     ran = medtasks("score", "mediconfusion", write_replies(folder))
     assert ran.code == 0
     assert "mediconfusion: 4 of 32 questions answered" in ran.out
+
+
+# ---- a batch's output ----
+
+
+def batch_answer(request: dict, text: str | None) -> dict:
+    """Return the line of a batch's output for a request; None for one that failed."""
+    if text is None:
+        body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+        response = {"status_code": 400, "request_id": "r", "body": body}
+        return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    body = {"object": "chat.completion", "model": "m", "choices": [choice]}
+    response = {"status_code": 200, "request_id": "r", "body": body}
+    return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+
+
+@each_row("credentialed", [False, True])
+def test_the_output_of_a_batch_scores_as_the_same_replies_in_lines(
+    medtasks, fails, sample, tmp_path, monkeypatch, credentialed
+):
+    if credentialed:
+        info = dataclasses.replace(CATALOGUE["mediconfusion"], access=Access.CREDENTIALED)
+        monkeypatch.setitem(CATALOGUE, "mediconfusion", info)
+        monkeypatch.setenv(TRUSTED, QUESTION_FILES)
+    monkeypatch.setattr(question_writer, "_MOST_REQUESTS", 10)
+    folder = tmp_path / "out"
+    assert medtasks("questions", "mediconfusion", "--out", folder, "--format", "openai-batch").code == 0
+    pages = (folder / "README.md").read_text()
+    (command,) = re.findall(r"\nmedtasks (score .+)\n", pages)
+    assert command == "score mediconfusion replies_*.jsonl"
+    requests = [request for file in sorted(folder.glob("*.jsonl")) for request in lines_of(file)]
+    texts = [None if number == 3 else "AB"[number % 2] for number in range(len(requests))]
+    answers = [batch_answer(request, text) for request, text in zip(requests, texts, strict=True)][::-1]
+    outputs = [folder / "replies_001.jsonl", folder / "replies_002.jsonl"]
+    for output, part in zip(outputs, (answers[:20], answers[20:]), strict=True):
+        output.write_text("".join(json.dumps(answer) + "\n" for answer in part))
+    lines = tmp_path / "lines.jsonl"
+    names = [request["custom_id"] for request in requests]
+    rows = [{"doc_id": name, "reply": text} for name, text in zip(names, texts, strict=True)]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scores = {}
+    for source in (outputs, [folder], [lines]):
+        ran = medtasks("score", "mediconfusion", *source, "--json", tmp_path / "s.json", "--max-failed", "5")
+        assert (ran.code, ran.err) == (0, "")
+        scores[str(source)] = json.loads((tmp_path / "s.json").read_text())["rules"]
+    of_outputs, of_folder, of_lines = scores.values()
+    assert of_outputs == of_lines
+    assert of_folder == of_lines
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "prompts": "0"}))
+    fails(["score", "mediconfusion", *outputs], "other prompts than those of today")

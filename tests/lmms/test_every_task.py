@@ -1,14 +1,11 @@
 """Every task of ours: a run of the tiny model, which scores again the same, and one of a model that knows the key."""
 
-import functools
 import json
 import math
 
 import pytest
 from lmms_eval.tasks import get_task_dict
 from lmms_eval.utils import make_table
-from medtasks.model_adapters.base.batching import read_settings
-from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE, Access
@@ -27,7 +24,7 @@ from medtasks.tasks.task_files import task_file
 
 from ..tables import each_row
 from .conftest import JUDGED, OURS, RUN, VARIED
-from .whole_runs import answering, evaluate, every_task, values
+from .whole_runs import answer_questions, answering, evaluate, every_task, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
@@ -140,29 +137,12 @@ def first_of_each_kind():
     return sorted({*names, "multimedeval_vqa_rad_5shot", "multimedeval_ct_rate_report"})
 
 
-@functools.cache
-def tiny():
-    return MedTasksTiny(device="cpu", journal=False)
-
-
-def answer_questions(folder):
-    """Answer the questions in a folder with the tiny model, as a loop of a user's own does."""
-    lines = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
-    prompts = [tiny().encode(line["text"], [Image.open(folder / file) for file in line["images"]]) for line in lines]
-    settings = read_settings({**lines[0]["generation"], "max_new_tokens": 4}, 1)
-    replies = [tiny().generate_batch([prompt], settings, 0)[0] for prompt in prompts]
-    with (folder / "replies.jsonl").open("w") as file:
-        for line, reply in zip(lines, replies, strict=True):
-            file.write(json.dumps({"doc_id": line["doc_id"], "reply": str(reply)}) + "\n")
-    return lines
-
-
 @each_row("name", first_of_each_kind())
 def test_replies_to_questions_in_files_score_as_the_run_did(results, tmp_path, monkeypatch, name):
     monkeypatch.setenv(TRUSTED, QUESTION_FILES)
     folder, task = tmp_path / "questions", task_file(name)
     manifest = write_questions(task, folder)
-    answer_questions(folder)
+    answer_questions(folder, max_new_tokens=4)
     documents = task_documents(task)
     assert manifest.samples == manifest.samples_of_task == len(documents)
     manifest_of_replies(folder / "replies.jsonl").check(task, documents)

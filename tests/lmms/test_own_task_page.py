@@ -21,7 +21,7 @@ from ..cli.conftest import medtasks  # noqa: F401  # a fixture
 from ..processes import run_here
 from ..recordings import recordings
 from ..tables import each_row
-from .whole_runs import answering, evaluate
+from .whole_runs import answer_questions, answering, evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +121,22 @@ def test_score(ran, project, medtasks, tmp_path):  # noqa: F811
             for metric, value in one.get("metrics", {}).items():
                 key = f"{metric},{rule}"
                 assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
+
+
+def test_questions_in_files_score_as_the_run_did(ran, project, medtasks, tmp_path):  # noqa: F811
+    recorded = json.loads(ran.read_text())["results"]
+    include = ["--include_path", project / "my_tasks"]
+    for name in [*NAMES, "own_several_rotated", "own_choice_abstain", "own_choice_think"]:
+        folder = tmp_path / name
+        assert medtasks("questions", name, "--out", folder, *include).code == 0
+        answer_questions(folder, max_new_tokens=8)
+        medtasks("score", name, folder, *include, "--json", tmp_path / "scores.json")  # weights of reports are missing
+        scores = json.loads((tmp_path / "scores.json").read_text())
+        assert scores["missing"] == 0
+        for rule, one in scores["rules"].items():
+            for metric, value in one.get("metrics", {}).items():
+                expected = recorded[name][f"{metric},{rule}"]
+                assert value == expected or (value is None and math.isnan(expected)), (name, metric, rule)
 
 
 def test_golden_medevalkit_medvlthinkers_prompt(golden):

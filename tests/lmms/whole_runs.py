@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from medtasks.home import own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED
@@ -88,6 +89,27 @@ def evaluate(
         if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
             patch.setenv(TRUSTED, f"class:{type(model).__module__}.{type(model).__qualname__}")
         return dict(simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}))
+
+
+@functools.cache
+def _tiny() -> Any:
+    from medtasks.model_adapters.tiny import MedTasksTiny
+
+    return MedTasksTiny(device="cpu", journal=False)
+
+
+def answer_questions(folder: Path, max_new_tokens: int) -> None:
+    """Answer the questions in a folder with the tiny model, as a loop of a user's own does."""
+    from medtasks.model_adapters.base.batching import read_settings
+
+    model = _tiny()
+    replies = []
+    for line in map(json.loads, (folder / "questions.jsonl").read_text().splitlines()):
+        settings = read_settings({**line["generation"], "max_new_tokens": max_new_tokens}, 1)
+        prompt = model.encode(line["text"], [Image.open(folder / name) for name in line["images"]])
+        (reply,) = model.generate_batch([prompt], settings, 0)
+        replies.append(json.dumps({"doc_id": line["doc_id"], "reply": str(reply)}) + "\n")
+    (folder / "replies.jsonl").write_text("".join(replies))
 
 
 Run = tuple[Sequence[str], Mapping[str, Any], Mapping[str, str]]
