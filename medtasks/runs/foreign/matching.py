@@ -117,7 +117,7 @@ class MatchedReplies:
         yield from file.notes
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
-        """Describe rows by cause, and the first of each by number and text; that of credentialed data is hashed."""
+        """Describe rows by cause, and the first of each by number and text. That of credentialed data is hashed."""
         texts: dict[str, dict[int, str]] = {}
         for match in matches:
             row = match.row
@@ -170,7 +170,7 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
 
 
 def _undecided_samples(matches: Sequence[RowMatch]) -> Iterator[int]:
-    """Yield the samples of rows that fit several; rows with the same texts share one list."""
+    """Yield the samples of rows that fit several. Rows with the same texts share one list."""
     several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
     return chain.from_iterable(several.values())
 

@@ -77,7 +77,7 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     for match in matches:
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
-        if prompt and not _is_decided(match, options, index):
+        if prompt and not _settles_texts(match, options, index):
             asked, is_reordered = matches_in(prompt, index, options)
             match.shown = frozenset(each.texts for each in asked)
             match.why = OTHER_ORDER if is_reordered else ""
@@ -89,8 +89,8 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _is_decided(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
-    """Compare a row's question, and options in a place of their own; return whether its prompt can add nothing."""
+def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
+    """Compare a row's question, and options in a place of their own, and return whether its prompt can add nothing."""
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
     match.shown = frozenset(match.texts)
@@ -99,7 +99,7 @@ def _is_decided(match: RowMatch, options: Options | None, index: SampleIndex) ->
         match.step = BY_QUESTION_ALONE
     if options is None:
         return bool(match.texts) and not match.row.prompt
-    if not match.texts and index.has_reordered(question, options):
+    if not match.texts and index.has_in_any_order(question, options):
         match.why = OTHER_ORDER
     return bool(match.texts or match.why)
 
