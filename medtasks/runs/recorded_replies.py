@@ -48,7 +48,7 @@ class RecordedReplies:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on how rows were matched; none for our own forms."""
+        """Sentences on how rows were matched, none for our own forms."""
         return [] if self.matched is None else list(self.matched.sentences())
 
 

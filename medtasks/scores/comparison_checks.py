@@ -74,7 +74,7 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     """
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
+    before, after = (read_samples(file, documents).prompts if task_of(file) == task.name else {} for file in files)
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:

@@ -138,3 +138,18 @@ def test_a_samples_file_of_another_task_is_no_list_of_our_rows(fails, folder):
         ["score", "kit_asked", folder / "samples_x_2026-11-01.jsonl", "--include_path", folder],
         "0 of 8 samples are matched, and 8 of 8 rows answer none. no question of this task (8): row 0 (Who? 0)",
     )
+
+
+def test_samples_files_of_another_task_are_compared_by_their_texts(medtasks, folder):
+    """Line by line they are in another order than our questions, and there are more of them."""
+    for name, reply in (("a", "A"), ("b", "B")):
+        lines = []
+        for number, question in enumerate(["Who?", *QUESTIONS[::-1]]):
+            prompt = f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"
+            lines.append({"doc_id": number, "filtered_resps": reply, "input": prompt, "target": "A"})
+        (folder / f"20261101_102030_samples_{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    files = sorted(folder.glob("*_samples_*.jsonl"))
+    ran = medtasks("compare", "kit_asked", *files, "--include_path", folder, "--margin", "0.1")
+    assert (ran.code, ran.err) == (0, "")
+    assert "8 of 8 documents answered in both are compared" in ran.out
+    assert "Note: A: Rows of no sample, left out: 1 of 9" in ran.out

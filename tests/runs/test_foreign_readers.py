@@ -427,7 +427,7 @@ def test_gold_alone_in_a_list(tmp_path):
     targets = ("A", ["B"], ["A", "B"], [""], [2])
     samples = [inspect_sample(f"s{number}", target=target) for number, target in enumerate(targets)]
     file = read_foreign([write_json(tmp_path / "log.json", {"eval": {}, "samples": samples})])
-    assert values(file, "answer") == ["A", "B", None, None, None]
+    assert values(file, "answer") == ["A", "B", None, None, "2"]
 
 
 def test_epochs_and_messages_of_inspect(tmp_path):

@@ -1,4 +1,4 @@
-"""Forms of texts, options and image names in which rows of a file are compared with samples; replies keep theirs."""
+"""Forms of texts, options and image names in which rows of a file are compared with samples."""
 
 import re
 import unicodedata

@@ -117,7 +117,7 @@ class MatchedReplies:
         yield from file.notes
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
-        """Describe rows by cause, and the first of each by number and text; that of credentialed data is hashed."""
+        """Describe rows by cause, and the first of each by number and text. That of credentialed data is hashed."""
         texts: dict[str, dict[int, str]] = {}
         for match in matches:
             row = match.row
@@ -154,7 +154,8 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
     duplicates = 0
     for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
         row = _only_reply(of_sample)
-        statuses[ids[number]] = _status(row)
+        if statuses[ids[number]] in ("missing", "ambiguous"):  # of several runs the first counts
+            statuses[ids[number]] = _status(row)
         if row is not None:
             runs[repeat][ids[number]] = _reply_of(row)
             duplicates += len(of_sample) - 1
@@ -169,7 +170,7 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
 
 
 def _undecided_samples(matches: Sequence[RowMatch]) -> Iterator[int]:
-    """Yield the samples of rows that fit several; rows with the same texts share one list."""
+    """Yield the samples of rows that fit several. Rows with the same texts share one list."""
     several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
     return chain.from_iterable(several.values())
 

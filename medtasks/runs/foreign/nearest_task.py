@@ -39,9 +39,9 @@ def _other_questions(task: TaskFile) -> Iterator[tuple[str, Documents]]:
     datasets = {task.dataset or task.name}
     for other in task_files().values():
         dataset = other.dataset or other.name
-        is_here = other.dataset is not None or is_local(task_config(other.name))
-        if other.kind == "group" or dataset in datasets or not is_here:
+        if other.kind == "group" or dataset in datasets:
             continue
         datasets.add(dataset)
         with contextlib.suppress(MedTasksError):
-            yield other.name, task_documents(other)
+            if other.dataset is not None or is_local(task_config(other.name)):
+                yield other.name, task_documents(other)

@@ -45,7 +45,7 @@ class ListedOptions:
 
 
 def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = None) -> tuple[list[PromptMatch], bool]:
-    """Find the samples' texts in a prompt; a question that contains another one replaces it.
+    """Find the samples' texts in a prompt. A question that contains another one replaces it.
 
     Args:
         prompt: The whole prompt.
@@ -64,7 +64,7 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
     for start, question in questions:
         end = start + len(question)
         after = [listed for listed in lists if listed.start >= end]
-        asked, is_other_order = _options_asked(question, after, index, row_options)
+        asked, is_other_order = _asked_options(question, after, index, row_options)
         is_reordered = is_reordered or is_other_order
         for options in asked:
             listed = next((each for each in after if index.shown[question].get(each.options) == options), None)
@@ -75,7 +75,7 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
     return _longest(matches), is_reordered and not matches
 
 
-def _options_asked(
+def _asked_options(
     question: str, after: Sequence[ListedOptions], index: SampleIndex, row_options: Options | None
 ) -> tuple[Iterable[Options | None], bool]:
     """Return the options of samples that are asked with a question, and whether some are in another order.
@@ -88,11 +88,11 @@ def _options_asked(
     """
     if row_options is not None:
         own = [options for _, options in index.with_texts(question, row_options)]
-        return own, index.has_reordered(question, row_options)
+        return own, index.has_in_any_order(question, row_options)
     known = index.shown[question]
     listed_options = dict.fromkeys(known[listed.options] for listed in after if listed.options in known)
     orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
-    is_other_order = any(index.has_reordered(question, order) for order in orders)
+    is_other_order = any(index.has_in_any_order(question, order) for order in orders)
     if listed_options or is_other_order:
         return listed_options, is_other_order
     return index.worded.get(question, ()), False

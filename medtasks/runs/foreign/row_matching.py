@@ -12,9 +12,13 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
-BY_ID, BY_OPTIONS, BY_QUESTION = "id", "question and options", "question"
+BY_ID = "id"
+BY_OPTIONS = "question and options"
+BY_QUESTION = "question"
 BY_QUESTION_ALONE = "question (options not compared)"
-BY_PROMPT, AND_IMAGE, BY_ORDER = "prompt", " and image", "order, verified row by row"
+BY_PROMPT = "prompt"
+BY_ORDER = "order, verified row by row"
+AND_IMAGE = " and image"
 OTHER_ORDER = "options in another order"
 OTHER_ID = "id of another question"
 OTHER_IMAGE = "question of this task on another image"
@@ -73,7 +77,7 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     for match in matches:
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
-        if prompt and not _is_decided(match, options, index):
+        if prompt and not _settles_texts(match, options, index):
             asked, is_reordered = matches_in(prompt, index, options)
             match.shown = frozenset(each.texts for each in asked)
             match.why = OTHER_ORDER if is_reordered else ""
@@ -85,8 +89,8 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _is_decided(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
-    """Compare a row's question, and options in a place of their own; return whether its prompt can add nothing."""
+def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
+    """Compare a row's question, and options in a place of their own, and return whether its prompt can add nothing."""
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
     match.shown = frozenset(match.texts)
@@ -95,7 +99,7 @@ def _is_decided(match: RowMatch, options: Options | None, index: SampleIndex) ->
         match.step = BY_QUESTION_ALONE
     if options is None:
         return bool(match.texts) and not match.row.prompt
-    if not match.texts and index.has_reordered(question, options):
+    if not match.texts and index.has_in_any_order(question, options):
         match.why = OTHER_ORDER
     return bool(match.texts or match.why)
 
@@ -178,7 +182,8 @@ def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
         for number, match in enumerate(matches):
             if len(match.samples) > 1:
-                match.samples, match.step = [number], BY_ORDER
+                match.samples = [number]
+                match.step = BY_ORDER
 
 
 def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:

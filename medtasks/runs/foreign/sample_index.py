@@ -59,7 +59,7 @@ class SampleIndex:
         return QuestionIndex(self.documents, {})
 
     @cached_property
-    def _repeated(self) -> dict[str, list[int]]:
+    def _shared_ids(self) -> dict[str, list[int]]:
         """Samples by the published id that they share."""
         samples: dict[str, list[int]] = {}
         for doc_id, number in self._names.rows.items():
@@ -107,7 +107,7 @@ class SampleIndex:
     def with_id(self, name: str) -> list[int]:
         """Return the samples that have an id, or share it as published."""
         doc_id = self._names.id_of(name)
-        return [] if doc_id is None else self._repeated.get(doc_id, [self._names.rows[doc_id]])
+        return [] if doc_id is None else self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
 
     def with_texts(self, question: str, options: Options | None) -> list[Texts]:
         """Return the texts of samples with a question, and with these options in this order unless they are None."""
@@ -115,10 +115,11 @@ class SampleIndex:
             return [(question, options)]
         if options is None:
             return []
-        texts = list(self._blank.get((question, with_blanks(options)), ()))
-        return texts or [(question, ())] * ((question, ()) in self.groups)
+        if texts := self._blank.get((question, with_blanks(options))):
+            return list(texts)
+        return [(question, ())] if (question, ()) in self.groups else []
 
-    def has_reordered(self, question: str, options: Options) -> bool:
+    def has_in_any_order(self, question: str, options: Options) -> bool:
         """Return whether a sample has a question with these options in some order."""
         return (question, tuple(sorted(options))) in self._reordered
 
