@@ -36,7 +36,7 @@ def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
         label(task.name, column, metric, "published"),
         f"Published {metric} by {column} ({_sources(scores)}) and this run.",
         "l" + "r" * len(groups),
-        cells("Model", *map(name_cell, groups)),
+        cells("Model", *groups),
         rows if groups else [],
         notes=tuple(_remarks(scores)),
         split=len(task.distinct_rules),

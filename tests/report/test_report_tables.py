@@ -320,7 +320,7 @@ def test_published_results_of_groups_follow_those_of_the_run():
     shown = after.split("confusion by categories.", 1)[0]
     assert "Published set_accuracy by categories (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 3)" in shown
     table = markdown_tables(shown)[-1]
-    assert table[0][:4] == ["Model", "`Cerebral`", "`Vascular`", "`Head and Neck`"]
+    assert table[0][:4] == ["Model", "Cerebral", "Vascular", "Head and Neck"]
     lines = {line[0]: line[1:] for line in table[2:]}
     assert lines["This run, reference"][0] == r"0.0% \[0.0 to 5.0\]"
     assert lines["This run, reference"][1] == "n/a"
