@@ -255,7 +255,7 @@ class TextMetrics:
             shares = [len({*key.split()} & {*said.split()}) / (len({*key.split()}) or 1) for key, said in both]
             samples = {key: [share + len(key) for share in shares] for key in metric_info(name).keys}
             totals = {key: mean(values) for key, values in samples.items()}
-            return ReportScores(samples if name != "f1_chexbert" else {}, totals, {"fake": "yes"})
+            return ReportScores({} if name.startswith("f1_chexbert") else samples, totals, {"fake": "yes"})
 
         return metric
 

@@ -20,7 +20,8 @@ from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.dataset_lookup import own_datasets, prepared_state, preparing_again
 from medtasks.data.dataset_manifest import Manifest, described_images
 from medtasks.data.document_store import load_documents
-from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable
+from medtasks.data.samples import Document
+from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable, values_together
 from medtasks.errors import MedTasksError, collected_warnings
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
@@ -32,6 +33,7 @@ app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True
 
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
+_COUNTED = {"modality": "modalities", "keyword": "labels"}  # headings of numbers of values, as in GMAI-MMBench's paper
 SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
 """Synthetic images and questions in MediConfusion's layout."""
 
@@ -207,9 +209,7 @@ def select(
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
     if show or not criteria:
-        for column, counts in selectable(chosen).items():
-            rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
-            print_table(number_table("", (column, "questions"), rows))
+        _print_values(chosen)
     if "keyword" in criteria:
         out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
     if new is None:
@@ -217,6 +217,22 @@ def select(
     manifest, tasks = select_as(dataset, criteria, new)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
+
+
+def _print_values(documents: Sequence[Document]) -> None:
+    """Print the values of each column, with the numbers of their questions, modalities and labels."""
+    columns = selectable(documents)
+    for column, counts in columns.items():
+        headings = [column, "questions"]
+        distinct = []
+        for other, heading in _COUNTED.items():
+            if other in columns and other != column:
+                headings.append(heading)
+                distinct.append(values_together(documents, column, other))
+        rows = []
+        for value in sorted(counts, key=lambda value: (-counts[value], value)):
+            rows.append((value, str(counts[value]), *(str(len(together[value])) for together in distinct)))
+        print_table(number_table("", headings, rows))
 
 
 def options() -> dict[str, str]:

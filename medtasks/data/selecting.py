@@ -29,6 +29,15 @@ def selectable(documents: Documents) -> dict[str, Counter[str]]:
     return {column: counts for column, counts in columns if counts}
 
 
+def values_together(documents: Iterable[Document], column: str, other: str) -> dict[str, set[str]]:
+    """Return the values of another column that occur with each value of a column."""
+    together: dict[str, set[str]] = {}
+    for document in documents:
+        for value in values(document, column):
+            together.setdefault(value, set()).update(values(document, other))
+    return together
+
+
 def values(document: Document, column: str) -> list[str]:
     """Return the values a document has in a column: none, one, or those of a list."""
     value = document.get(column)

@@ -50,7 +50,7 @@ from medtasks.stats.bootstrap import values_with_errors
 
 _MULTIMEDEVAL_KEYS = (
     *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
-    *("radgraph_partial", "radcliq_v1_multimedeval"),
+    *("chexbert_certain_5_macro_f1", "radgraph_partial", "radcliq_v1_multimedeval"),
 )
 _REPORT_KEYS = (
     *("bleu_1", "bleu_4", "rouge_l", "meteor", "bertscore_f1", "chexbert_similarity"),

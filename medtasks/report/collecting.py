@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
 from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, summarise_thinking
-from medtasks.report.published import published_of, published_scores
+from medtasks.report.published import published_group_scores, published_of, published_scores
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
@@ -277,6 +277,7 @@ def reading_section(reading: TaskReading) -> Section:
         metrics=_declared(task),
         baselines=baselines,
         published=published_scores(task.name) if task.is_shipped else (),
+        published_groups=published_group_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
         items=audit_items(reading),
         pictures=image_files(reading),

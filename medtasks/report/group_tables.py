@@ -6,6 +6,7 @@ from itertools import chain
 from urllib.parse import urlencode
 
 from medtasks.metrics.clinical import ClassNumbers
+from medtasks.report.published_tables import published_group_table
 from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Cell, Table, cells, name_cell
 from medtasks.report.wording import (
@@ -86,7 +87,7 @@ def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
 
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
-    """Yield the scores by the groups of a column, a table per metric."""
+    """Yield the scores by the groups of a column, a table per metric, and published ones after it."""
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
     groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
     small = dict.fromkeys(group.name for group in groups if not group.compared)
@@ -108,6 +109,9 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         columns = "lr" + "rr" * len(rules)
         name = label(task.name, column, metric)
         yield Table(name, f"{metric} by {column}.", columns, tuple(headings), rows, notes=tuple(notes))
+        published = published_group_table(task, column, metric)
+        if published.rows:
+            yield published
 
 
 def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Iterator[str]:

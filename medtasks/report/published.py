@@ -28,7 +28,7 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
     selections, few-shot tasks and protocols without published figures have none, nor have groups and tasks of the
     harness.
     """
-    scores = [score for _, score in _scores(task_name)]
+    scores = [score for _, score in _scores(task_name) if not score.group]
     if not scores:
         return ()
     metric_list = task_file(task_name).metric_list
@@ -36,6 +36,11 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
     names = [entry["metric"] for entry in entries]
     signs = {entry["metric"]: -1 if entry["higher_is_better"] else 1 for entry in entries}
     return tuple(sorted(scores, key=lambda score: (names.index(score.metric), signs[score.metric] * score.value)))
+
+
+def published_group_scores(task_name: str) -> tuple[PublishedScore, ...]:
+    """Return published results of groups of a task's questions, in the order of the tables."""
+    return tuple(score for _, score in _scores(task_name) if score.group)
 
 
 def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], ...]:
@@ -46,12 +51,12 @@ def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], 
         for task in dict.fromkeys(tasks)
         for named in names.items()
         for file, score in _scores(task)
-        if (file, score.model) == named
+        if (file, score.model) == named and not score.group
     )
 
 
 def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
-    """Yield a task's scores over all questions, with their files."""
+    """Yield a task's scores over all questions and those of groups, with their files."""
     published = _published()
     for table in published["tables"]:
         name, metrics = table["file"], table["metrics"]
@@ -69,6 +74,8 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
                 printed=row[table["value"]],
                 source=table["source"],
                 remark=" ".join(remark["remark"] for remark in remarks if _fits(remark, name, row)),
+                column=table.get("column", ""),
+                group=row[table["group"]] if "group" in table else "",
             )
             yield name, score
 

@@ -32,6 +32,8 @@ class PublishedScore:
     source: str
     remark: str = ""  # a known misprint, or the reason why it is not comparable
     same_model: bool = False  # whether it is of the model that the run's recipe names
+    column: str = ""  # of the group; empty for a result over all questions
+    group: str = ""  # whose questions it is over
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ class TaskReport:
     rules: tuple[RuleScores, ...] = ()  # in the order of the task
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
-    published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
+    published: tuple[PublishedScore, ...] = ()  # published results over all questions, best first per metric
+    published_groups: tuple[PublishedScore, ...] = ()  # published results of groups of questions
     gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from medtasks.report.group_tables import class_tables, group_tables
-from medtasks.report.report_model import PublishedScore, RepeatedTask, TaskReport
+from medtasks.report.published_tables import published_table
+from medtasks.report.report_model import RepeatedTask, TaskReport
 from medtasks.report.tables import Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
@@ -205,43 +206,6 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         (INTERVALS, method, *repeated.notes, *counts),
     )
     return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
-
-
-def published_table(task: TaskReport) -> Table:
-    """Return published results, a row per model and source, below those of this run, with the digits that were printed.
-
-    They are in percent where ours are.
-    """
-    metrics = [metric for metric in task.metric_names if any(result.metric == metric for result in task.published)]
-    remarks = list(dict.fromkeys(result.remark for result in task.published if result.remark))
-    results = {(result.model, result.source, result.metric): result for result in task.published}
-    rows = []
-    for rule in task.distinct_rules:
-        rows.append(cells(f"This run, {rule.title}", *(score_cell(rule.estimates.get(metric)) for metric in metrics)))
-    ours = len(rows)
-    for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in task.published):
-        row = [Cell(f"{model} (this model)" if same else model)]
-        for metric in metrics:
-            score = results.get((model, source, metric))
-            row.append(_published_cell(task, score, remarks) if score else Cell(""))
-        rows.append(tuple(row))
-    sources = "; ".join(dict.fromkeys(result.source for result in task.published))
-    caption = f"Published results ({sources}) and this run."
-    columns = "l" + "r" * len(metrics)
-    headings = cells("Model", *map(name_cell, metrics))
-    if not metrics:
-        rows = []
-    return Table(label(task.name, "published"), caption, columns, headings, rows, notes=tuple(remarks), split=ours)
-
-
-def _published_cell(task: TaskReport, score: PublishedScore, remarks: Sequence[str]) -> Cell:
-    marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not task.is_share(score.metric, score.value):
-        return Cell(score.printed, marks=marks)
-    digits = len(score.printed.partition(".")[2])
-    if abs(float(score.printed) - score.value) <= 1e-9 and digits > 2:  # printed as a fraction
-        digits -= 2
-    return Cell(f"{100 * score.value:.{digits}f}%", marks=marks, bar=(score.value,))
 
 
 def pairs_table(task: TaskReport) -> Table:

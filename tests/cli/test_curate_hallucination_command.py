@@ -4,15 +4,19 @@ import json
 import re
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from loguru import logger
 from PIL import Image
 
 from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
-from medtasks.curate.study import DRAFTS, STUDY, StudyKind
+from medtasks.curate.study import DRAFTS, STUDY, StudyKind, read_images
+from medtasks.data.document_store import load_documents
 from medtasks.home import home
 from medtasks.judges.judge_client import JudgeSettings
+
+from ..iu_xray_sources import put_r2gen
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
 EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}
@@ -35,6 +39,7 @@ GOOD = {
 DRAFTED = {"visual_closed": 4, "visual_open": 1, "knowledge_closed": 1, "knowledge_open": 1, "contextual": 2}
 ROWS = {"good": "There is edema.", "bad": "MALFORMED edema.", "no": "REFUSED edema.", "late": "FAILED edema."}
 CANARY = "zyzzyva"
+PAGE = Path(__file__).parents[2] / "docs" / "curate.md"
 
 
 @pytest.fixture
@@ -69,6 +74,21 @@ def script(endpoint, reply):
         return endpoint.reply("Is there a mass? No." if "MALFORMED" in said else json.dumps(reply))
 
     endpoint.choose = choose
+
+
+def test_the_page_makes_a_list_of_a_prepared_dataset(medtasks, endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    source = put_r2gen(tmp_path / "source")
+    assert medtasks("data", "prepare", "iu_xray_report", "--source", source, "--allow-incomplete").code == 0
+    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    exec(compile(example, str(PAGE), "exec"), {})
+    script(endpoint, GOOD["visual_open"])
+    ran = medtasks(*arguments(tmp_path / "reports.jsonl", "visual_open", tmp_path / "ours"))
+    assert ran.code == 0, ran.err
+    images = read_images(tmp_path / "ours")
+    reports = {document["doc_id"]: document["report"] for document in load_documents("iu_xray_report")}
+    assert {name: image.text for name, image in images.items()} == reports
 
 
 @pytest.mark.parametrize("kind", GOOD)

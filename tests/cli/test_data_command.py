@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.home import dataset_folder, own_tasks_folder
 
+from .. import tiny_gmai
 from ..multimedeval_sources import WRITERS
 from ..tables import each_row
 
@@ -324,3 +326,28 @@ def test_task_files_that_others_may_have_written(medtasks, fails, folder):
         ran = fails(["tasks"], f"{tasks / name} is another user's or writable by others", f"chmod -R go-w {tasks}")
         subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
         assert NAME in medtasks("tasks").out
+
+
+def test_select_lists_modalities_and_labels_of_each_group(medtasks, home, tmp_path):
+    base = tiny_gmai.rows(1)[0]
+    groups = [
+        ("Urology", "CT", "kidney"),
+        ("Urology", "CT", "bladder"),
+        ("Urology", "MR", "kidney"),
+        ("None", "CT", "bone"),
+    ]
+    rows = []
+    for number, (department, modality, keyword) in enumerate(groups):
+        columns = {"department": department, "modality": modality, "category": keyword}
+        rows.append({**base, **columns, "index": str(number), "image": tiny_gmai.png(number)})
+    source = tiny_gmai.write(tmp_path / "source" / "GMAI-MMBench_VAL.tsv", rows, tiny_gmai.COLUMNS).parent
+    medtasks("data", "prepare", "gmai_mmbench_val", "--source", source, "--allow-changed", "--allow-incomplete")
+    lines = [
+        re.findall(r"[\w ]*\w", line) for line in medtasks("data", "select", "gmai_mmbench", "--list").out.splitlines()
+    ]
+    lines = [[cell.strip() for cell in line] for line in lines]
+    assert ["department", "questions", "modalities", "labels"] in lines
+    assert ["Urology", "3", "2", "2"] in lines
+    assert ["None", "1", "1", "1"] in lines
+    assert ["modality", "questions", "labels"] in lines
+    assert ["CT", "3", "3"] in lines

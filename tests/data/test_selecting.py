@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.selecting import choose, criteria_line, matching_values, selectable
+from medtasks.data.selecting import choose, criteria_line, matching_values, selectable, values_together
 from medtasks.data.shards import Shard, clusters_of
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError, UnknownName
@@ -51,6 +51,7 @@ def documents():
         ({"department": ["none"]}, {"department": ["None"]}),
         ({"department": ["N/A"], "modality": ["ct"]}, {"department": ["None"], "modality": ["CT"]}),
         ({"department": ["ent/hns"]}, {"department": [ENT]}),
+        ({"department": ["ENT"]}, {"department": [ENT]}),
         ({"clinical_task": ["OR-NH", "b"]}, {"clinical_task": [TASKS[1], "Bone"]}),
         ({"granularity": ["mask", "Seg C"]}, {"granularity": ["Mask Level", "Contour Level"]}),
         (
@@ -105,6 +106,16 @@ def test_counts_and_description(documents):
         == criteria_line({"a": ["1"], "b": ["x", "y"]})
         == "a=1, b=x|y"
     )
+
+
+def test_values_together_are_those_of_a_cross_table(documents):
+    together = values_together(documents, "department", "keyword")
+    frame = pandas.DataFrame(documents)
+    assert {name: len(labels) for name, labels in together.items()} == frame.groupby("department")[
+        "keyword"
+    ].nunique().to_dict()
+    areas = [{"categories": ["a", "b"], "source": "x"}, {"categories": ["b"], "source": "y"}, {"source": "z"}]
+    assert values_together(areas, "categories", "source") == {"a": {"x"}, "b": {"x", "y"}}
 
 
 CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(sorted)

@@ -8,6 +8,7 @@ import pytest
 from medtasks.data.document_store import load_documents
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
+from medtasks.metrics.report_metrics import report_metric
 from medtasks.runs.replies import read_replies
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_file
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.slow
 
 TASK = "multimedeval_mimic_cxr_report"
 LEXICAL = {"bleu_1", "bleu_4", "rouge_1", "rouge_l"}
-MODELS = {"idf_bertscore_f1", "chexbert_similarity", "radgraph_partial", "radcliq_v1_multimedeval"}
+MODELS = {
+    *("idf_bertscore_f1", "chexbert_similarity", "chexbert_certain_5_macro_f1", "radgraph_partial"),
+    "radcliq_v1_multimedeval",
+}
 # Where the tiny weights lie in the recorded material, by the name under which metrics look for them.
 WEIGHTS = {
     "chexbert": "chexbert/chexbert.pth",
@@ -99,6 +103,9 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     assert {name: found[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
     whole = values(run(replies))
     assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
+    texts = [document["report"] for document in documents]
+    labelled = report_metric("f1_chexbert_certain")(references=texts, hypotheses=replies)
+    assert whole["chexbert_certain_5_macro_f1"] == labelled.totals["chexbert_certain_5_macro_f1"]
     assert math.isfinite(found["radcliq_v1"])
     assert math.isfinite(found["chexbert_14_micro_f1"])
     assert math.isfinite(finished.estimates["chexbert_14_micro_f1"].error)

@@ -12,7 +12,7 @@ from medtasks.families.family import ReadAnswer
 from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.report import tables
-from medtasks.report.published import published_scores
+from medtasks.report.published import published_group_scores, published_scores
 from medtasks.report.report_model import Gain, PublishedScore, RunReport, TaskReport
 from medtasks.report.report_tables import report_tables
 from medtasks.scores.score_model import AuditItem, Baseline, Group, MetricScore, PairOutcomes, RuleScores
@@ -138,6 +138,7 @@ def paired_task(folder: Path | None = None) -> TaskReport:
             for name, describes, both, same in described
         ),
         published=published_scores("mediconfusion"),
+        published_groups=published_group_scores("mediconfusion"),
         gains=tuple(
             Gain(
                 variant, f"mediconfusion_{variant}", rule.name, "set_accuracy", 0.125, 0.1 - 0.05 * n,

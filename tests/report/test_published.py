@@ -7,7 +7,7 @@ import yaml
 
 import medtasks.report
 from medtasks.report.published import _fits as fits
-from medtasks.report.published import published_scores
+from medtasks.report.published import published_group_scores, published_of, published_scores
 from medtasks.tasks.task_files import task_files
 
 from ..conftest import reference_folder
@@ -21,7 +21,7 @@ ROWS = {file: list(csv.DictReader((FOLDER / file).read_text(encoding="utf-8").sp
 
 @pytest.fixture(scope="module")
 def everything():
-    return {task: list(published_scores(task)) for task in task_files()}
+    return {task: [*published_scores(task), *published_group_scores(task)] for task in task_files()}
 
 
 def test_the_figures_are_those_that_were_handed_over():
@@ -45,7 +45,7 @@ def test_every_row_is_of_a_task_or_left_out_with_a_reason():
 
 def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
     shown = Counter(
-        (name, score.source, score.model, score.metric, score.printed)
+        (name, score.source, score.model, score.metric, score.group, score.printed)
         for name, scores in everything.items()
         for score in scores
     )
@@ -57,7 +57,8 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
             if row[entry["metric"]] in entry["metrics"]:
                 for task in entry["tasks"].get(row[entry["by"]], ()):
                     metric = entry["metrics"][row[entry["metric"]]]
-                    expected[task, entry["source"], row["model"], metric, row[entry["value"]]] += 1
+                    group = row[entry["group"]] if "group" in entry else ""
+                    expected[task, entry["source"], row["model"], metric, group, row[entry["value"]]] += 1
     assert shown == expected
     assert max(shown.values()) == 1
     assert sum(shown.values()) > 1000
@@ -69,7 +70,7 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
 def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first(everything):
     for task in sorted({name for entry in MAPPING["tables"] for names in entry["tasks"].values() for name in names}):
         entries = {entry["metric"]: entry for entry in task_files()[task].metric_list.resolve()}
-        scores = everything[task]
+        scores = [score for score in everything[task] if not score.group]
         order = [list(entries).index(score.metric) for score in scores]
         assert order == sorted(order) != [], task
         for metric in {score.metric for score in scores}:
@@ -102,7 +103,10 @@ def test_every_remark_is_one_sentence_and_is_shown(everything):
 
 
 def test_known_misprints_and_what_is_not_comparable_are_marked(everything):
-    remarks = {(task, score.model, score.metric): score.remark for task in everything for score in everything[task]}
+    remarks = {}
+    for task, scores in everything.items():
+        for score in scores:
+            remarks[task, score.model, f"{score.metric} {score.group}".strip()] = score.remark
     assert [row for row in tables_of(__file__)["remarks"] if row[-1] not in remarks[tuple(row[:3])]] == []
 
 
@@ -116,3 +120,19 @@ WITHOUT = (
 
 def test_variants_other_protocols_and_foreign_tasks_have_none():
     assert {task: published_scores(task) for task in WITHOUT} == dict.fromkeys(WITHOUT, ())
+
+
+def test_results_of_groups_are_in_no_result_of_the_whole_task():
+    areas = published_group_scores("mediconfusion")
+    assert len(areas) == 216
+    assert {score.column for score in areas} == {"categories"}
+    assert len({score.group for score in areas}) == 9
+    assert {
+        (score.metric, score.value) for score in areas if (score.model, score.group) == ("GPT-4o", "Pulmonary")
+    } == {
+        ("set_accuracy", 0.35),
+        ("individual_accuracy", 0.65),
+    }
+    assert not {score.source for score in published_scores("mediconfusion")} & {score.source for score in areas}
+    assert published_of({"mediconfusion_table3.csv": "RadFM"}) == ()
+    assert published_group_scores("mediconfusion_gd") == published_group_scores("mediconfusion_blind") == ()

@@ -239,7 +239,8 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
     assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [["`a, c`", "`b`"]]
     assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == ["`a, c`", "`b`"]
     assert row(text, "`set_accuracy`", "`a, c`")[3] == "25.0%"
-    assert row(text, "This run, a, c")
+    first_cells = [line[0] for table in tables for line in table]
+    assert first_cells.count("This run, a, c") == 2, "next to published results of the task and by area"
     assert row(text, "Both right") == ["Both right", "22", "22"]
     assert re.search(r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text)
     assert "c: c v1." in text, "the rule is described all the same"
@@ -307,9 +308,27 @@ def test_long_tables_are_split_and_labels_are_unique():
     parts = [table for table in tables if "tab:gmai_mmbench_val.published" in table]
     assert len(parts) == 2
     assert "Part 2 of 2." in parts[1]
-    assert sum(table.count("\\textsuperscript{1} \\\\") for table in parts) == 50
+    assert sum(len(re.findall(r"superscript\{1\} & .*superscript\{3\} \\\\", table)) for table in parts) == 50
     assert parts[0].count("\\midrule") == parts[1].count("\\midrule") + 1
     assert max(table.count(" \\\\\n") for table in tables) <= 42
+
+
+def test_published_results_of_groups_follow_those_of_the_run():
+    text = markdown(REPORT)
+    before, after = text.split("set_accuracy by categories.", 1)
+    assert "arXiv 2409.15477, Table 3" not in before
+    shown = after.split("confusion by categories.", 1)[0]
+    assert "Published set_accuracy by categories (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 3)" in shown
+    table = markdown_tables(shown)[-1]
+    assert table[0][:4] == ["Model", "Cerebral", "Vascular", "Head and Neck"]
+    lines = {line[0]: line[1:] for line in table[2:]}
+    assert lines["This run, reference"][0] == r"0.0% \[0.0 to 5.0\]"
+    assert lines["This run, reference"][1] == "n/a"
+    assert lines["GPT-4o"] == ["15.19%", "34.25%", "8.96%", "15.69%", "14.29%", "19.23%", "16.28%", "35.00%", "14.29%"]
+    assert lines["Med-Flamingo"][1].startswith("10.95%")
+    assert "Misprint for 10.96" in shown
+    assert len(lines) == 14
+    check_latex(latex(REPORT))
 
 
 def test_notes_are_no_markup_and_names_are_code():
