@@ -6,11 +6,12 @@ import torch
 from medtasks.model_adapters.base.batching import Encoded, FeatureCache, content_key
 from medtasks.model_adapters.base.vision import MEAN, STD, clip_batch
 from PIL import Image
-from transformers import CLIPImageProcessorPil
 
 from medtasks.errors import MedTasksError
 
 from ..tables import each_row
+
+CLIPImageProcessorPil = pytest.importorskip("transformers", minversion="5.18").CLIPImageProcessorPil
 
 
 def scan(width, height, mode="RGB", seed=0):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from medtasks.model_adapters.base.shared_scoring import CAN_SHARE
 from medtasks.model_adapters.tiny import MedTasksTiny, TinyArguments
 from PIL import Image
 
@@ -141,7 +142,9 @@ def test_a_changed_request_is_computed_anew(restart):
 
 
 def test_a_changed_model_argument_is_computed_anew(restart):
-    changes = [{}, {"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}]
+    changes = [{}, {"seed": 1}, {"max_new_tokens": 9}]
+    if CAN_SHARE:
+        changes.append({"prefix_cache": False})
     for number, arguments in enumerate(changes, start=1):
         bench = restart(**arguments)
         bench.adapter.loglikelihood(bench.scoring(doc_ids=[0]))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.prepare import downloads
@@ -167,7 +167,8 @@ def hub(monkeypatch):
     with serving(Hub()) as server:
         template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        for module in (constants, file_download):  # below 1.0 the latter has its own name for it
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         yield server
 
