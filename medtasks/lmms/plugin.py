@@ -157,11 +157,13 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
+    from medtasks.lmms.prompt_family import choose_blocks
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
     from medtasks.tasks.question_files import private_copies
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
 
+    choose_blocks(task)
     config = vars(task.config)
     name = str(task.config.task)
     path = config.get("dataset_path")
@@ -245,7 +247,10 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
             tasks += members_of(name)
     for task in tasks:
         check_judge(task)
-    results = evaluate(*args, **kwargs)
+    from medtasks.lmms.prompt_family import asked_as_family
+
+    with asked_as_family(call.arguments):
+        results = evaluate(*args, **kwargs)
     if isinstance(results, dict):
         _redact(results, call.arguments.get("cli_args"))
     return results
