@@ -16,9 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from medtasks.errors import MedTasksError
 from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
+_DEFAULT_MODEL = "hf"  # of the harness's command line, which has no model of this name
 _WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
 _MODELS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
@@ -235,7 +237,7 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
     """Look for the judges of our tasks before the harness loads the model, which may take minutes.
 
     The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
-    or JudgeRefused where a judge may not see the data.
+    or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     tasks: list[Any] = []
@@ -249,8 +251,15 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
         check_judge(task)
     from medtasks.lmms.prompt_family import asked_as_family
 
-    with asked_as_family(call.arguments):
-        results = evaluate(*args, **kwargs)
+    try:
+        with asked_as_family(call.arguments):
+            results = evaluate(*args, **kwargs)
+    except ValueError as error:
+        if tasks and str(error).startswith(f"Model '{_DEFAULT_MODEL}' not found"):
+            raise MedTasksError(
+                "lmms_eval needs a model: name one with --model, such as --model medtasks_tiny to try an installation"
+            ) from None
+        raise
     if isinstance(results, dict):
         _redact(results, call.arguments.get("cli_args"))
     return results

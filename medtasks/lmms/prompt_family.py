@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from medtasks.errors import unknown_name
+from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.tasks.prompt_settings import for_other_model, prompt_families
 from medtasks.tasks.task_index import SETTINGS, mapping_in
@@ -25,11 +25,11 @@ def asked_as_family(arguments: Mapping[str, Any]) -> Iterator[None]:
     model = arguments.get("model")
     if isinstance(model, str):
         options = HarnessOptions({"model_args": arguments.get("model_args") or ""})
-        family = options.model_arguments().get(_ARGUMENT)
+        family = str(options.model_arguments().get(_ARGUMENT) or "")
     else:
-        family = getattr(getattr(model, "arguments", None), _ARGUMENT, None)
+        family = _family_of(model)
         model = getattr(model, "model_id", None)
-    before = _FAMILY.set((str(family or ""), str(model)))
+    before = _FAMILY.set((family, str(model)))
     try:
         yield
     finally:
@@ -53,9 +53,19 @@ def choose_blocks(task: Any) -> None:
         task.config.generation_kwargs.update(decoding)
 
 
-def refuse_unknown_family(tasks: Collection[Any]) -> None:
-    """Raise UnknownName if neither these tasks nor published prompts of ours have blocks for the family."""
+def check_family(lm: Any, tasks: Collection[Any]) -> None:
+    """Check that the tasks were built for the model's family, and that they or our ``prompts.yml`` know it.
+
+    Raises:
+        UnknownName: Nothing has blocks for the family.
+        MedTasksError: The caller's ``simple_evaluate`` is older than our wrapper of it, so that the prompts are others.
+    """
     family, _ = _FAMILY.get()
+    if _family_of(lm) not in ("", family):
+        raise MedTasksError(
+            "prompt_family does nothing for a simple_evaluate that was imported before there was a task manager; make "
+            "lmms_eval.tasks.TaskManager() first, import simple_evaluate after that, and hand the manager over"
+        )
     if not family or family in prompt_families():
         return
     known = set(prompt_families())
@@ -64,3 +74,7 @@ def refuse_unknown_family(tasks: Collection[Any]) -> None:
         known |= {name for name, block in blocks.items() if isinstance(block, Mapping)}
     if family not in known:
         raise unknown_name(_ARGUMENT, family, known)
+
+
+def _family_of(lm: Any) -> str:
+    return str(getattr(getattr(lm, "arguments", None), _ARGUMENT, None) or "")

@@ -1,11 +1,13 @@
 """``prompt_family``: a checkpoint's own prompts and decoding, whichever model of the harness runs it."""
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
 
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.lmms import plugin
 from medtasks.lmms.prompt_family import asked_as_family, choose_blocks
 from medtasks.prompts.template import lettered_prompt
 from medtasks.tasks.prompt_settings import for_other_model, prompt_settings
@@ -15,7 +17,7 @@ from medtasks.tasks.task_index import SETTINGS, resolved
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from .test_judged_tasks import verdict
-from .whole_runs import evaluate
+from .whole_runs import evaluate, harness
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +100,14 @@ def test_the_command_line_wins_and_an_unknown_family_is_refused(asked, judging):
     assert decoding_of(body) == {"temperature": 0, "max_tokens": 2048}
     with pytest.raises(UnknownName, match="unknown prompt_family 'blip'; did you mean 'blip2'"):
         asked("mediconfusion", ",prompt_family=blip")
+
+
+def test_prompts_of_another_family_are_refused(asked, monkeypatch):
+    """A caller may hold the harness's function as it was before it was wrapped."""
+    monkeypatch.setattr(plugin, "_checked_and_redacted", lambda evaluate, *args, **kwargs: evaluate(*args, **kwargs))
+    monkeypatch.setattr(harness(), "simple_evaluate", inspect.unwrap(harness().simple_evaluate))
+    with pytest.raises(MedTasksError, match=r"prompt_family does nothing for .* hand the manager over"):
+        asked("mediconfusion", ",prompt_family=blip2")
 
 
 def test_places_of_images_are_marked_as_the_model_reads_them():
