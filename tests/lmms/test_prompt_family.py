@@ -33,14 +33,15 @@ SYSTEM = "You are a helpful assitant expert in medical domain."  # spelt so in t
 
 @pytest.fixture
 def asked(sample):
-    """Run a task with the arguments of a served model, and return its requests as system turn, prompt and decoding."""
+    """Run a task with a served model and its arguments, and return the requests."""
 
-    def run(task, arguments, **options):
+    def run(task, arguments, model="vlm_server", **options):
         with serving(Endpoint()) as server:
             server.models = [{"id": "m"}]
             server.script = [server.reply("A")]
-            model_args = f"base_url={server.url},journal=false{arguments}"
-            evaluate([task], "vlm_server", model_name="vlm_server", model_args=model_args, limit=2, **options)
+            journal = ",journal=false" if model == "vlm_server" else ""
+            model_args = f"base_url={server.url}{journal}{arguments}"
+            evaluate([task], model, model_name=model, model_args=model_args, limit=2, **options)
             return server.bodies
 
     return run
@@ -92,6 +93,19 @@ def test_free_answers_are_drawn_as_in_table_2(asked, judging, family, template, 
     assert text_of(body) == filled(template or "Based on the image, answer following question.\n{question}")
     assert decoding_of(body) == decoding
     assert body["messages"][0] == {"role": "system", "content": SYSTEM}
+
+
+def test_a_system_turn_is_an_argument_of_the_harness_model_and_its_option_is_ignored(asked, judging, monkeypatch):
+    judging(verdict)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    served = ",model_version=gpt-4o"
+    body, _ = asked("mediconfusion_ff", f"{served},system_prompt={SYSTEM}", "async_openai")
+    (turn,) = body["messages"][:-1]
+    assert (turn["role"], SYSTEM in str(turn["content"])) == ("system", True)
+    assert decoding_of(body) == {"temperature": 0.7, "max_tokens": 2048}
+    body, _ = asked("mediconfusion", served, "async_openai", system_instruction=SYSTEM)
+    assert len(body["messages"]) == 1
+    assert text_of(body) == filled(f"{LETTERED}{ONE_LETTER}Answer: ")
 
 
 def test_the_command_line_wins_and_an_unknown_family_is_refused(asked, judging):
