@@ -53,7 +53,7 @@ def for_other_model(settings: Mapping[str, Any], family: str, model: str) -> dic
 @cache
 def prompt_families() -> frozenset[str]:
     """Return the families that any ``prompts.yml`` has a block for."""
-    return frozenset(family for name in _named() for family in prompt_settings(name))
+    return frozenset().union(*map(prompt_settings, _named()))
 
 
 def _has_places(settings: Mapping[str, Any]) -> bool:
