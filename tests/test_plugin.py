@@ -148,7 +148,14 @@ def real(folder):
     return json.loads(printed.splitlines()[-1])
 
 
-OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+OURS = [
+    "mediconfusion",
+    "mediconfusion_all",
+    "mediconfusion_all_ff",
+    "mediconfusion_ff",
+    "mediconfusion_gd",
+    "mediconfusion_ps",
+]
 OF_IMAGES = ["blank", "blind", "degraded", "sanity", "stress", "swapped", "told"]
 ENDINGS = {
     "mediconfusion": [*OF_IMAGES, "rotated", "abstain", "think", "think_boxed"],

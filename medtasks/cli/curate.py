@@ -316,7 +316,7 @@ def publish(
         say(f"  {task}")
     if manifest.access == Access.CREDENTIALED:
         say("It is credentialed like its study: models and judges on other machines may not see it.")
-    say(f"Run it with 'lmms_eval --tasks {','.join(groups or tasks)}'")
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
 
 
 @app.command()

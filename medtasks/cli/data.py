@@ -22,7 +22,7 @@ from medtasks.data.dataset_manifest import Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Document
 from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable, values_together
-from medtasks.errors import MedTasksError, collected_warnings
+from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
@@ -214,9 +214,11 @@ def select(
         out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
     if new is None:
         return
-    manifest, tasks = select_as(dataset, criteria, new)
+    manifest, tasks, groups = select_as(dataset, criteria, new)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
+    if groups:
+        say(f"Its tasks side by side: {listed(groups)}")
 
 
 def _print_values(documents: Sequence[Document]) -> None:

@@ -50,8 +50,7 @@ from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.tasks.own_tasks import refuse_taken, task_copy, write_task_file
-from medtasks.tasks.task_files import task_config
+from medtasks.tasks.own_tasks import group_copy, groups_of_part, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
@@ -65,19 +64,10 @@ class Form:
     columns: Columns
     model: str  # published task that the tasks run like
     endings: tuple[str, ...] = ("", "_ll")  # of the tasks, after the dataset's name and that of the published one
-    group: str | None = None  # published group that aggregates them
-    grouped: tuple[str, ...] = ()  # which of them are in it
 
 
 FORMS: Mapping[StudyKind, Form] = {
-    StudyKind.PAIRS: Form(
-        "Confusing pairs",
-        CURATED_PAIR,
-        "mediconfusion",
-        ("", "_gd", "_ps", "_ff"),
-        "mediconfusion_all",
-        ("", "_gd", "_ps"),
-    ),
+    StudyKind.PAIRS: Form("Confusing pairs", CURATED_PAIR, "mediconfusion", ("", "_gd", "_ps", "_ff")),
     StudyKind.VISUAL_CLOSED: Form("Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"),
     StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)),
     StudyKind.KNOWLEDGE_CLOSED: Form("Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"),
@@ -106,25 +96,22 @@ def publish_study(
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
-    tasks = {chosen + ending: form.model + ending for ending in form.endings}
-    groups = {f"{chosen}_all": form.group} if form.group else {}
-    for task in (*tasks, *groups):
+    tasks = {form.model + ending: chosen + ending for ending in form.endings}
+    groups = groups_of_part(form.model, chosen, tasks)
+    for task in (*tasks.values(), *groups.values()):
         refuse_taken(task, chosen, _COMMAND, _OPTION)
     about = _reviewed(folder, study, chosen, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
-    for task, model in tasks.items():
+    for model, task in tasks.items():
         config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
         metadata = {key: value for key, value in config["metadata"].items() if key != "checked_against"}
         settings = {name: values for name, values in config[SETTINGS].items() if "demonstrations" not in values}
         write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
-    for group, model in groups.items():
+    for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
-        config = task_config(model)
-        members = [chosen + ending for ending in form.grouped]
-        metadata = {**config["metadata"], "description": description}
-        write_task_file(group, {**config, "group": group, "task": members, "metadata": metadata}, _COMMAND)
-    return manifest, list(tasks), list(groups), sheet
+        write_task_file(group, group_copy(model, group, tasks, description), _COMMAND)
+    return manifest, list(tasks.values()), list(groups.values()), sheet
 
 
 def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:

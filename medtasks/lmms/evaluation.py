@@ -19,6 +19,7 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
+from medtasks.lmms.prompt_family import check_family
 from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, faults_of_saving, without_scoring
 from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
 from medtasks.runs.result_files import NOTICES, SERVED_MODEL
@@ -58,6 +59,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     shard = Shard.from_environment()
     if shard is not None:
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
+    check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
     _prepare_model(lm, tasks, datasets)

@@ -18,9 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from medtasks.errors import MedTasksError
 from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
+_DEFAULT_MODEL = "hf"  # of the harness's command line, which has no model of this name
 _WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
 _ENTRY_POINTS = "medtasks.adapters"  # group of other packages: name for --model, and path of a class or function
 _MODELS = {
@@ -192,11 +194,13 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
+    from medtasks.lmms.prompt_family import choose_blocks
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
     from medtasks.tasks.question_files import private_copies
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
 
+    choose_blocks(task)
     config = vars(task.config)
     name = str(task.config.task)
     path = config.get("dataset_path")
@@ -268,7 +272,7 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
     """Look for the judges of our tasks before the harness loads the model, which may take minutes.
 
     The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
-    or JudgeRefused where a judge may not see the data.
+    or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     tasks: list[Any] = []
@@ -280,7 +284,17 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
             tasks += members_of(name)
     for task in tasks:
         check_judge(task)
-    results = evaluate(*args, **kwargs)
+    from medtasks.lmms.prompt_family import asked_as_family
+
+    try:
+        with asked_as_family(call.arguments):
+            results = evaluate(*args, **kwargs)
+    except ValueError as error:
+        if tasks and str(error).startswith(f"Model '{_DEFAULT_MODEL}' not found"):
+            raise MedTasksError(
+                "lmms_eval needs a model: name one with --model, such as --model medtasks_tiny to try an installation"
+            ) from None
+        raise
     if isinstance(results, dict):
         _redact(results, call.arguments.get("cli_args"))
     return results

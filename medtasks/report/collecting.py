@@ -212,12 +212,15 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
 
 
 def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> TaskReport:
-    entries = (task_files().get(name) for name in task.members)
-    first = next((entry for entry in entries if entry and not entry.only_harness), None)
+    files = (task_files().get(name) for name in task.members)
+    entries = [entry for entry in files if entry and not entry.only_harness]
+    first = entries[0] if entries else None
     ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
     caution = ""
     if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
-        caution = f"; each score is the best of {len(members)}, chosen on the test set"
+        same_rows = len({tuple(entry.rows) for entry in entries}) < 2
+        number = len(members) if same_rows else f"up to {len(members)}"  # a judged member has no row of ours
+        caution = f"; each score is the best of {number}, chosen on the test set"
     return TaskReport(
         name=recorded.name,
         describes=task.description,

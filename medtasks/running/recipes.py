@@ -106,7 +106,8 @@ class Recipe(_Data):
             if "pretrained" in given:  # other weights have other revisions
                 arguments.pop("revision", None)
         elif given.get("base_url"):
-            names = ("system_prompt", "chat_template_kwargs")  # sent to a server per request, not at its start
+            # Sent to a server per request, not at its start.
+            names = ("system_prompt", "chat_template_kwargs", "prompt_family")
             per_request = {name: value for name, value in self.hf.args.items() if name in names}
             model, arguments = SERVER_MODEL, {**per_request, **way.args}
         else:

@@ -105,11 +105,12 @@ def whole_dataset(name: str) -> str:
     return dataset
 
 
-def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
-    """Make a dataset of the matching documents of a prepared one, and return it with its tasks' names.
+def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str], list[str]]:
+    """Make a dataset of the matching documents of a prepared one; return it with the names of its tasks and groups.
 
-    ``name`` is that of the part and of its first task. Raises UnknownName for an unknown column, and MedTasksError if
-    the name is taken or invalid, no document matches, or nothing can be written.
+    ``name`` is that of the part and of its first task; groups of the whole dataset's tasks get one of the part's.
+    Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no document matches,
+    or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
@@ -117,7 +118,8 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     shipped = task_files()
     if not names:
         raise unknown_name("dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""})
-    for new in names.values():
+    groups = groups_of_part(dataset, name, names)
+    for new in (*names.values(), *groups.values()):
         refuse_taken(new, name, _PART_COMMAND, "--as")
     if name in own_datasets():
         with contextlib.suppress(SourceError):  # a damaged one may be replaced
@@ -127,7 +129,10 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     for task, new in names.items():
         description = f"{shipped[task].description}; only {criteria_line(manifest.selection)}"
         write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
-    return manifest, list(names.values())
+    for group, new in groups.items():
+        description = f"{shipped[group].description}; only {criteria_line(manifest.selection)}"
+        write_task_file(new, group_copy(group, new, names, description), _PART_COMMAND)
+    return manifest, list(names.values()), list(groups.values())
 
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
@@ -136,11 +141,32 @@ def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     return {model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)}
 
 
+def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[str, str]:
+    """Return the names that groups of a part have, by those of the published groups of the whole dataset's tasks.
+
+    Args:
+        dataset: The whole dataset.
+        name: Name of the part.
+        tasks: Names of the part's tasks by those of the tasks that they are like; a group has no others.
+    """
+    published = [file for file in task_files().values() if file.kind == "group" and file.is_shipped]
+    groups = [group.name for group in published if tasks.keys() >= set(group.members)]
+    return {group: name + group.removeprefix(dataset) for group in groups if group.startswith(dataset)}
+
+
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
     """Return the configuration of a task like another one on a dataset of the user's own."""
     config = task_config(model)
     metadata = own_metadata(config["metadata"], dataset, description=description)
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
+
+
+def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> dict[str, Any]:
+    """Return the configuration of a group like another one, of ``tasks`` by the names of the other one's members."""
+    config = task_config(model)
+    members = [tasks[member] for member in config["task"]]
+    metadata = {**config["metadata"], "description": description}
+    return {**config, "group": name, "task": members, "metadata": metadata}
 
 
 def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from medtasks.errors import MedTasksError
 from medtasks.families.templates import names_in_template
 from medtasks.tasks.task_index import read_config, tasks_folder
 
+_MARK = "image_mark"
 # Simple models that find an image's position by a mark; all others put images first.
 _MARKS = {
-    family: {"image_mark": "<image>"}
+    family: {_MARK: "<image>"}
     for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server")
 }
 
@@ -27,10 +29,35 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     default = copy.deepcopy(_named()[name])
     blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
     by_family = {family: block for families, block in blocks.items() for family in families.split()}
-    marks = _MARKS if names_in_template(str(default.get("template"))) & {"image", "images"} else {}
+    marks = _MARKS if _has_places(default) else {}
     names = {**marks, **by_family}
     made = {family: default | marks.get(family, {}) | by_family.get(family, {}) for family in names}
     return {"default": default, **made}
+
+
+def for_other_model(settings: Mapping[str, Any], family: str, model: str) -> dict[str, Any]:
+    """Return the settings of a family for a model that runs its checkpoints, with the marks of images that it reads.
+
+    Raises MedTasksError if the template holds marks of its own, as with solved examples, and the model reads none.
+    """
+    own = {name: value for name, value in settings.items() if name != _MARK}
+    marks = _MARKS.get(model, {})
+    if not marks and _MARK in settings and settings[_MARK] in str(own.get("template")):
+        raise MedTasksError(
+            f"{model} puts images first, and the prompt for prompt_family={family} has images at marks in its text; "
+            f"run it with vlm_server, or leave prompt_family out of --model_args"
+        )
+    return own | (marks if _has_places(own) else {})
+
+
+@cache
+def prompt_families() -> frozenset[str]:
+    """Return the families that any ``prompts.yml`` has a block for."""
+    return frozenset().union(*map(prompt_settings, _named()))
+
+
+def _has_places(settings: Mapping[str, Any]) -> bool:
+    return bool(names_in_template(str(settings.get("template"))) & {"image", "images"})
 
 
 @cache

@@ -31,6 +31,7 @@ class HfVlmArguments(AdapterArguments):
     revision: str | None = argument(None)  # revision on the hub
     trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
     system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
+    prompt_family: str | None = argument(None)  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
     # JSON, variables of the chat template, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, settings of the image processor in place of the stored ones, for instance {"max_pixels":1003520}

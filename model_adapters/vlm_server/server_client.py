@@ -58,6 +58,7 @@ class VlmServerArguments(HarnessArguments):
     timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
     system_prompt: str | None = argument(None, prose=True)
+    prompt_family: str | None = argument(None)  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
     # JSON, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out

@@ -100,6 +100,7 @@ def test_dataset_of_the_pairs_that_reach_the_score(publish, study):
 def test_tasks_run_like_those_of_the_paper_and_claim_nothing_of_it(publish):
     publish()
     assert tasks_of("made_up_all") == ["made_up", "made_up_gd", "made_up_ps"]
+    assert tasks_of("made_up_all_ff") == ["made_up", "made_up_gd", "made_up_ps", "made_up_ff"]
     for ending in ("", "_gd", "_ps", "_ff"):
         own, model = task_config(f"made_up{ending}"), task_config(f"mediconfusion{ending}")
         differ = {key for key in own.keys() | model.keys() if own.get(key) != model.get(key)}

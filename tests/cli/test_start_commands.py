@@ -30,8 +30,9 @@ from ..tables import each_row
 def test_tasks(medtasks):
     lines = medtasks("tasks").out.splitlines()
     paired = [line for line in lines if line.startswith("mediconfusion")]
-    assert [line.split()[0].removeprefix("mediconfusion") for line in paired] == ["", "_all", "_ff", "_gd", "_ps"]
-    assert [line.split()[1] for line in paired] == ["task", "group", "task", "task", "task"]
+    endings = [line.split()[0].removeprefix("mediconfusion") for line in paired]
+    assert endings == ["", "_all", "_all_ff", "_ff", "_gd", "_ps"]
+    assert [line.split()[1] for line in paired] == ["task", "group", "group", "task", "task", "task"]
     assert len({line.index("MediConfusion") for line in paired}) == 1
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]

@@ -47,6 +47,19 @@ def test_judge_reads_every_reply_once(judging, sample):
     assert scores.reasons == {"ok": 16, "ambiguous": 16}
 
 
+def test_the_best_of_all_four_techniques_is_of_each_metric(judging, sample):
+    modes = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps", FREE_FORM]
+    judging(lambda body: "A: 9\nB: 2\nYour explanation: because")  # always A, so that every pair is confused
+    results = evaluate(["mediconfusion_all_ff"])
+    found, group = results["results"], results["results"]["mediconfusion_all_ff"]
+    assert results["group_subtasks"]["mediconfusion_all_ff"] == modes
+    assert found[FREE_FORM]["confusion,reference"] == 1.0
+    for metric, best in (("set_accuracy", max), ("individual_accuracy", max), ("confusion", min)):
+        of_modes = [found[mode][f"{metric},reference"] for mode in modes]
+        assert group[f"{metric},reference"] == best(value for value in of_modes if value == value), metric
+        assert group[f"{metric},robust"] == best(found[mode][f"{metric},robust"] for mode in modes[:3]), metric
+
+
 @pytest.mark.parametrize("task", [FREE_FORM, "medevalkit_vqa_rad_judged", "gmai_mmbench_val_judged"])
 def test_no_judge_stops_before_the_model_is_loaded(prepared, task, monkeypatch):
     def load(self):

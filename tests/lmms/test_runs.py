@@ -55,6 +55,14 @@ def test_the_words_of_the_demo_separate_the_readings_and_leave_likelihoods_alone
 
 
 @pytest.mark.slow
+def test_who_names_no_model_is_told_of_one_to_try(sample):
+    with pytest.raises(MedTasksError, match=r"needs a model: .* such as --model medtasks_tiny to try"):
+        evaluate(["mediconfusion"], "hf")  # the default of the harness's command line
+    for tasks, model in ((["mme"], "hf"), (["mediconfusion"], "unknown")):
+        with pytest.raises(ValueError, match=f"Model '{model}' not found"):
+            evaluate(tasks, model)
+
+
 def test_ties_and_failures_go_as_each_rule_says(sample):
     tied = evaluate(["mediconfusion_gd", "mediconfusion_ps"], constant("", 1.0, 1.0))
     assert scores(tied, "mediconfusion_gd") == ALWAYS_A

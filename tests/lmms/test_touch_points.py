@@ -195,11 +195,14 @@ def task_files(tmp_path=None):
 @point
 def documents():
     """A task has its documents without images in eval_docs_no_media, its splits in dataset and dataset_no_image, and
-    loads them in download; its class is in OUTPUT_TYPE, its filters are in _filters, called by apply_filters."""
+    loads them in download, after it chose the blocks for its model; its class is in OUTPUT_TYPE, its filters are in
+    _filters, called by apply_filters."""
     assert {"eval_docs_no_media", "download", "apply_filters", "OUTPUT_TYPE"} <= set(dir(task.ConfigurableTask))
     source = inspect.getsource(task)
     assert all(f"self.{name}" in source for name in ("dataset_no_image", "dataset", "_filters"))
     assert tasks.ConfigurableTask.download.__wrapped__
+    steps = inspect.getsource(task.ConfigurableTask.__init__)
+    assert 0 < steps.index("self._prepare_model_specific_config()") < steps.index("self.download(")
 
 
 @point

@@ -76,7 +76,7 @@ def evaluate(
 
     A model that is given as an object gets the prompts of the model of some name.
     """
-    simple_evaluate = harness().simple_evaluate
+    evaluator = harness()
     from lmms_eval.tasks import TaskManager
 
     paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
@@ -88,7 +88,10 @@ def evaluate(
     with pytest.MonkeyPatch.context() as patch:
         if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
             patch.setenv(TRUSTED, f"class:{type(model).__module__}.{type(model).__qualname__}")
-        return dict(simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}))
+        # Looked up now that the manager is built, with which ours wraps it.
+        return dict(
+            evaluator.simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options})
+        )
 
 
 @functools.cache

@@ -26,6 +26,8 @@ CLASSES = {
     "Qwen3VLForConditionalGeneration": "qwen3_vl",
     "Qwen3_5ForConditionalGeneration": "qwen3_5",
     "InternVLForConditionalGeneration": "internvl",
+    "LlavaNextForConditionalGeneration": "llava_next",
+    "MllamaForConditionalGeneration": "mllama",
 }
 DOCS = [{"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]}, {"question": "Why?", "images": []}]
 OPTIONS = (" yes", " no")

@@ -387,6 +387,10 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
         "(data of its members; each score is the best of 3, chosen on the test set)"
         in sentences["mediconfusion_all"][0]
     )
+    group = "mediconfusion_all_ff"  # its row "robust" is of three members
+    content["results"][group] = content["results"].pop("mediconfusion_all")
+    results.write_text(json.dumps(content))
+    assert "best of up to 4, chosen" in quotable_sentences(collect_run(open_run(tmp_path / "run")))[group][0]
     for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
         assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
     advice = "It is compared with nothing: mediconfusion_ff_blind in the same run would show what the image adds."

@@ -20,7 +20,7 @@ from medtasks.lmms.plugin import download_and_check
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
 from medtasks.tasks.own_tasks import own_name, prepare_own, select_as, whole_dataset
-from medtasks.tasks.task_files import task_file, task_files
+from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
 
 from ..tables import each_row
 
@@ -189,8 +189,15 @@ def home(sample_home, tmp_path, monkeypatch):
 
 
 def test_part_holds_the_chosen_questions_and_says_so(home):
-    manifest, tasks = select_as("mediconfusion", {"categories": ["Cerebral", "spin*"]}, "head_and_spine")
+    manifest, tasks, groups = select_as("mediconfusion", {"categories": ["Cerebral", "spin*"]}, "head_and_spine")
     assert tasks == ["head_and_spine", "head_and_spine_ff", "head_and_spine_gd", "head_and_spine_ps"]
+    assert groups == ["head_and_spine_all", "head_and_spine_all_ff"]
+    modes = ["head_and_spine", "head_and_spine_gd", "head_and_spine_ps"]
+    assert tasks_of("head_and_spine_all") == modes
+    assert tasks_of("head_and_spine_all_ff") == [*modes, "head_and_spine_ff"]
+    own, published = task_config("head_and_spine_all_ff"), task_config("mediconfusion_all_ff")
+    assert own["aggregate_metric_list"] == published["aggregate_metric_list"]
+    assert own["metadata"]["description"].endswith("needs a judge; only categories=Cerebral|spin*")
     whole = load_documents("mediconfusion")
     part = load_documents("head_and_spine")
     pairs = {document["pair_id"] for document in whole if {"Cerebral", "Spinal"} & set(document["categories"])}

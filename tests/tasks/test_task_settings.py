@@ -66,7 +66,7 @@ def test_replies_are_generated_greedily(name):
     assert own["default"] == {}
     assert own.keys() - {"default"} <= MODELS
     for model, changes in own.items():
-        sampled = {"do_sample", "temperature"} if name in SAMPLED else set()
+        sampled = {"do_sample", "temperature", "top_p", "num_beams"} if name in SAMPLED else set()
         assert changes.keys() <= {"max_new_tokens", *sampled}, model
 
 
