@@ -47,10 +47,11 @@ from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 from medtasks.scores.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
+from medtasks.scores.joint_judging import judge_side_by_side
 from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.scores.reply_parsing import EXAMPLE, parse_reply
 from medtasks.scores.score_model import MetricScore, RuleScores
-from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
+from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies, verdict_scores
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
 from medtasks.tasks.documents import private_datasets, task_documents
@@ -58,7 +59,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
-judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
+judge_app = typer.Typer(help="Check a judge, or have several runs judged together.", no_args_is_help=True)
 
 
 def _of_replies() -> list[str]:
@@ -341,6 +342,38 @@ def sample(
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")
+
+
+@judge_app.command()
+def joint(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="Task with a prompt about several models: medheval_knowledge_open_eleven, ...")],
+    runs: Annotated[list[Path], Argument(help="Up to eleven: a folder or samples file of each run, model_1 first.")],
+    max_failed: MaxFailed = DEFAULT_LIMIT,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Have the replies of several runs judged side by side, one request per sample, as in MedHEval's paper.
+
+    Verdicts are kept for each run: 'medtasks score' and 'compare' use them, as long as its replies stay the same.
+    """
+    limit = FailureLimit.parse(max_failed)
+    look_into(context, include_path, runs)
+    chosen = scored_task(task)
+    documents = task_documents(chosen)
+    files = [replies_to(task, Source(path)) for path in runs]
+    replies = [read_one_run(chosen, documents, [file]) for file in files]
+    judge_side_by_side(chosen, documents, replies)
+    by_model = {f"model_{n}": verdict_scores(chosen, documents, run) for n, run in enumerate(replies, start=1)}
+    for model, file in zip(by_model, files, strict=True):
+        say(f"{model}: {file}")
+    for rule in chosen.rows:
+        show(_score_table(rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False))
+    rules = {f"{model}, {name}": scores for model, rows in by_model.items() for name, scores in rows.items()}
+    as_dict = {model: _rules_as_json(chosen, rows, {}) for model, rows in by_model.items()}
+    write_json(json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict})
+    if problems := [*_print_losses(rules, limit)]:
+        raise MedTasksError("\n".join(problems))
 
 
 @judge_app.command()
