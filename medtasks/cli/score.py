@@ -6,6 +6,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,11 +184,7 @@ def _print_scores(
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
-    remarks: dict[str, None] = {}
-    for rule in rules.values():
-        remarks |= dict.fromkeys(rule.remarks)
-    for remark in remarks:
-        say(remark)
+    _print_remarks(rules)
     print_state_of_data({"": data})
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
     if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
@@ -195,6 +192,12 @@ def _print_scores(
     problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
     if problems:
         raise MedTasksError("\n".join(problems))
+
+
+def _print_remarks(rules: Mapping[str, RuleScores]) -> None:
+    """Print the sentences of metrics on their scores, each once."""
+    for remark in dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())):
+        say(remark)
 
 
 def _show_with_notes(tables: Iterable[Table]) -> None:
@@ -363,13 +366,16 @@ def joint(
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path)) for path in runs]
     replies = [read_one_run(chosen, documents, [file]) for file in files]
-    judge_side_by_side(chosen, documents, replies)
+    fewer = judge_side_by_side(chosen, documents, replies)
     by_model = {f"model_{n}": verdict_scores(chosen, documents, run) for n, run in enumerate(replies, start=1)}
     for model, file in zip(by_model, files, strict=True):
         say(f"{model}: {file}")
     for rule in chosen.rows:
         show(_score_table(rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False))
+    if fewer:
+        say(f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}.")
     rules = {f"{model}, {name}": scores for model, rows in by_model.items() for name, scores in rows.items()}
+    _print_remarks(rules)
     as_dict = {model: _rules_as_json(chosen, rows, {}) for model, rows in by_model.items()}
     write_json(json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict})
     if problems := [*_print_losses(rules, limit)]:

@@ -21,13 +21,16 @@ from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
 
-def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Replies]) -> None:
+def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Replies]) -> int:
     """Have the replies of several runs judged together and keep the verdicts, so that scores of these runs use them.
 
     Args:
         task: Task whose prompts are about several models.
         documents: All its documents.
         runs: Replies by document id, those of ``model_1`` first.
+
+    Returns:
+        Number of samples that were judged with fewer answers, because some run has none to them.
 
     Raises:
         MedTasksError: The task has no such prompt, there are too many runs, two are the same, or the judge's verdicts
@@ -55,6 +58,8 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
     judge.store(kept)
     if judge.stored(list(kept)) != list(kept.values()):
         raise MedTasksError("the judge's verdicts could not be kept, so that no score can use them; see the warning")
+    numbers = [sum(document["doc_id"] in run for run in runs) for document in documents]
+    return sum(0 < number < len(runs) for number in numbers)
 
 
 def with_joint_verdicts(
