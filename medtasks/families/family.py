@@ -75,6 +75,7 @@ class Reply:
     reasoning: str = ""  # before the text, where the model's server tells them apart
     # whether each option is the one that greedy decoding gives; None if unknown
     greedy: tuple[bool, ...] | None = field(default=None, compare=False)
+    run: str = field(default="", compare=False)  # digest of all replies of its run; empty if it is in no file
     verdicts: JointVerdicts | None = field(default=None, compare=False)  # None: a judge is asked about it alone
 
     @property

@@ -1,7 +1,7 @@
 """Verdicts of a judge that sees the answers of several runs in one request, as MedHEval's authors asked theirs.
 
-They are kept for each run, under a digest of all its replies and of the judge: a run whose replies have changed has
-none, and is judged alone.
+They are kept for each run, under a digest of all its replies (:attr:`Reply.run`) and of the judge: a run whose replies
+have changed has none, and is judged alone.
 """
 
 import json
@@ -17,7 +17,6 @@ from medtasks.errors import MedTasksError
 from medtasks.families.family import JointVerdicts, Replies, Reply, Rule
 from medtasks.judges.judge_client import Judge, judge_for, judge_if_there
 from medtasks.judges.medheval_judges import MOST_MODELS, JudgeQuestion
-from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
 
@@ -44,8 +43,7 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
         )
     if not 1 <= len(runs) <= MOST_MODELS:
         raise MedTasksError(f"one request holds the answers of up to {MOST_MODELS} runs, and {len(runs)} are named")
-    digests = [_digest(replies) for replies in runs]
-    if len(set(digests)) < len(digests):
+    if len({next(iter(replies.values())).run for replies in runs}) < len(runs):
         raise MedTasksError("two of the runs have the same replies; name each run once")
     judge = judge_for(Sample(documents[0]).dataset)
     kept: dict[str, str] = {}
@@ -53,8 +51,9 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
         ask = partial(_joint_verdicts, judge, task, rule, runs)
         with ThreadPoolExecutor(judge.settings.concurrency) as threads:
             for document, by_run in zip(documents, threads.map(ask, documents), strict=True):
-                for run, verdicts in by_run.items():
-                    kept[_name(digests[run], rule, document)] = json.dumps(asdict(verdicts))
+                for index, verdicts in by_run.items():
+                    reply = runs[index][document["doc_id"]]
+                    kept[_name(rule, document, reply)] = json.dumps(asdict(verdicts))
     judge.store(kept)
     if judge.stored(list(kept)) != list(kept.values()):
         raise MedTasksError("the judge's verdicts could not be kept, so that no score can use them; see the warning")
@@ -62,29 +61,19 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
     return sum(0 < number < len(runs) for number in numbers)
 
 
-def with_joint_verdicts(
-    task: TaskFile, rule: Rule, documents: Documents, ordered: Sequence[Reply], run: Replies
-) -> list[Reply]:
-    """Add the verdicts of :func:`judge_side_by_side` to replies, if their run has any.
-
-    Args:
-        task: The task.
-        rule: How the replies are read.
-        documents: The answered documents, shape (samples,).
-        ordered: Their replies, shape (samples,).
-        run: All replies of the run.
-    """
+def with_joint_verdicts(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Reply]:
+    """Add the verdicts of :func:`judge_side_by_side`, if there are any; documents and replies have shape (samples,)."""
     judge = None
-    if task.family.joins_runs:
+    if task.family.joins_runs and any(reply.run for reply in replies):
         with suppress(MedTasksError):  # scoring says so
             judge = judge_if_there(Sample(documents[0]).dataset)
     if judge is None:
-        return list(ordered)
-    digest = _digest(run)
-    texts = judge.stored([_name(digest, rule, document) for document in documents])
+        return list(replies)
+    pairs = zip(documents, replies, strict=True)
+    texts = judge.stored([_name(rule, document, reply) for document, reply in pairs])
     return [
         reply if text is None else replace(reply, verdicts=JointVerdicts(**json.loads(text)))
-        for reply, text in zip(ordered, texts, strict=True)
+        for reply, text in zip(replies, texts, strict=True)
     ]
 
 
@@ -118,10 +107,6 @@ def _ask(judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool) 
     return first.prompt.ask_jointly(judge, first.pairs, answers, parsers, fenced=fenced).value or {}
 
 
-def _digest(run: Replies) -> str:
-    return digest_of(sorted((doc_id, reply.recorded) for doc_id, reply in run.items()))
-
-
-def _name(digest: str, rule: Rule, document: Document) -> str:
+def _name(rule: Rule, document: Document, reply: Reply) -> str:
     """Return the name under which the verdicts on one reply of a run are kept."""
-    return json.dumps(["joint", digest, rule.extractor, rule.fenced, document["doc_id"]])
+    return json.dumps(["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.recorded])

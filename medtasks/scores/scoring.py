@@ -176,16 +176,15 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     ordered = [replies[document["doc_id"]] for document in documents]
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
     versioned = task.family.versioned if as_letters else task.versioned_rule
-    scores: dict[str, tuple[str, list[Score]]] = {}
-    for name, row in rows.items():
-        judged = with_joint_verdicts(task, row, documents, ordered, replies)
-        scores[name] = versioned(row), list(task.family.settled(scores_of(task, row, documents, judged)))
-    return scores
+    return {
+        name: (versioned(row), list(task.family.settled(scores_of(task, row, documents, ordered))))
+        for name, row in rows.items()
+    }
 
 
 def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    by_sample = with_labels(replies, rule)
+    by_sample = with_joint_verdicts(task, rule, documents, with_labels(replies, rule))
     family = task.family
     pairs = zip(documents, by_sample, strict=True)
     return [family.score(Sample(document), reply, rule) for document, reply in pairs]

@@ -227,7 +227,13 @@ def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, t
         rules = json.loads(alone.read_text())["rules"]
         assert rules["reference"]["metrics"]["knowledge_rate"] == rates[name]
         assert "the answers of up to 2 runs side by side" in rules["reference"]["remarks"][0]
-    assert panel.count == 2 * 2 * ROWS  # the scores used what was kept, though both say "no" to row 1
+    compared = tmp_path / "compared.json"
+    ran = run_here(["medtasks", "compare", task, first, second, "--json", str(compared)], tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    content = json.loads(compared.read_text())
+    assert "B has knowledge_rate 0.0% and A 80.0% under reference" in content["summary"][0]  # rows that both answered
+    assert sum("2 runs side by side" in warning for warning in content["warnings"]) == 1
+    assert panel.count == 2 * 2 * ROWS  # both used what was kept, though both runs say "no" to row 1
     third = replies_file(tmp_path / "third.jsonl", ["right", "no", "no"])
     run_here(["medtasks", "score", task, third, "--json", alone], tmp_path)
     assert panel.count > 2 * 2 * ROWS
