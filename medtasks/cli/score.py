@@ -172,10 +172,10 @@ def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[
     keys = {answer.key for rule in rules.values() for answer in rule.wrong}
     if lost := labels.keys() - keys:
         say(f"Judgements in {path} of no wrong answer of this run, left out: {len(lost)} of {len(labels)}.")
-    return {
-        name: replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
-        for name, rule in rules.items()
-    }
+    by_rule = {}
+    for name, rule in rules.items():
+        by_rule[name] = replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
+    return by_rule
 
 
 def _rules_as_json(
@@ -203,7 +203,7 @@ def _title(task: str, replies: Replies, documents: int) -> str:
 def _scores_of_runs(
     task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
 ) -> dict[str, RuleScores]:
-    """Score the replies of each run, also by further metrics; the names of rules tell several runs apart."""
+    """Score the replies of each run, also by further metrics. The names of rules tell several runs apart."""
     own = {declared.name for declared in task.metrics}
     further = [name for name in metrics if name not in own]
     rules: dict[str, RuleScores] = {}
@@ -404,7 +404,7 @@ def sample(
 def joint(
     context: typer.Context,
     task: Annotated[str, Argument(help="Task with a prompt about several models: medheval_knowledge_open_eleven, ...")],
-    runs: Annotated[list[Path], Argument(help="Up to eleven: a folder or samples file of each run, model_1 first.")],
+    runs: Annotated[list[Path], Argument(help="A folder or samples file of each of 2 to 11 runs, model_1 first.")],
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
@@ -427,7 +427,9 @@ def joint(
         show(_score_table(rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False))
     if fewer:
         say(f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}.")
-    rules = {f"{model}, {name}": scores for model, rows in by_model.items() for name, scores in rows.items()}
+    rules: dict[str, RuleScores] = {}
+    for model, rows in by_model.items():
+        rules |= {f"{model}, {name}": scores for name, scores in rows.items()}
     _print_remarks(rules)
     as_dict = {model: _rules_as_json(chosen, rows, {}, {}) for model, rows in by_model.items()}
     write_json(json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict})

@@ -63,7 +63,7 @@ _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name
 
 
 def _side_by_side(scores: ScoreList) -> str:
-    """Say how many answers the judge saw in one request; empty where it saw one."""
+    """Say how many runs the judge saw at once, in a sentence that is empty where it saw one."""
     sizes = {score["models_judged"] for score in scores if score.get("models_judged")}
     if not sizes:
         return ""

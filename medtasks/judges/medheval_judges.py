@@ -180,7 +180,7 @@ def parse_number(text: str, most: int) -> int | None:
 
 
 def parse_joint(text: str, parsers: Mapping[str, Callable[[str], T | None]]) -> dict[str, T] | None:
-    """Read the verdicts on several models from the judge's reply, each as if it were alone; None if any is missing."""
+    """Read the verdicts on several models in a reply, each as if it were alone, or None if any is missing."""
     verdicts = {}
     for name, part in _by_model(text, parsers.keys()).items():
         verdict = parsers[name](json.dumps({_ONLY: part}))
@@ -191,7 +191,7 @@ def parse_joint(text: str, parsers: Mapping[str, Callable[[str], T | None]]) -> 
 
 
 def _by_model(text: str, names: Set[str]) -> dict[str, Any]:
-    """Return the parts of a judge's reply by model; empty unless it is a JSON object on exactly these models."""
+    """Return the parts of a judge's reply by model, none unless it is a JSON object on exactly these models."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in pairs}) < len(pairs):

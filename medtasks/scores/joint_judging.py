@@ -41,8 +41,10 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
             f"and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
             f"medheval_visual_report"
         )
-    if not 1 <= len(runs) <= MOST_MODELS:
-        raise MedTasksError(f"one request holds the answers of up to {MOST_MODELS} runs, and {len(runs)} are named")
+    if not 2 <= len(runs) <= MOST_MODELS:
+        raise MedTasksError(
+            f"one request holds the answers of 2 to {MOST_MODELS} runs, and the command names {len(runs)}"
+        )
     if len({next(iter(replies.values())).run for replies in runs}) < len(runs):
         raise MedTasksError("two of the runs have the same replies; name each run once")
     judge = judge_for(Sample(documents[0]).dataset)
@@ -62,7 +64,7 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
 
 
 def with_joint_verdicts(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Reply]:
-    """Add the verdicts of :func:`judge_side_by_side`, if there are any; documents and replies have shape (samples,)."""
+    """Add the verdicts of :func:`judge_side_by_side`, if there are any, to replies of shape (samples,)."""
     judge = None
     if task.family.joins_runs and any(reply.run for reply in replies):
         with suppress(MedTasksError):  # scoring says so
@@ -71,10 +73,11 @@ def with_joint_verdicts(task: TaskFile, rule: Rule, documents: Documents, replie
         return list(replies)
     pairs = zip(documents, replies, strict=True)
     texts = judge.stored([_name(rule, document, reply) for document, reply in pairs])
-    return [
-        reply if text is None else replace(reply, verdicts=JointVerdicts(**json.loads(text)))
-        for reply, text in zip(replies, texts, strict=True)
-    ]
+    judged = []
+    for reply, text in zip(replies, texts, strict=True):
+        verdicts = None if text is None else JointVerdicts(**json.loads(text))
+        judged.append(replace(reply, verdicts=verdicts))
+    return judged
 
 
 def _joint_verdicts(
@@ -98,7 +101,7 @@ def _joint_verdicts(
 
 
 def _ask(judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool) -> Mapping[str, Any]:
-    """Return the verdicts by model; empty without any answer, or if the judge fails."""
+    """Return the verdicts by model, none without any answer, or if the judge fails."""
     if not questions:
         return {}
     first = next(iter(questions.values()))  # all have the same prompt about the same sample

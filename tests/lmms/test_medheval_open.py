@@ -255,7 +255,8 @@ def test_runs_that_cannot_be_judged_together_are_refused(panel, tmp_path):
     runs = [replies_file(tmp_path / f"{count}.jsonl", [f"reply {count}"]) for count in range(12)]
     for task, files, why in (
         (KNOWLEDGE, runs[:2], "medheval_knowledge_open_eleven"),
-        (f"{KNOWLEDGE}_eleven", runs, "up to 11 runs, and 12 are named"),
+        (f"{KNOWLEDGE}_eleven", runs, "of 2 to 11 runs, and the command names 12"),
+        (f"{KNOWLEDGE}_eleven", runs[:1], "and the command names 1"),
         (f"{KNOWLEDGE}_eleven", [runs[0], runs[0]], "two of the runs have the same replies"),
     ):
         ran = run_here(["medtasks", "judge", "joint", task, *files], tmp_path)

@@ -238,7 +238,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 
 
 def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
-    """Ask which categories the captions of up to 100 images of a study fall into, and write the reply for an expert.
+    """Ask for the categories of up to 100 captions of a study, and write the reply for an expert.
 
     Images are drawn at random, the same each time. Returns their number; MedTasksError without a caption or a reply.
     """
@@ -251,7 +251,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     if not drawn:
         raise MedTasksError(f"no caption of {folder} can be sent: each is too short, or seems to give orders")
     prompt = prompts_in(PROMPTS)["category_list"]
-    request = _numbered(prompt, "Caption", [captions[image_id] for image_id in drawn])
+    request = _with_blocks(prompt, "Caption", [captions[image_id] for image_id in drawn])
     reply, _, reason = ask(llm, prompt, request, free_text)
     if reply is None:
         raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
@@ -262,7 +262,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     return len(drawn)
 
 
-def _numbered(prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[str, str]]) -> str:
+def _with_blocks(prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[str, str]]) -> str:
     """Return the user's part of a prompt, followed by its block for each entry with its number after ``label``."""
     text = prompt.user
     for number, marks in enumerate(entries):
@@ -333,7 +333,7 @@ def write_failure_modes(
         raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
     parts = [list(pairs)[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
     prompt = prompts_in(PROMPTS)["failure_modes"]
-    requests = [_numbered(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts]
+    requests = [_with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts]
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
     counts = Counter(outcome for _, outcome, _ in replies)
