@@ -19,11 +19,13 @@ from medtasks.cli.prepare_command import report_prepared
 from medtasks.curate.drafts import Draft, DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
+    CATEGORY_LIST,
     FAILURE_MODES,
     categorize,
     draft_pairs,
     given_categories,
     pairs_with_questions,
+    write_category_list,
     write_failure_modes,
 )
 from medtasks.curate.report_studies import made_study, planned_study
@@ -334,6 +336,16 @@ def patterns(
     path = file or Path(FAILURE_MODES if published else Path(name) / FAILURE_MODES)
     counts = write_failure_modes(study.name, blocks, open_llm(study, max_requests), path)
     say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
+
+
+@app.command()
+def categories(folder: StudyFolder) -> None:
+    """Let the LLM of MEDTASKS_JUDGE_* name medical areas of up to 100 captions, for an expert to correct."""
+    study = read_study(folder, StudyKind.PAIRS)
+    path = folder / CATEGORY_LIST
+    count = write_category_list(folder, open_llm(study, None), path)
+    say(f"{path}: areas of {count} captions, for an expert to correct")
+    say(f'Next: medtasks curate draft {folder} --categories "NAME,NAME,..."')
 
 
 def _print_state(folder: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,24 +42,27 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.recorded_replies import read_recorded, read_with_data
+from medtasks.runs.recorded_replies import RecordedReplies, read_recorded, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.scores.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
+from medtasks.scores.error_classes import OF_ANSWERS, WrongAnswer, count_kinds, draw_wrong_answers, export_wrong_answers
+from medtasks.scores.error_labels import kinds_by_human, read_error_labels
+from medtasks.scores.joint_judging import judge_side_by_side
 from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.scores.reply_parsing import EXAMPLE, parse_reply
 from medtasks.scores.score_model import MetricScore, RuleScores
-from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies
+from medtasks.scores.scoring import PAIR_METRICS, rule_as_dict, score_replies, verdict_scores
 from medtasks.scores.subgroups import grouped_by
 from medtasks.scores.task_calibration import class_areas
+from medtasks.stats.calibration import ClassArea
 from medtasks.tasks.documents import private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
-judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
+judge_app = typer.Typer(help="Check a judge, or have several runs judged together.", no_args_is_help=True)
 
 
 def _of_replies() -> list[str]:
@@ -78,6 +82,8 @@ def score(
     answer_field: Annotated[str | None, Option(help="Score only this field of replies that are JSON objects.")] = None,
     metric: Annotated[list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")] = None,
     export_errors: Annotated[Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")] = None,
+    size: Annotated[int | None, Option(min=1, help="Export a sample: wrong answers to this many questions.")] = None,
+    error_labels: Annotated[Path | None, Option(help="Such a CSV file with a human's judgements: counts them.")] = None,
     labels: Annotated[Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")] = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
@@ -95,8 +101,7 @@ def score(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
-    if export_errors and not any(declared.name in OF_ANSWERS for declared in chosen.metrics):
-        raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
+    _check_options(chosen, export_errors, error_labels, size)
     files = [replies_to(task, Source(path, model)) for path in replies]
     read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
     chosen = grouped_by(chosen, documents, columns := columns_of(by))
@@ -104,25 +109,21 @@ def score(
     recorded = dict(ChainMap(*runs))
     rules = _scores_of_runs(chosen, documents, runs, metric or ())
     rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
-    if export_errors:
-        wrong = {name: scores.wrong for name, scores in rules.items()}
-        export_wrong_answers(export_errors, private_datasets(chosen, documents), wrong)
+    _export_errors(export_errors, chosen, documents, rules, size)
+    by_human = _kinds_by_human(error_labels, rules)
     checked = _checked_scores(chosen, documents, runs, labels) if labels else {}
     classes = class_areas(chosen, documents, recorded)
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-    parts = {
-        "matching": read.matched and read.matched.counts,
-        "answer_field": answer_field,
-        "likelihood_auroc": as_json(classes),
-    }
-    summary |= {name: part for name, part in parts.items() if part}
-    write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked)})
+    summary |= _optional_facts(read, answer_field, classes)
+    write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
     _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
     further = list(class_tables(task, rules.values()))
     if classes:
         further.append(class_table(task, classes))
+    if by_human:
+        further.append(_score_table("wrong answers, as a human judged them", by_human, paired=False))
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
@@ -136,12 +137,65 @@ def _checked_scores(
     return checked_scores(task, documents, runs[0], read_labels(labels))
 
 
+def _check_options(task: TaskFile, export_errors: Path | None, error_labels: Path | None, size: int | None) -> None:
+    """Raise an error for options on wrong answers that do not fit."""
+    names = {declared.name for declared in task.metrics}
+    for option, path in (("--export-errors", export_errors), ("--error-labels", error_labels)):
+        if path and names.isdisjoint(OF_ANSWERS):
+            raise RepliesError(f"'{task.name}' scores no single answers as right or wrong, so {option} would list none")
+    if size and not export_errors:
+        raise typer.BadParameter("--size is the number of questions that --export-errors lists; name its file")
+
+
+def _optional_facts(read: RecordedReplies, answer_field: str | None, classes: Sequence[ClassArea]) -> dict[str, Any]:
+    """Return the parts of the JSON file that not every score has."""
+    facts: dict[str, Any] = {}
+    if read.matched is not None:
+        facts["matching"] = read.matched.counts
+    if answer_field is not None:
+        facts["answer_field"] = answer_field
+    if classes:
+        facts["likelihood_auroc"] = as_json(classes)
+    return facts
+
+
+def _export_errors(
+    path: Path | None, task: TaskFile, documents: Documents, rules: Mapping[str, RuleScores], size: int | None
+) -> None:
+    """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
+    if path is None:
+        return
+    wrong: Mapping[str, Sequence[WrongAnswer]] = {name: scores.wrong for name, scores in rules.items()}
+    if size:
+        wrong = draw_wrong_answers(wrong, size, task.breakdown)
+    export_wrong_answers(path, private_datasets(task, documents), wrong)
+
+
+def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[str, RuleScores]:
+    """Return the kinds of wrong answers by a human's judgements in a file, if there is one, by name of the rule."""
+    if path is None:
+        return {}
+    labels = read_error_labels(path)
+    keys = {answer.key for rule in rules.values() for answer in rule.wrong}
+    if lost := labels.keys() - keys:
+        say(f"Judgements in {path} of no wrong answer of this run, left out: {len(lost)} of {len(labels)}.")
+    by_rule = {}
+    for name, rule in rules.items():
+        by_rule[name] = replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
+    return by_rule
+
+
 def _rules_as_json(
-    task: TaskFile, rules: Mapping[str, RuleScores], checked: Mapping[str, CheckedScore]
+    task: TaskFile,
+    rules: Mapping[str, RuleScores],
+    checked: Mapping[str, CheckedScore],
+    by_human: Mapping[str, RuleScores],
 ) -> dict[str, dict[str, Any]]:
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
         by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
+    for name, kinds in by_human.items():
+        by_rule[name]["wrong_answers_by_human"] = as_json(kinds.estimates)
     return by_rule
 
 
@@ -190,11 +244,7 @@ def _print_scores(
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
-    remarks: dict[str, None] = {}
-    for rule in rules.values():
-        remarks |= dict.fromkeys(rule.remarks)
-    for remark in remarks:
-        say(remark)
+    _print_remarks(rules)
     print_state_of_data({"": data})
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
     if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
@@ -202,6 +252,12 @@ def _print_scores(
     problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
     if problems:
         raise MedTasksError("\n".join(problems))
+
+
+def _print_remarks(rules: Mapping[str, RuleScores]) -> None:
+    """Print the sentences of metrics on their scores, each once."""
+    for remark in dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())):
+        say(remark)
 
 
 def _show_with_notes(tables: Iterable[Table]) -> None:
@@ -349,6 +405,43 @@ def sample(
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")
+
+
+@judge_app.command()
+def joint(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="Task with a prompt about several models: medheval_knowledge_open_eleven, ...")],
+    runs: Annotated[list[Path], Argument(help="A folder or samples file of each of 2 to 11 runs, model_1 first.")],
+    max_failed: MaxFailed = DEFAULT_LIMIT,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Have the replies of several runs judged side by side, one request per sample, as in MedHEval's paper.
+
+    Verdicts are kept for each run: 'medtasks score' and 'compare' use them, as long as its replies stay the same.
+    """
+    limit = FailureLimit.parse(max_failed)
+    look_into(context, include_path, runs)
+    chosen = scored_task(task)
+    documents = task_documents(chosen)
+    files = [replies_to(task, Source(path)) for path in runs]
+    replies = [read_one_run(chosen, documents, [file]) for file in files]
+    fewer = judge_side_by_side(chosen, documents, replies)
+    by_model = {f"model_{n}": verdict_scores(chosen, documents, run) for n, run in enumerate(replies, start=1)}
+    for model, file in zip(by_model, files, strict=True):
+        say(f"{model}: {file}")
+    for rule in chosen.rows:
+        show(_score_table(rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False))
+    if fewer:
+        say(f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}.")
+    rules: dict[str, RuleScores] = {}
+    for model, rows in by_model.items():
+        rules |= {f"{model}, {name}": scores for name, scores in rows.items()}
+    _print_remarks(rules)
+    as_dict = {model: _rules_as_json(chosen, rows, {}, {}) for model, rows in by_model.items()}
+    write_json(json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict})
+    if problems := [*_print_losses(rules, limit)]:
+        raise MedTasksError("\n".join(problems))
 
 
 @judge_app.command()

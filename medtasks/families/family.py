@@ -29,6 +29,7 @@ from medtasks.families.columns import Column
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
+from medtasks.judges.medheval_judges import JudgeQuestion
 from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, ScoreList
 from medtasks.stats.standard_error import joined_clusters
 
@@ -54,6 +55,14 @@ class Asks(Enum):
 
 
 @dataclass(frozen=True)
+class JointVerdicts:
+    """Verdicts of a judge that saw replies of several models side by side."""
+
+    models: int
+    by_field: Mapping[str, Any]  # by field of the score; None without a verdict
+
+
+@dataclass(frozen=True)
 class Reply:
     """Reply of a model to one sample: a text, or one loss per option."""
 
@@ -66,6 +75,8 @@ class Reply:
     reasoning: str = ""  # before the text, where the model's server tells them apart
     # whether each option is the one that greedy decoding gives; None if unknown
     greedy: tuple[bool, ...] | None = field(default=None, compare=False)
+    run: str = field(default="", compare=False)  # digest of all replies of its run; empty if it is in no file
+    verdicts: JointVerdicts | None = field(default=None, compare=False)  # None: a judge is asked about it alone
 
     @property
     def failed(self) -> bool:
@@ -153,6 +164,8 @@ class TaskFamily(ABC):
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
+    judged: ClassVar[Sequence[AnyMetric]] = ()  # those of ``metrics`` that are of such a judge's verdicts
+    joins_runs: bool = False  # whether a judge's prompt is about several runs side by side
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
     # among the options, or a judge reads the replies.
@@ -225,6 +238,10 @@ class TaskFamily(ABC):
         Classes are the letters of options, or ``Yes``; samples without any are in no clinical number.
         """
         return {}
+
+    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
+        """Return what a judge is asked about a reply, where its replies can be judged side by side with others."""
+        return ()
 
     def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name."""

@@ -13,7 +13,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, Task
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import Judge, judge_if_there
+from medtasks.judges.judge_client import judge_if_there
 from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -59,16 +60,29 @@ _REPORT_KEYS = (
 )
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
+
+
+def _side_by_side(scores: ScoreList) -> str:
+    """Say how many runs the judge saw at once, in a sentence that is empty where it saw one."""
+    sizes = {score["models_judged"] for score in scores if score.get("models_judged")}
+    if not sizes:
+        return ""
+    return f"Verdicts of 'medtasks judge joint', on the answers of up to {max(sizes)} runs side by side."
+
+
 _RATES: tuple[AnyMetric, ...] = (
     judge_failed_rate(
         "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
         lambda score: score["judge_failed"],
     ),
     # replies without content: empty, or cut off while reasoning
-    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
+    replace(
+        INVALID_RATE,
+        of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED)),
+        remark=_side_by_side,
+    ),
     *JUDGED_SAMPLE_COUNTS,
 )
-_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
 _NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
 # Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
 _SUMS = {
@@ -153,6 +167,7 @@ class JudgedText(TaskFamily):
 
     def __init__(self, wording: str) -> None:
         self._wording = medheval_judges.WORDINGS[wording]
+        self.joins_runs = wording == "eleven"
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
@@ -161,15 +176,25 @@ class JudgedText(TaskFamily):
             judge = judge_if_there(sample.dataset)
         except MedTasksError as error:  # once there are replies, it is a warning
             warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
-        prompts, verdicts = self._verdicts(judge, sample, text, fenced=rule.fenced)
+        questions = self._questions(sample, text)
+        verdicts = dict.fromkeys(question.field for question in questions)
+        labels = [question.prompt.label for question in questions]
+        joint = {}
+        if reply.verdicts is not None:
+            verdicts |= reply.verdicts.by_field
+            joint["models_judged"] = reply.verdicts.models
+            labels = [f"{label}, {reply.verdicts.models} models" for label in labels]
+        elif judge is not None:
+            verdicts = {question.field: question.ask(judge, fenced=rule.fenced) for question in questions}
         failed = bool(text) and None in verdicts.values()
         return {
             **verdicts,
+            **joint,
             **self._texts(sample, answer),
             "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
             "judge": None if judge is None else judge.label,
-            "judge_prompts": [prompt.label for prompt in prompts],
+            "judge_prompts": labels,
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule_name,
@@ -179,9 +204,13 @@ class JudgedText(TaskFamily):
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
+    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[medheval_judges.JudgeQuestion]:
+        """Return what a judge is asked about a reply."""
+        return self._questions(sample, self.read(sample, reply, rule)[0].facts["judged"])
+
     @abstractmethod
-    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        """Return the judge's prompts, and its verdicts by field of the score, None without one."""
+    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
+        """Return what a judge is asked about the text of a reply."""
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         """Return the texts that are compared once all replies are there."""
@@ -203,7 +232,7 @@ class KnowledgeQuestions(JudgedText):
 
     name = "open questions with a judge"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
-    metrics: Sequence[AnyMetric] = (
+    judged: ClassVar[Sequence[AnyMetric]] = (
         Metric(
             "knowledge_rate",
             False,
@@ -221,24 +250,30 @@ class KnowledgeQuestions(JudgedText):
             of=lambda score: float(score["severity"]),
         ),
         counting("answers_scored", len, selection=_with_verdict("severity"), description="Answers with a severity."),
-        *_TEXTS,
-        *_RATES,
     )
+    metrics: Sequence[AnyMetric] = (*judged, *_TEXTS, *_RATES)
 
-    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        worst, verdicts = medheval_judges.WORST_SEVERITY, dict[str, int | None](correct=None, severity=None)
-        correctness, severity = self._wording["correctness"], self._wording["severity"]
-        if judge is not None and text:
-            target = {"ground_truth": sample.document["answer"]}
-            for name, prompt, pairs, most in (
-                ("correct", correctness, {"question": sample.question, **target}, 1),
-                ("severity", severity, {"input": sample.question, **target}, worst),
-            ):
-                parse = partial(medheval_judges.parse_number, most=most)
-                verdicts[name] = prompt.ask(judge, pairs, text, parse, fenced=fenced).value
-        elif judge is not None:  # an empty answer
-            verdicts = {"correct": 0, "severity": worst}
-        return [correctness, severity], verdicts
+    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
+        truth = {"ground_truth": sample.document["answer"]}
+        worst = medheval_judges.WORST_SEVERITY
+        return [
+            medheval_judges.JudgeQuestion(
+                "correct",
+                self._wording["correctness"],
+                {"question": sample.question, **truth},
+                text,
+                partial(medheval_judges.parse_number, most=1),
+                of_empty=0,
+            ),
+            medheval_judges.JudgeQuestion(
+                "severity",
+                self._wording["severity"],
+                {"input": sample.question, **truth},
+                text,
+                partial(medheval_judges.parse_number, most=worst),
+                of_empty=worst,
+            ),
+        ]
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
@@ -346,24 +381,22 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
-    metrics: Sequence[AnyMetric] = (
-        *(metric for aspect in medheval_judges.ASPECTS for metric in _chair(aspect)),
-        *_LABEL_METRICS,
-        *_TEXTS,
-        *_RATES,
-    )
+    judged: ClassVar[Sequence[AnyMetric]] = tuple(chain.from_iterable(map(_chair, medheval_judges.ASPECTS)))
+    metrics: Sequence[AnyMetric] = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
-    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        prompt, components = self._wording["components"], None
-        if judge is not None:
-            components = {aspect: [0, 0] for aspect in medheval_judges.ASPECTS}
-            if text:
-                truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}
+    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
+        truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}
+        return [
+            medheval_judges.JudgeQuestion(
+                "components",
+                self._wording["components"],
+                {"structured_ground_truth": truth},
+                text,
                 # A count above the number of the report's characters is no count: sums must not depend on one.
-                parse = partial(medheval_judges.parse_components, most=len(text))
-                pairs = {"structured_ground_truth": truth}
-                components = prompt.ask(judge, pairs, text, parse, fenced=fenced).value
-        return [prompt], {"components": components}
+                partial(medheval_judges.parse_components, most=len(text)),
+                of_empty={aspect: [0, 0] for aspect in medheval_judges.ASPECTS},
+            )
+        ]
 
 
 REPORTS, MULTIMEDEVAL_REPORTS = Reports(), MultiMedEvalReports()

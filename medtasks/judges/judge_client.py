@@ -10,7 +10,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -270,11 +270,8 @@ class Judge:
         ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that parses is
         stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
-        chosen, system, user = self.settings, _sendable(system), _sendable(user)
-        # Another endpoint may serve another model under the same name.
-        origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
-        content = json.dumps([*origin, system, user, prompt_version])
-        key = hashlib.sha256(content.encode("ascii")).hexdigest()
+        system, user = _sendable(system), _sendable(user)
+        key = self._key(system, user, prompt_version).hex()
         replies = self._cache.get([bytes.fromhex(key)])
         stored = next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
         value = None if stored is None else parse(stored)
@@ -286,6 +283,22 @@ class Judge:
         if verdict.value is not None:
             self._cache.put({bytes.fromhex(key): verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
+
+    def stored(self, names: Sequence[str]) -> list[str | None]:
+        """Return what :meth:`store` kept of this judge under names, shape (names,)."""
+        keys = [self._key(name) for name in names]
+        values = self._cache.get(keys)
+        return [values[key].decode() if key in values else None for key in keys]
+
+    def store(self, texts: Mapping[str, str]) -> None:
+        """Keep texts on this judge's verdicts by name, all or none."""
+        self._cache.put({self._key(name): text.encode() for name, text in texts.items()})
+
+    def _key(self, *content: Any) -> bytes:
+        # Another endpoint may serve another model under the same name.
+        chosen = self.settings
+        origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
+        return hashlib.sha256(json.dumps([*origin, *content]).encode("ascii")).digest()
 
     async def _ask_endpoint(
         self, system: str, user: str, parse: Callable[[str], T | None], key: str, is_raw: bool

@@ -1,4 +1,4 @@
-"""MedHEval's three judges of open answers, one model per call, in two wordings.
+"""MedHEval's three judges of open answers, of one model or of several in one call, in two wordings.
 
 Each gets a JSON object in which the model under test is ``model_1``, and must answer with a JSON object of exactly the
 requested fields. Where the reference's parser gives a missing field the best score, here a reply that lacks a field,
@@ -6,9 +6,9 @@ has another one, names one twice, or holds anything but a plain integer in range
 again, and in the end the sample is ``judge_failed``. The reference leaves its judge's temperature to the endpoint; ours
 follows ``JudgeSettings.temperature``, which defaults to 0.
 
-``eleven`` is the reference's wording, which compares eleven models in one call; here the only model is ``model_1``.
-``single`` is ours: the same criteria and the same JSON with every mention of further models taken out. A judge that
-sees ten other answers next to one is another instrument, so neither wording reproduces published figures to the digit.
+``eleven`` is the reference's wording, which compares eleven models in one call, as :meth:`JudgePrompt.ask_jointly`
+does; a run that is judged alone is ``model_1``. ``single`` is ours: the same criteria and the same JSON with every
+mention of further models taken out. A judge that sees ten other answers next to one is another instrument.
 
 Sources: figures 11 and 12 of the paper's appendix; ``code/evaluation/open_ended_evaluation/
 knowledge_hallucination_score.py`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. The reference's code hands
@@ -18,8 +18,9 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 ASPECTS = ("anatomy", "symptom", "measurement")
 WORST_SEVERITY = 5  # the end of the repository's scale: entirely incorrect
+MOST_MODELS = 11  # in one request, as many as the reference's wording names
+_ONLY = "model_1"  # name of the only model
 _PLACE = "{input_pairs}"
 # Chat models often fence JSON, which does not change the answer.
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*)```", re.DOTALL | re.IGNORECASE)
@@ -70,10 +73,64 @@ class JudgePrompt:
         self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool
     ) -> JudgeVerdict[T]:
         """Have one answer, which is not empty, judged; ``pairs`` are the other fields of the JSON object."""
-        quoted, note = shown_to_judge(answer, fenced=fenced)
-        content = json.dumps({**pairs, "models": {"model_1": quoted}}, ensure_ascii=False)
+        return self._send(judge, pairs, {_ONLY: answer}, parse, fenced=fenced)
+
+    def ask_jointly(
+        self,
+        judge: Judge,
+        pairs: Mapping[str, Any],
+        answers: Mapping[str, str],
+        parsers: Mapping[str, Callable[[str], T | None]],
+        *,
+        fenced: bool,
+    ) -> JudgeVerdict[dict[str, T]]:
+        """Have the answers of several models judged in one request.
+
+        Args:
+            judge: The judge.
+            pairs: The other fields of the JSON object.
+            answers: Answers by name of the model, none of them empty.
+            parsers: By name of the model, what reads a reply on this model alone.
+            fenced: Whether answers are between marks.
+        """
+        return self._send(judge, pairs, answers, partial(parse_joint, parsers=parsers), fenced=fenced)
+
+    def _send(
+        self,
+        judge: Judge,
+        pairs: Mapping[str, Any],
+        answers: Mapping[str, str],
+        parse: Callable[[str], Any],
+        *,
+        fenced: bool,
+    ) -> JudgeVerdict[Any]:
+        models = {}
+        notes = []
+        for name, answer in answers.items():
+            models[name], note = shown_to_judge(answer, fenced=fenced)
+            notes.append(note)
+        content = json.dumps({**pairs, "models": models}, ensure_ascii=False)
         user = self.template.replace(_PLACE, content)
-        return judge.ask(self.system, f"{user}\n\n{note}" if note else user, parse, prompt_version=self.version)
+        texts = (user, *filter(None, notes))
+        return judge.ask(self.system, "\n\n".join(texts), parse, prompt_version=self.version)
+
+
+@dataclass(frozen=True)
+class JudgeQuestion:
+    """One answer of a model, and what a judge is asked about it."""
+
+    field: str  # of the score, for the verdict
+    prompt: JudgePrompt
+    pairs: Mapping[str, Any]  # the other fields of the JSON object
+    answer: str
+    parse: Callable[[str], Any]  # verdict in a judge's reply on this model alone; None for another form
+    of_empty: Any  # verdict on an empty answer, about which no judge is asked
+
+    def ask(self, judge: Judge, *, fenced: bool) -> Any:
+        """Return the verdict, None without one."""
+        if not self.answer:
+            return self.of_empty
+        return self.prompt.ask(judge, self.pairs, self.answer, self.parse, fenced=fenced).value
 
 
 def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
@@ -102,7 +159,7 @@ KNOWLEDGE_ELEVEN = [WORDINGS["eleven"]["correctness"].label, WORDINGS["eleven"][
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
     """Read right and wrong components by aspect, each up to ``most``, from the judge's reply; None for other forms."""
-    counts = _of_model_1(text)
+    counts = _by_model(text, {_ONLY}).get(_ONLY)
     if not isinstance(counts, dict) or set(counts) != set(ASPECTS):
         return None
     by_aspect: dict[str, list[int]] = {}
@@ -118,11 +175,24 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
 
 def parse_number(text: str, most: int) -> int | None:
     """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form."""
-    number = _of_model_1(text)
+    number = _by_model(text, {_ONLY}).get(_ONLY)
     return number if type(number) is int and 0 <= number <= most else None
 
 
-def _of_model_1(text: str) -> Any:
+def parse_joint(text: str, parsers: Mapping[str, Callable[[str], T | None]]) -> dict[str, T] | None:
+    """Read the verdicts on several models in a reply, each as if it were alone, or None if any is missing."""
+    verdicts = {}
+    for name, part in _by_model(text, parsers.keys()).items():
+        verdict = parsers[name](json.dumps({_ONLY: part}))
+        if verdict is None:
+            return None
+        verdicts[name] = verdict
+    return verdicts or None
+
+
+def _by_model(text: str, names: Set[str]) -> dict[str, Any]:
+    """Return the parts of a judge's reply by model, none unless it is a JSON object on exactly these models."""
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in pairs}) < len(pairs):
             raise ValueError("a field is named twice")
@@ -132,5 +202,5 @@ def _of_model_1(text: str) -> Any:
     try:
         reply = parse_json(fenced[1] if fenced else text, object_pairs_hook=unique)
     except ValueError:
-        return None
-    return reply["model_1"] if isinstance(reply, dict) and set(reply) == {"model_1"} else None
+        return {}
+    return reply if isinstance(reply, dict) and set(reply) == names else {}

@@ -13,7 +13,7 @@ from medtasks.runs.foreign.nearest_task import nearest_task
 from medtasks.runs.foreign.recognition import read_foreign
 from medtasks.runs.foreign.samples_from_file import file_provenance, samples_from_file
 from medtasks.runs.question_manifest import manifest_of_replies
-from medtasks.runs.replies import read_replies
+from medtasks.runs.replies import of_one_run, read_replies
 from medtasks.tasks.documents import image_settings, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 
@@ -83,7 +83,7 @@ def read_recorded(
     matched = match_rows(file, documents, task)
     if not matched.fits:
         raise _other_task(matched, task)
-    return RecordedReplies(matched.runs, matched)
+    return RecordedReplies(tuple(map(of_one_run, matched.runs)), matched)
 
 
 def read_with_data(

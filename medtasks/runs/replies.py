@@ -18,6 +18,7 @@ from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Replies, Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
+from medtasks.net.journal import digest_of
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
 from medtasks.runs.question_manifest import reply_files
@@ -75,7 +76,13 @@ def read_replies(
         raise RepliesError(" ".join(changes).rstrip(".") or missing)
     for sentence in changes:
         warn_once(sentence)
-    return replies
+    return of_one_run(replies)
+
+
+def of_one_run(replies: Replies) -> dict[str, Reply]:
+    """Return the replies of a run with its digest."""
+    run = digest_of(sorted((doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items()))
+    return {doc_id: replace(reply, run=run) for doc_id, reply in replies.items()}
 
 
 def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:

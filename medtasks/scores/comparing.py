@@ -200,12 +200,19 @@ def _compare_together(
 
 
 def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]) -> list[str]:
-    """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
-    if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
+    """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once."""
+    sizes = set()
+    for by_id in itertools.chain.from_iterable(scores):
+        sizes |= {score.get("models_judged", 1) for score in by_id.values() if score.get("judge")}
+    if not sizes:
         return []
-    if not corrected_metrics:
-        return [_TAKEN_AS_TRUE]
-    return [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
+    warnings = [_TAKEN_AS_TRUE]
+    if corrected_metrics:
+        warnings = [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
+    if sizes != {1}:
+        numbers = " or ".join(map(str, sorted(sizes)))
+        warnings.append(f"the judge saw the answers of {numbers} runs side by side ('medtasks judge joint')")
+    return warnings
 
 
 def _corrected_values(

@@ -6,6 +6,7 @@ response and refusal. A rule cannot tell perception from knowledge. Source: Chen
 
 import csv
 import enum
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,14 @@ from medtasks.families.counts import is_failed
 from medtasks.families.family import Replies
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Score, ScoreList
+from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")  # of an option; "A" may be an article
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
+HUMAN_COLUMN = "class_by_human"  # of an export, empty
 # Columns that are shown in their own way, and a patient's, which is never shown.
 _READ = (
     *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
@@ -56,6 +59,11 @@ class WrongAnswer:
     score: Score  # of the reply, from the task's family
     reply: str  # the reply as the model gave it; empty for likelihoods
     kind: ErrorClass  # as far as a rule can tell
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Document id and digest of the reply, by which a human's judgement is matched."""
+        return str(self.document["doc_id"]), f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
 
 
 def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorClass:
@@ -121,6 +129,32 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
     return dict(Counter(str(answer.kind) for answer in wrong).most_common())
 
 
+def draw_wrong_answers(
+    wrong: Mapping[str, Sequence[WrongAnswer]], size: int, columns: Sequence[str]
+) -> dict[str, list[WrongAnswer]]:
+    """Draw a sample of the documents with a wrong answer, each with the same probability, and spread over groups.
+
+    Args:
+        wrong: Wrong answers by name of the rule.
+        size: Number of documents to draw; all if there are no more.
+        columns: Columns that group documents, such as clinical task, department and granularity.
+
+    Returns:
+        The wrong answers to the drawn documents by name of the rule.
+    """
+    documents = {answer.document["doc_id"]: answer.document for answers in wrong.values() for answer in answers}
+    ids = sorted(documents)
+    chance = random.Random(20261129)  # the same wrong answers give the same sample
+    chance.shuffle(ids)
+    ids.sort(key=lambda doc_id: [str(documents[doc_id].get(column)) for column in columns])
+    start = chance.randrange(max(1, len(ids)))
+    places = range(start, start + size * len(ids), len(ids)) if size < len(ids) else ()
+    drawn = {ids[place // size] for place in places} or {*ids}
+    return {
+        name: [answer for answer in answers if answer.document["doc_id"] in drawn] for name, answers in wrong.items()
+    }
+
+
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
     """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
     named = [(name, answer) for name, answers in wrong.items() for answer in answers]
@@ -130,9 +164,21 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
         document, score, columns = answer.document, answer.score, own_columns(answer.document)
         cells = [document["doc_id"], name, document.get("question"), " | ".join(document.get("options") or ())]
         kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-        cells += [score["target"], score["value"], score["reason"], kind, "", answer.reply]
+        cells += [score["target"], score["value"], score["reason"], kind, "", answer.key[1], answer.reply]
         rows.append([*cells, " | ".join(image_names(document)), *(columns.get(key, "") for key in own_names)])
-    titles = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
+    titles = (
+        "doc_id",
+        "rule",
+        "question",
+        "options",
+        "key",
+        "value",
+        "reason",
+        "class",
+        HUMAN_COLUMN,
+        "digest",
+        "reply",
+    )
     write_replies(path, private, "--export-errors", (*titles, "images", *own_names), rows)
 
 

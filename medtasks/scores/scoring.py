@@ -37,6 +37,7 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import PairCounts, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
+from medtasks.scores.joint_judging import with_joint_verdicts
 from medtasks.scores.score_model import Group, PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
@@ -97,6 +98,15 @@ def score_replies(
             wrong=wrong_answers(task, answered, scores, replies),
         )
     return rows
+
+
+def verdict_scores(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, RuleScores]:
+    """Return the scores that come from a judge, and numbers of replies, by name of the rule."""
+    answered = [document for document in documents if document["doc_id"] in replies]
+    numbers = [metric for metric in task.metrics if metric.role is Role.RATE or metric.name in COUNTS]
+    metrics = [*task.family.judged, *numbers]
+    rows = rows_of(task, answered, replies)
+    return {name: rule_scores(task, rule, scores, answered, metrics) for name, (rule, scores) in rows.items()}
 
 
 def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[AnyMetric]:
@@ -174,7 +184,7 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
 
 def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    by_sample = with_labels(replies, rule)
+    by_sample = with_joint_verdicts(task, rule, documents, with_labels(replies, rule))
     family = task.family
     pairs = zip(documents, by_sample, strict=True)
     return [family.score(Sample(document), reply, rule) for document, reply in pairs]

@@ -250,3 +250,18 @@ def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
     with pytest.raises(JudgeRefused, match="'study_credentialed' is credentialed"):
         judge_for("study_credentialed")
     assert judge_for("study_gated").settings.model == "m"
+
+
+def test_a_visual_mark_that_a_reviewer_names_as_a_category_is_scored_apart(publish, medtasks, study, tmp_path):
+    def marked(draft):
+        areas = (("pulmonary",), ("pulmonary", "arrow"))
+        return scored(draft, 9, categories=areas if draft.item_id == "p1" else draft.categories)
+
+    review(study, "alice", marked)
+    publish()
+    replies, scores = tmp_path / "replies.jsonl", tmp_path / "scores.json"
+    replies.write_text("".join(f'{{"doc_id": "{one["doc_id"]}", "reply": "B"}}\n' for one in load_documents("made_up")))
+    assert medtasks("score", "made_up", replies, "--json", scores).code == 0
+    areas = json.loads(scores.read_text())["rules"]["robust"]["categories"]
+    assert (areas["arrow"]["images"], areas["arrow"]["individual_accuracy"]) == (1, 1)
+    assert (areas["total"]["images"], areas["total"]["individual_accuracy"]) == (6, 0.5)

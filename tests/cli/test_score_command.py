@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 
+import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
@@ -314,6 +315,38 @@ def test_labels_of_people_correct_the_score(medtasks, fails, judge, constant, tm
     medtasks("score", "mediconfusion_ff", file, "--json", written)
     assert "judge" not in rules_in(written)["reference"]
     fails(["score", "mediconfusion", file, "--labels", sheet], "no score of 'mediconfusion' is the share")
+
+
+def test_a_human_judges_a_sample_of_wrong_answers(medtasks, fails, constant, tmp_path):
+    file, sheet, written = constant(), tmp_path / "wrong.csv", tmp_path / "scores.json"
+    assert medtasks("score", "mediconfusion", file, "--export-errors", sheet, "--size", "8").code == 0
+    rows = pd.read_csv(sheet, dtype=str, keep_default_na=False)
+    assert list(rows["rule"]) == ["reference"] * 8 + ["robust"] * 8
+    assert len(set(rows["doc_id"])) == 8
+    assert rows["digest"].str.startswith("r").all()  # no spreadsheet takes it for a number
+    unlabelled = ["score", "mediconfusion", file, "--error-labels", sheet]
+    fails(unlabelled, "has no judgement under 'class_by_human'; write one of question misunderstanding, perceptual")
+    kinds = ["Perceptual error ", "lack of knowledge", "lack of  knowledge", "LACK OF KNOWLEDGE"]
+    rows.loc[:3, "class_by_human"] = kinds  # of rows of one rule: the reply is the same under the other
+    rows.to_excel(tmp_path / "wrong.xlsx", index=False)
+    rows.to_csv(sheet, index=False)
+    for filled in (sheet, tmp_path / "wrong.xlsx"):
+        ran = medtasks("score", "mediconfusion", file, "--error-labels", filled, "--json", written)
+        assert ran.code == 0, ran.err
+        for name, rule in rules_in(written).items():
+            found = {kind: score["value"] for kind, score in rule["wrong_answers_by_human"].items()}
+            assert (found["wrong answers"], found["judged by a human"]) == (16, 4), name
+            assert (found["perceptual error"], found["lack of knowledge"], found["refusal"]) == (0.25, 0.75, 0)
+        assert rows_of(ran.out, "as a human judged them")["judged by a human"] == ["4", "4"]
+    ran = medtasks("score", "mediconfusion", constant(reply="option A"), "--error-labels", sheet)
+    assert "of no wrong answer of this run, left out: 4 of 4." in " ".join(ran.out.split())
+    rows.loc[0, "class_by_human"] = "perception"
+    rows.to_csv(sheet, index=False)
+    fails(unlabelled, "'perception' under 'class_by_human' is none of question misunderstanding", "row 2")
+    rows.loc[0, "class_by_human"], rows.loc[8, "class_by_human"] = "refusal", "lack of knowledge"
+    rows.to_csv(sheet, index=False)
+    fails(unlabelled, "'lack of knowledge' under 'class_by_human', and 'refusal' of the same reply")
+    assert medtasks("score", "mediconfusion", file, "--size", "8").code == 2
 
 
 TASK = "multimedeval_mimic_cxr_report"

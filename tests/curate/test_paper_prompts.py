@@ -33,10 +33,12 @@ def paper(name: str) -> str:
     return (reference_folder("MEDTASKS_PAPERS", "papers") / f"{name}.txt").read_text(encoding="utf-8")
 
 
-@each_row("name", ["question", "category", "failure_modes"])
+@each_row("name", ["question", "category_list", "category", "failure_modes"])
 def test_a_prompt_equals_the_paper_s_white_space_apart(name):
     prompt = PAIR_PROMPTS[name]
-    text = prompt.user + "".join(fill_marks(prompt.block, {"Pair 0": f"Pair {n}"}) for n in NUMBERS)
+    text = prompt.user
+    for number in NUMBERS:
+        text += re.sub(r"(Pair|Caption|\*\*IMAGE) 0", rf"\1 {number}", prompt.block)
     # Between the numbers the paper prints an ellipsis, and "Prompt:" before all but the last.
     printed = squeezed(paper("mediconfusion")).replace("...Caption99", "Caption99")
     assert any(squeezed(f"System message: {prompt.system}{label}{text}") in printed for label in ("Prompt: ", ""))

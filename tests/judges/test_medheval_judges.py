@@ -3,7 +3,7 @@
 import json
 from functools import partial
 
-from medtasks.judges.medheval_judges import WORDINGS, parse_components, parse_number
+from medtasks.judges.medheval_judges import WORDINGS, parse_components, parse_joint, parse_number
 
 from ..tables import each_row
 
@@ -86,3 +86,22 @@ def test_components_are_read_up_to_the_length_of_the_answer():
     assert parse_components(components(), most=3) == COUNTS
     assert parse_components(f"```json\n{components()}\n```", most=3) == COUNTS
     assert parse_components(components(), most=2) is None
+
+
+def test_a_joint_reply_is_read_for_all_models_or_for_none():
+    parsers = {"model_1": partial(parse_number, most=1), "model_3": partial(parse_number, most=5)}
+    assert parse_joint('{"model_1": 1, "model_3": 5}', parsers) == {"model_1": 1, "model_3": 5}
+    for text in ('{"model_1": 5, "model_3": 5}', '{"model_1": 1}', '{"model_1": 1, "model_2": 0, "model_3": 5}', "5"):
+        assert parse_joint(text, parsers) is None
+
+
+def test_a_joint_request_is_the_published_prompt_with_an_answer_per_model(endpoint, judge):
+    endpoint.script = [endpoint.reply('{"model_1": 0, "model_2": 1}')]
+    prompt, pairs = WORDINGS["eleven"]["correctness"], {"question": "Why?", "ground_truth": "É."}
+    answers = {"model_1": "One.", "model_2": "Two."}
+    parsers = dict.fromkeys(answers, partial(parse_number, most=1))
+    verdict = prompt.ask_jointly(judge, pairs, answers, parsers, fenced=False)
+    assert verdict.value == {"model_1": 0, "model_2": 1}
+    system, user = (message["content"] for message in endpoint.bodies[0]["messages"])
+    sent = '{"question": "Why?", "ground_truth": "É.", "models": {"model_1": "One.", "model_2": "Two."}}'
+    assert (system, user) == (prompt.system, prompt.template.replace("{input_pairs}", sent))

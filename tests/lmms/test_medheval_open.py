@@ -12,10 +12,12 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import JudgeRefused
 from medtasks.judges import judge_client
+from medtasks.judges.medheval_judges import ASPECTS
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
 
 from .. import medheval_sources as sources
+from ..processes import run_here
 from ..scripted_server import Endpoint, serving
 from .test_canary import CANARY, execute, write_echo
 from .whole_runs import answering, evaluate
@@ -166,3 +168,96 @@ def test_a_judge_elsewhere_is_refused_before_the_model_runs(home, parrot, monkey
         JudgeRefused, match=rf"'{REPORT}' is credentialed.*MEDTASKS_TRUSTED_JUDGE=https://judge.example"
     ):
         evaluate([REPORT], parrot)
+
+
+class PanelOfModels(Endpoint):
+    """Calls an answer right if it says so, or is that of ``model_2``; leaves out a model in row 5."""
+
+    def __init__(self):
+        super().__init__(self._answer)
+        self.shown: list[dict[str, str]] = []
+
+    def _answer(self, body):
+        system, user = (message["content"] for message in body["messages"][:2])
+        models = json.JSONDecoder().raw_decode(user[user.index("{") :])[0]["models"]
+        self.shown.append(models)
+        if "recall_number" in system:
+            aspect = {"recall_number": 1, "wrong_number": 1}
+            verdicts = {name: dict.fromkeys(ASPECTS, aspect) for name in models}
+        else:
+            verdicts = {name: int("right" in text or name == "model_2") for name, text in models.items()}
+        if "row 5" in user and len(models) > 1:
+            verdicts.pop("model_1")
+        return self.reply(json.dumps(verdicts))
+
+
+@pytest.fixture
+def panel(monkeypatch, home):
+    judge_client._judge.cache_clear()
+    with serving(PanelOfModels()) as server:
+        for name, value in {"BASE_URL": server.url, "MODEL": "m", "REASKS": "0"}.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+        yield server
+
+
+def replies_file(path, replies):
+    lines = [{"doc_id": row, "reply": reply} for row, reply in enumerate(replies)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(path)
+
+
+def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, tmp_path):
+    task = f"{KNOWLEDGE}_eleven"
+    first = replies_file(tmp_path / "first.jsonl", ["right", "no", "no", "", "no", "right"])
+    second = replies_file(tmp_path / "second.jsonl", ["right", "no", "other", "more", "else"])
+    table, alone = tmp_path / "joint.json", tmp_path / "score.json"
+    ran = run_here(["medtasks", "judge", "joint", task, first, second, "--max-failed", "1", "--json", table], tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "judged with fewer answers side by side: 1." in ran.stdout + ran.stderr
+    # Rows 0 to 5 of both prompts, as published and between marks: row 3 of one model, row 5 lacks one of both.
+    assert panel.count == 2 * 2 * ROWS
+    plain = [models for models in panel.shown if not any("=====" in text for text in models.values())]
+    assert plain.count({"model_1": "no", "model_2": "other"}) == 2
+    assert plain.count({"model_2": "more"}) == 2
+    models = json.loads(table.read_text())["models"]
+    rates = {name: rules["reference"]["metrics"]["knowledge_rate"] for name, rules in models.items()}
+    assert rates == {"model_1": pytest.approx(4 / 6), "model_2": 0}
+    for file, name in ((first, "model_1"), (second, "model_2")):
+        run_here(["medtasks", "score", task, file, "--json", alone], tmp_path)
+        rules = json.loads(alone.read_text())["rules"]
+        assert rules["reference"]["metrics"]["knowledge_rate"] == rates[name]
+        assert "the answers of up to 2 runs side by side" in rules["reference"]["remarks"][0]
+    compared = tmp_path / "compared.json"
+    ran = run_here(["medtasks", "compare", task, first, second, "--json", str(compared)], tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    content = json.loads(compared.read_text())
+    assert "B has knowledge_rate 0.0% and A 80.0% under reference" in content["summary"][0]  # rows that both answered
+    assert sum("2 runs side by side" in warning for warning in content["warnings"]) == 1
+    assert panel.count == 2 * 2 * ROWS  # both used what was kept, though both runs say "no" to row 1
+    third = replies_file(tmp_path / "third.jsonl", ["right", "no", "no"])
+    run_here(["medtasks", "score", task, third, "--json", alone], tmp_path)
+    assert panel.count > 2 * 2 * ROWS
+    assert "side by side" not in alone.read_text()
+
+
+def test_a_judge_that_forgets_a_model_gives_no_verdict_on_any(panel, tmp_path):
+    runs = [replies_file(tmp_path / f"{name}.jsonl", [f"{name} {row}" for row in range(ROWS)]) for name in "ab"]
+    table = tmp_path / "joint.json"
+    ran = run_here(["medtasks", "judge", "joint", f"{REPORT}_eleven", *runs, "--json", table], tmp_path)
+    assert ran.returncode == 1
+    assert "1 unjudged of 6 samples" in ran.stderr
+    for rules in json.loads(table.read_text())["models"].values():
+        assert rules["reference"]["metrics"]["mentions_anatomy"] == 2 * (ROWS - 1)
+        assert rules["reference"]["metrics"]["unjudged_samples"] == 1
+
+
+def test_runs_that_cannot_be_judged_together_are_refused(panel, tmp_path):
+    runs = [replies_file(tmp_path / f"{count}.jsonl", [f"reply {count}"]) for count in range(12)]
+    for task, files, why in (
+        (KNOWLEDGE, runs[:2], "medheval_knowledge_open_eleven"),
+        (f"{KNOWLEDGE}_eleven", runs, "of 2 to 11 runs, and the command names 12"),
+        (f"{KNOWLEDGE}_eleven", runs[:1], "and the command names 1"),
+        (f"{KNOWLEDGE}_eleven", [runs[0], runs[0]], "two of the runs have the same replies"),
+    ):
+        ran = run_here(["medtasks", "judge", "joint", task, *files], tmp_path)
+        assert (ran.returncode, why in ran.stderr, panel.count) == (1, True, 0), ran.stderr

@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from medtasks.scores.error_classes import (
     ErrorClass,
     WrongAnswer,
     count_kinds,
+    draw_wrong_answers,
     error_class,
     export_wrong_answers,
     wrong_answers,
@@ -312,6 +314,25 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     score, losses = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
     (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], losses)
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
+
+
+def test_a_sample_of_wrong_answers_is_spread_over_groups(robust, questions):
+    columns = task_file("gmai_mmbench_val").breakdown
+    wrong = {"robust": robust.wrong, "some": robust.wrong[::3]}
+    drawn = draw_wrong_answers(wrong, 53, columns)
+    ids = {answer.document["doc_id"] for answer in drawn["robust"]}
+    assert len(drawn["robust"]) == len(ids) == 53
+    assert drawn["some"] == [answer for answer in wrong["some"] if answer.document["doc_id"] in ids]
+    for keys in (("clinical_task",), ("clinical_task", "department")):  # as many of each group as it has of all
+        all_groups, groups = (
+            Counter(tuple(str(answer.document[key]) for key in keys) for answer in answers)
+            for answers in (robust.wrong, drawn["robust"])
+        )
+        for group, number in all_groups.items():
+            assert abs(groups[group] - 53 * number / len(robust.wrong)) < 1, group
+    assert draw_wrong_answers(wrong, 53, columns) == drawn
+    assert draw_wrong_answers(wrong, 500, columns) == wrong
+    assert draw_wrong_answers({"robust": []}, 5, columns) == {"robust": []}
 
 
 def _tear(stream):

@@ -8,13 +8,15 @@ is malformed.
 A digest of the pair's id decides which image has option A: an LLM names the first image's answer first, and a benchmark
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 
-Areas follow the second prompt of A.2. The list is the paper's, which an LLM found in its captions, or the user's. Each
+Areas follow the second prompt of A.2. The list is the paper's, or the user's, for which the first prompt of A.2 lets an
+LLM make a draft from captions. Each
 image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
 
 Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.
 The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
 """
 
+import random
 import re
 import unicodedata
 from collections import Counter
@@ -29,6 +31,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from medtasks.curate.drafts import (
     LONGEST,
     Draft,
+    DraftingPrompt,
     DraftOutcome,
     Job,
     ask,
@@ -63,7 +66,9 @@ from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
 FAILURE_MODES = "patterns.md"
+CATEGORY_LIST = "categories.md"
 PAIRS_PER_REQUEST = 100
+CAPTIONS_PER_REQUEST = 100
 SHORTEST = 100
 """Characters; shorter captions tell too little of the image (MediConfusion, section 2)."""
 _LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.IGNORECASE)
@@ -232,6 +237,39 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
+def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
+    """Ask for the categories of up to 100 captions of a study, and write the reply for an expert.
+
+    Images are drawn at random, the same each time. Returns their number; MedTasksError without a caption or a reply.
+    """
+    captions = {}
+    for image_id, image in sorted(read_images(folder).items()):
+        caption = one_line(image.text)
+        if not _skip_reason([caption]):
+            captions[image_id] = {"**IMAGE 0 CAPTION**": caption}
+    drawn = random.Random(20240926).sample(list(captions), min(len(captions), CAPTIONS_PER_REQUEST))
+    if not drawn:
+        raise MedTasksError(f"no caption of {folder} can be sent: each is too short, or seems to give orders")
+    prompt = prompts_in(PROMPTS)["category_list"]
+    request = _with_blocks(prompt, "Caption", [captions[image_id] for image_id in drawn])
+    reply, _, reason = ask(llm, prompt, request, free_text)
+    if reply is None:
+        raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
+    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    sent = ", ".join(f"{number}: {image_id}" for number, image_id in enumerate(drawn))
+    texts = (f"# Categories of {len(drawn)} captions", heading, reply, f"Images by their number in the prompt: {sent}")
+    write_private(path, "\n\n".join(texts) + "\n")
+    return len(drawn)
+
+
+def _with_blocks(prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[str, str]]) -> str:
+    """Return the user's part of a prompt, followed by its block for each entry with its number after ``label``."""
+    text = prompt.user
+    for number, marks in enumerate(entries):
+        text += fill_marks(prompt.block, {f"{label} 0": f"{label} {number}", **marks})
+    return text
+
+
 class _Published(BaseModel):
     """The fields used of a record of ``dataset.json``."""
 
@@ -295,14 +333,7 @@ def write_failure_modes(
         raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
     parts = [list(pairs)[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
     prompt = prompts_in(PROMPTS)["failure_modes"]
-    requests = [
-        prompt.user
-        + "".join(
-            fill_marks(prompt.block, {"Pair 0": f"Pair {number}", **pairs[pair_id]})
-            for number, pair_id in enumerate(part)
-        )
-        for part in parts
-    ]
+    requests = [_with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts]
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
     counts = Counter(outcome for _, outcome, _ in replies)
