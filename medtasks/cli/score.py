@@ -42,7 +42,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.recorded_replies import RecordedReplies, read_recorded, read_with_data
+from medtasks.runs.recorded_replies import RecordedReplies, read_one_run, read_recorded, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
