@@ -42,7 +42,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
 from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.recorded_replies import RecordedReplies, read_one_run, read_recorded, read_with_data
+from medtasks.runs.recorded_replies import RecordedReplies, read_recorded, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
@@ -425,7 +425,7 @@ def joint(
     chosen = scored_task(task)
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path)) for path in runs]
-    replies = [read_one_run(chosen, documents, [file]) for file in files]
+    replies = [read_recorded(chosen, documents, [file]).logged_run(task) for file in files]
     fewer = judge_side_by_side(chosen, documents, replies)
     by_model = {f"model_{n}": verdict_scores(chosen, documents, run) for n, run in enumerate(replies, start=1)}
     for model, file in zip(by_model, files, strict=True):
