@@ -62,7 +62,7 @@ def check(
 
 
 def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterator[str]:
-    """Yield what the rules give, whether that is the printed number, and what else it is the number of."""
+    """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit."""
     compared = verdict.compared
     share = compared.score.share
     printed = f"{verdict.printed}{'%' if share else ''}"
@@ -90,7 +90,7 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
 
 
 def _samples(verdict: PrintedCheck) -> str:
-    """Return how many samples the score is about, and why not all."""
+    """Count the samples behind a score, and those without one by cause."""
     counts = verdict.counts
     losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
     text = f"{counts.scored} of {verdict.samples} samples"

@@ -222,8 +222,8 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             yield PublishedRow("", None, cause=cause)
             continue
         for position, image in enumerate(image for image in of_draft if isinstance(image, StoredImage)):
-            shown = about.images[draft.images[position]]
-            content = document(about.study, draft, position, shown, pairs.get(draft.item_id))
+            images = about.images[draft.images[position]]
+            content = document(about.study, draft, position, images, pairs.get(draft.item_id))
             yield PublishedRow(IMAGES, content, [image])
 
 

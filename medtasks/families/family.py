@@ -240,7 +240,7 @@ class TaskFamily(ABC):
         return {}
 
     def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
-        """Return what a judge is asked about a reply, where its replies can be judged side by side with others."""
+        """Return the judge's questions about a reply that can be judged side by side with others."""
         return ()
 
     def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:

@@ -63,7 +63,7 @@ _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name
 
 
 def _side_by_side(scores: ScoreList) -> str:
-    """Say how many runs the judge saw at once, in a sentence that is empty where it saw one."""
+    """Describe the number of runs that the judge saw at once; empty for a single one."""
     sizes = {score["models_judged"] for score in scores if score.get("models_judged")}
     if not sizes:
         return ""
@@ -205,12 +205,12 @@ class JudgedText(TaskFamily):
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
     def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[medheval_judges.JudgeQuestion]:
-        """Return what a judge is asked about a reply."""
+        """Return the judge's questions about a reply."""
         return self._questions(sample, self.read(sample, reply, rule)[0].facts["judged"])
 
     @abstractmethod
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
-        """Return what a judge is asked about the text of a reply."""
+        """Return the judge's questions about the text of a reply."""
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         """Return the texts that are compared once all replies are there."""

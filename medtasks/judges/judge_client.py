@@ -285,7 +285,7 @@ class Judge:
         return verdict
 
     def stored(self, names: Sequence[str]) -> list[str | None]:
-        """Return what :meth:`store` kept of this judge under names, shape (names,)."""
+        """Return the values that :meth:`store` kept of this judge under names, shape (names,)."""
         keys = [self._key(name) for name in names]
         values = self._cache.get(keys)
         return [values[key].decode() if key in values else None for key in keys]

@@ -68,12 +68,12 @@ def check_family(lm: Any, tasks: Collection[Any]) -> None:
         )
     if not family or family in prompt_families():
         return
-    known = set(prompt_families())
+    families = set(prompt_families())
     for config in (vars(task.config) for task in tasks):
         blocks = {**mapping_in(config, _DECODING), **mapping_in(config, SETTINGS)}
-        known |= {name for name, block in blocks.items() if isinstance(block, Mapping)}
-    if family not in known:
-        raise unknown_name(_ARGUMENT, family, known)
+        families |= {name for name, block in blocks.items() if isinstance(block, Mapping)}
+    if family not in families:
+        raise unknown_name(_ARGUMENT, family, families)
 
 
 def _family_of(lm: Any) -> str:

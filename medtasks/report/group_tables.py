@@ -126,8 +126,8 @@ def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, met
         yield f"In no group, without {column}: at least {counted(missing, 'sample')}."
     small = {group.name: rules[0].group_score(column, group.name, metric) for group in groups if not group.compared}
     yield from cluster_notes(small)
-    if own := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
-        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {own}."
+    if values := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
+        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {values}."
 
 
 def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:

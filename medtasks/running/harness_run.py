@@ -202,7 +202,7 @@ def _tasks_argument(names: Sequence[str]) -> str:
 
 
 def _end_in_words(code: int) -> str:
-    """Return how a harness ended that left neither results nor an error, by its exit code."""
+    """Describe by its exit code the end of a harness that left neither results nor an error."""
     if code >= 0:
         return f"the harness ended with exit code {code} and left no results; its error is in the log above"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

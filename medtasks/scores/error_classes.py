@@ -66,13 +66,13 @@ class WrongAnswer:
         return str(self.document["doc_id"]), f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
 
 
-def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorClass:
+def error_class(reply: str | None, value: str | None, question: str = "") -> ErrorClass:
     """Return the kind of a wrong answer.
 
     Args:
         reply: As the model gave it.
         value: Letter that was read, if any.
-        asked: Question with its options; a reply without any word of them is irrelevant.
+        question: Question with its options; a reply without any word of them is irrelevant.
     """
     if failure_cause(reply) is not None:
         return ErrorClass.FAILED
@@ -89,17 +89,17 @@ def error_class(reply: str | None, value: str | None, asked: str = "") -> ErrorC
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
     if declines or is_unsure(text, languages):
         return ErrorClass.REFUSAL
-    return ErrorClass.IRRELEVANT if _is_irrelevant(text, asked, languages) else ErrorClass.MISUNDERSTOOD
+    return ErrorClass.IRRELEVANT if _is_irrelevant(text, question, languages) else ErrorClass.MISUNDERSTOOD
 
 
-def _is_irrelevant(text: str, asked: str, languages: tuple[str, ...]) -> bool:
+def _is_irrelevant(text: str, question: str, languages: tuple[str, ...]) -> bool:
     """Return whether a text is nothing but references, or has no option's letter and no word of what is asked."""
     lines = [line for line in text.splitlines() if not _REFERENCE.search(line)]
     if any(map(_LABEL.search, lines)):
         return False
     content = _content(" ".join(lines), languages)
-    asked_content = _content(asked, languages)
-    if not content or not asked_content or {*languages}.isdisjoint(languages_of(asked)):
+    asked_content = _content(question, languages)
+    if not content or not asked_content or {*languages}.isdisjoint(languages_of(question)):
         return len(lines) < len(text.splitlines()) and not content
     return not any(same_word(word, other) for word in content for other in asked_content)
 
@@ -118,8 +118,8 @@ def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, repli
         if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
             continue
         reply = replies[document["doc_id"]].text
-        asked = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"], asked)
+        question = " ".join([document.get("question") or "", *(document.get("options") or ())])
+        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"], question)
         wrong.append(WrongAnswer(document, score, reply or "", kind))
     return wrong
 
@@ -149,7 +149,7 @@ def draw_wrong_answers(
     ids.sort(key=lambda doc_id: [str(documents[doc_id].get(column)) for column in columns])
     start = chance.randrange(max(1, len(ids)))
     places = range(start, start + size * len(ids), len(ids)) if size < len(ids) else ()
-    drawn = {ids[place // size] for place in places} or {*ids}
+    drawn = {ids[position // size] for position in places} or {*ids}
     return {
         name: [answer for answer in answers if answer.document["doc_id"] in drawn] for name, answers in wrong.items()
     }

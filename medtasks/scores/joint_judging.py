@@ -48,16 +48,16 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
     if len({next(iter(replies.values())).run for replies in runs}) < len(runs):
         raise MedTasksError("two of the runs have the same replies; name each run once")
     judge = judge_for(Sample(documents[0]).dataset)
-    kept: dict[str, str] = {}
+    stored: dict[str, str] = {}
     for rule in task.rows.values():
         ask = partial(_joint_verdicts, judge, task, rule, runs)
         with ThreadPoolExecutor(judge.settings.concurrency) as threads:
             for document, by_run in zip(documents, threads.map(ask, documents), strict=True):
                 for index, verdicts in by_run.items():
                     reply = runs[index][document["doc_id"]]
-                    kept[_name(rule, document, reply)] = json.dumps(asdict(verdicts))
-    judge.store(kept)
-    if judge.stored(list(kept)) != list(kept.values()):
+                    stored[_name(rule, document, reply)] = json.dumps(asdict(verdicts))
+    judge.store(stored)
+    if judge.stored(list(stored)) != list(stored.values()):
         raise MedTasksError("the judge's verdicts could not be kept, so that no score can use them; see the warning")
     numbers = [sum(document["doc_id"] in run for run in runs) for document in documents]
     return sum(0 < number < len(runs) for number in numbers)

@@ -34,7 +34,7 @@ class RuleScore:
 
 @dataclass(frozen=True)
 class PrintedCheck:
-    """What recorded replies give where a paper prints a number.
+    """Scores of recorded replies next to a number that a paper prints.
 
     Attributes:
         metric: Metric that it is a value of.
@@ -179,7 +179,7 @@ def _is_share_of_samples(metric: AnyMetric | None, scores: ScoreList) -> TypeGua
 
 
 def _guesses(metric: Metric[Score], scores: ScoreList, careful: ScoreList) -> tuple[float, str]:
-    """Return how much of a metric comes from guessed replies, and what is known of them.
+    """Return the part of a metric that comes from guessed replies, and a description of them.
 
     Where the rule does not tell its guesses, these are the replies in which the careful rule finds no answer.
     """

@@ -125,12 +125,12 @@ class RuleScores:
 
 
 def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Return what belongs to the published rule of a task, of values by name of the rule; None without one."""
+    """Select the value of a task's published rule from values by name of the rule. None without one."""
     return next((rule for name, rule in rules.items() if name.startswith("reference")), None)
 
 
 def careful_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Return what belongs to the careful rule of a task, of values by name of the rule; None without one."""
+    """Select the value of a task's careful rule from values by name of the rule. None without one."""
     return rules.get("robust") or rules.get("strict")
 
 

@@ -52,7 +52,7 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
 
 
 def obtaining(info: DatasetInfo) -> Obtaining:
-    """Return how the files of a dataset are obtained; a user's own is made of a copy."""
+    """Return the way to the files of a dataset. A user's own is made of a copy."""
     if info.name not in CATALOGUE:
         return Obtaining.COPY
     recipe = recipe_of(info.part_of or info.name)

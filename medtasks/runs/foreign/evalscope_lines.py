@@ -92,7 +92,7 @@ def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
 
 
 def _repeats(prompts: Mapping[int, str | None]) -> int:
-    """Return how often each question was asked: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
+    """Return the number of repeats: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
     for count in range(min(_MOST_REPEATS, max(prompts, default=0) + 1), 1, -1):
         blocks: dict[int, set[str | None]] = {}
         for index, prompt in prompts.items():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ForeignRow:
-    """What a file says about one question; texts are as written, not normalised.
+    """One row of a file about one question. Texts are as written, not normalised.
 
     Attributes:
         number: Place in the kit's order, from 0.

@@ -89,11 +89,11 @@ class MatchedReplies:
         return any(self.runs) and (is_half_of_rows or is_half_of_samples)
 
     def sentences(self) -> Iterator[str]:
-        """Yield what a reader of the scores has to know, one sentence each."""
+        """Yield the facts that a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        asked = "our prompts" if file.has_our_prompts else "the prompts that were asked there, not of ours"
-        yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {asked}, under our rules."
+        prompts = "our prompts" if file.has_our_prompts else "the prompts that were asked there, not of ours"
+        yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {prompts}, under our rules."
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
         lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
@@ -127,8 +127,8 @@ class MatchedReplies:
         for why, of_rows in texts.items():
             rows = []
             for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
-                shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-                rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else shown})")
+                excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+                rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else excerpt})")
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
             descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
         return "; ".join(descriptions)

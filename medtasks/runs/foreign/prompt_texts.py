@@ -87,10 +87,10 @@ def _asked_options(
         row_options: Options that the row has in a place of their own.
     """
     if row_options is not None:
-        own = [options for _, options in index.with_texts(question, row_options)]
-        return own, index.has_in_any_order(question, row_options)
-    known = index.shown[question]
-    listed_options = dict.fromkeys(known[listed.options] for listed in after if listed.options in known)
+        own_options = [options for _, options in index.with_texts(question, row_options)]
+        return own_options, index.has_in_any_order(question, row_options)
+    known_options = index.shown[question]
+    listed_options = dict.fromkeys(known_options[listed.options] for listed in after if listed.options in known_options)
     orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
     is_other_order = any(index.has_in_any_order(question, order) for order in orders)
     if listed_options or is_other_order:
@@ -107,7 +107,7 @@ def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
 
 def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptions]:
     """Yield the lists of known options in a text from its character ``first`` on, and the parts of each."""
-    places = [place for place in index.options.find(text) if place[0] >= first] if first < len(text) else []
+    places = [position for position in index.options.find(text) if position[0] >= first] if first < len(text) else []
     starts = [start for start, _ in places]
     for start, option in places:
         is_lettered = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start) is not None or not are_words(
@@ -137,12 +137,12 @@ def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]
     every = list(chain.from_iterable(by_row))
     counts = Counter(match.frame for match in every)
     like_it = Counter(match.listed for match in every)
-    kept = []
+    matches_kept = []
     for matches in by_row:
         of_row = []
         for match in matches:
             count = counts[match.frame]
             if count > 1 and count * _SHARE_OF_FRAME >= like_it[match.listed]:
                 of_row.append(match)
-        kept.append(of_row)
-    return kept if 2 * sum(map(bool, kept)) >= sum(map(bool, by_row)) else list(by_row)
+        matches_kept.append(of_row)
+    return matches_kept if 2 * sum(map(bool, matches_kept)) >= sum(map(bool, by_row)) else list(by_row)

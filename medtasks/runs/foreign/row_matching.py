@@ -78,13 +78,13 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
         if prompt and not _settles_texts(match, options, index):
-            asked, is_reordered = matches_in(prompt, index, options)
-            match.shown = frozenset(each.texts for each in asked)
+            question, is_reordered = matches_in(prompt, index, options)
+            match.shown = frozenset(each.texts for each in question)
             match.why = OTHER_ORDER if is_reordered else ""
-            in_prompts.append(asked)
+            in_prompts.append(question)
             of_prompts.append(match)
-    for match, asked in zip(of_prompts, within_frame(in_prompts), strict=True):
-        match.texts = list(dict.fromkeys(each.texts for each in asked))
+    for match, question in zip(of_prompts, within_frame(in_prompts), strict=True):
+        match.texts = list(dict.fromkeys(each.texts for each in question))
         match.step = BY_PROMPT
     return matches
 
@@ -94,7 +94,7 @@ def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex)
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
     match.shown = frozenset(match.texts)
-    match.step = BY_OPTIONS if any(own for _, own in match.texts) else BY_QUESTION
+    match.step = BY_OPTIONS if any(own_texts for _, own_texts in match.texts) else BY_QUESTION
     if options is None and not all(map(are_words, index.shown.get(question, ()))):
         match.step = BY_QUESTION_ALONE
     if options is None:
@@ -120,7 +120,7 @@ def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: Samp
 
 
 def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIndex) -> list[int]:
-    """Return those of some samples with which a row has a text in common."""
+    """Select the samples with which a row has a text in common."""
     if match.has_text:
         return [number for number in samples if index.texts[number][0]]
     return [number for number in samples if match.row.options is not None and index.texts[number][1]]
@@ -193,7 +193,7 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows = Counter(tuple(padded[place : place + 2 * near + 1]) for place in range(len(texts)))
+    windows = Counter(tuple(padded[position : position + 2 * near + 1]) for position in range(len(texts)))
     unique = sum(count == 1 for count in windows.values())
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 

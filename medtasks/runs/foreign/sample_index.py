@@ -129,11 +129,11 @@ class SampleIndex:
 
     def with_image(self, texts: Sequence[Texts], names: Iterable[str]) -> list[int]:
         """Return the samples with some texts that show an image of one of the names."""
-        wanted = {image_name(name) for name in names}
+        row_names = {image_name(name) for name in names}
         samples: dict[int, None] = {}
-        for own in texts:
-            for name in wanted:
-                samples |= dict.fromkeys(self._of_images.get((own, name), ()))
+        for own_names in texts:
+            for name in row_names:
+                samples |= dict.fromkeys(self._of_images.get((own_names, name), ()))
         return list(samples)
 
 
@@ -157,7 +157,7 @@ class TextFinder:
         for number, match in enumerate(matches):
             for first in range(1, min(_FIRST, len(tokens) - number) + 1):
                 for length in self._lengths.get(tokens[number : number + first], ()):
-                    for known in self._texts.get(tokens[number : number + length], ()):
-                        if text.startswith(known, match.start()):
-                            places.append((match.start(), known))
+                    for sample in self._texts.get(tokens[number : number + length], ()):
+                        if text.startswith(sample, match.start()):
+                            places.append((match.start(), sample))
         return places
