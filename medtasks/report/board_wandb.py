@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.scores.board_model import Board, BoardCell
-from medtasks.scores.curves import without_step
+from medtasks.scores.board_model import Board, BoardCell, without_step
 
 
 def log_board(board: Board, project: str) -> list[str]:

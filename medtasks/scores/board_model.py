@@ -33,7 +33,7 @@ from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_o
 Reading = Literal["published", "careful"]
 Notes = dict[str, list[str]]
 """Runs and tasks by the sentence that is true of them."""
-STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
+_STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
 _OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
     "published": published_rule,
     "careful": careful_rule,
@@ -337,7 +337,8 @@ def board_of(
         names: Folders of runs, of which every model is a row; or a task, and files of replies.
         reading: By which kind of rule all replies are read.
         tasks: The columns; by default all tasks of the runs.
-        steps: Training step of each run in order; by default what its name says.
+        steps: Training step of each run in order; by default what its name says. Checkpoints of one model are rows in
+            the order of their steps.
 
     Raises:
         MedTasksError: A run cannot be read, no run has a score, or there are fewer ``steps`` than runs.
@@ -363,6 +364,8 @@ def board_of(
         if step is None:
             step = next(filter(None.__ne__, map(step_in, (models[source], source.path.name))), None)
         with_steps.append(replace(row, step=step))
+    order = list(dict.fromkeys(without_step(row.name) for row in with_steps))
+    with_steps.sort(key=lambda row: (order.index(without_step(row.name)), row.step or 0))
     return replace(board, rows=tuple(with_steps))
 
 
@@ -431,5 +434,15 @@ def step_in(text: str) -> int | None:
         >>> step_in("runs/lora/checkpoint-1200"), step_in("runs/qwen-7b")
         (1200, None)
     """
-    steps = STEP.findall(text)
+    steps = _STEP.findall(text)
     return int(steps[-1]) if steps else None
+
+
+def without_step(name: str) -> str:
+    """Return the name of a curve: that of its rows without the checkpoint.
+
+    Example:
+        >>> without_step("hf_vlm: checkpoint-1200")
+        'hf_vlm'
+    """
+    return _STEP.sub("", name).strip(" :-_/()") or "model"

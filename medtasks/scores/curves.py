@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from medtasks.scores.board_model import STEP, Board, BoardCell, BoardColumn, BoardRow
+from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, without_step
 from medtasks.scores.comparing import paired_values
 from medtasks.stats.paired import PairedResult, compare_paired, correct_by_holm
 
@@ -29,16 +29,6 @@ class Curve:
     best: int  # step with the best value
     gain: CheckpointTest | None  # of the best checkpoint over the first; None if it is the first, or cannot be tested
     decline: CheckpointTest | None  # of the last checkpoint from the best; None if it is the best, or cannot be tested
-
-
-def without_step(name: str) -> str:
-    """Return the name of a curve: that of its rows without the checkpoint.
-
-    Example:
-        >>> without_step("hf_vlm: checkpoint-1200")
-        'hf_vlm'
-    """
-    return STEP.sub("", name).strip(" :-_/()") or "model"
 
 
 def curves(board: Board) -> list[Curve]:
