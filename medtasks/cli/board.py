@@ -54,8 +54,8 @@ def board(
         raise MedTasksError("published results were read by published rules; leave out --rule careful or --published")
     table = board_tables.board_table(scored, rows)
     show(board_tables.board_table(scored, rows, intervals=len(scored.columns) <= 2))
-    for note in table.notes:
-        say(note)
+    for sentence in (*table.warnings, *table.notes):
+        say(sentence)
     for sentence in board_tables.curve_sentences(scored):
         say(sentence)
     sections = [("Board", [table])]

@@ -75,9 +75,17 @@ def board_table(board: Board, published: Sequence[PublishedRow] = (), *, interva
         columns="l" + "r" * len(board.columns),
         headings=tuple(headings),
         rows=rows,
+        warnings=tuple(_data_warnings(board)),
         notes=(*notes, *further, *_reading_notes(board), *board.notes),
         split=len(published),
     )
+
+
+def _data_warnings(board: Board) -> Iterable[str]:
+    """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
+    names = wording.names_by((column.task, column.data_warning) for column in board.columns if column.data_warning)
+    for title, tasks in names.items():
+        yield f"{title}: {wording.DATA_WARNINGS[title]} ({tasks})"
 
 
 def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
@@ -103,8 +111,11 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
 
 
 def _losses(cell: BoardCell) -> str:
-    """Count the samples without an answer; empty if every reply was read."""
+    """Count the samples that were not asked or have no answer; empty if all were asked and read."""
     parts = []
+    asked = cell.samples + cell.lost
+    if asked < cell.questions:
+        parts.append(f"{wording.count(asked)} of {wording.count(cell.questions)} questions")
     if cell.invalid:
         parts.append(f"{wording.count(cell.invalid)} invalid")
     if cell.lost:
@@ -143,7 +154,13 @@ def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, 
 def _row_as_dict(row: BoardRow) -> dict[str, Any]:
     values = {}
     for task, cell in row.cells.items():
-        numbers = {"samples": cell.samples, "invalid": cell.invalid, "lost": cell.lost, "ranks": cell.ranks}
+        numbers = {
+            "samples": cell.samples,
+            "invalid": cell.invalid,
+            "lost": cell.lost,
+            "questions": cell.questions,
+            "ranks": cell.ranks,
+        }
         values[task] = as_json({**vars(cell.score), **numbers})
     return {"name": row.name, "path": row.path, "step": row.step, "scores": values}
 

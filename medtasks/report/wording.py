@@ -41,7 +41,7 @@ WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
 }
 
-_DATA_WARNINGS = {
+DATA_WARNINGS = {
     SAMPLE: "synthetic images, no score of a model",
     INCOMPLETE: "not comparable with published scores",
     COUNT_UNKNOWN: "no source states how many samples the whole set has",
@@ -218,7 +218,7 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
     """List warnings that belong to every table of a task."""
     facts = {"name": task.dataset, "sample": task.sample_data, "complete": task.complete_data or not task.dataset}
     title = data_warning(facts)
-    sentences = [f"{title}: {_DATA_WARNINGS[title]}"] if title else []
+    sentences = [f"{title}: {DATA_WARNINGS[title]}"] if title else []
     if task.answered < task.documents:
         sentences.append(f"PARTIAL RUN: {questions(task)} questions answered")
     return tuple(sentences)

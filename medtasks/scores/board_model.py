@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from medtasks.data.dataset_lookup import data_warning
 from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.extract.extractor_registry import Reason
@@ -38,6 +39,7 @@ _OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
     "published": published_rule,
     "careful": careful_rule,
 }
+_DATA_STATE = {"sample", "complete"}  # keys of a provenance from which the warning follows
 _UNREAD = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)  # reasons that are not the reply's fault
 
 
@@ -49,6 +51,7 @@ class BoardCell:
     samples: int = 0  # scored; 0 if only recorded
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
+    questions: int = 0  # that there are, of all repeats; 0 if unknown
     ranks: tuple[int, int] | None = None  # first and last rank that the tests allow; None without values per sample
     values: Values = field(default_factory=dict, repr=False, compare=False)
 
@@ -68,6 +71,7 @@ class BoardColumn:
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
     has_reading: bool  # whether the task has a rule of the board's reading; else its only rule is shown
+    data_warning: str = ""  # warning that belongs to scores on its data, such as SAMPLE DATA; mostly empty
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,7 @@ def _build_column(
     column: BoardColumn | None = None
     metric: AnyMetric | None = None
     cells: dict[str, BoardCell] = {}
+    data: Mapping[str, Any] = {}
     task = _our_task(name)
     if task is not None:
         row = rule_of_reading(task.rows, reading)
@@ -190,7 +195,7 @@ def _build_column(
         fits = _OF_READING[reading]({row: row}) is not None
         column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, fits)
         if task.is_computed:
-            cells, files = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+            cells, files, data = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
             try:
                 check_asked_alike(name, files, strictly=False)
                 cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
@@ -204,6 +209,10 @@ def _build_column(
             column, cells[run] = recorded
     if column is None or not cells:
         return None
+    facts = next(
+        (facts for facts in (data, *(record.data for record in records.values())) if {*facts} >= _DATA_STATE), None
+    )
+    column = replace(column, data_warning=data_warning(facts) if facts else "")
     for run, cell in cells.items():
         recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
         value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
@@ -238,34 +247,35 @@ def _our_task(name: str) -> TaskFile | None:
 
 def _scored_cells(
     task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
-) -> tuple[dict[str, BoardCell], dict[str, Path]]:
+) -> tuple[dict[str, BoardCell], dict[str, Path], Mapping[str, Any]]:
     """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read.
 
     Returns:
-        Cells by run, and the file of each run, or of its first repeat.
+        Cells by run, the file of each run or of its first repeat, and the provenance of the data; empty if they are
+        not here.
     """
     cells = {}
     files: dict[str, Path] = {}
     documents: Documents = ()
-    data: str | None = None
+    data: Mapping[str, Any] = {}
     for run, source in sources.items():
         try:
             if not documents:
                 documents = task_documents(task)
-                data = task_provenance(task, documents)["fingerprint"]
+                data = task_provenance(task, documents)
             repeats = []
             for repeat in source.repeats:
                 file = replies_to(task.name, repeat)
-                check_data(task.name, file, data)
+                check_data(task.name, file, data["fingerprint"])
                 files.setdefault(run, file)
                 recorded = read_recorded(task, documents, [file])
                 repeats += [run_values(task, documents, replies, [metric]) for replies in recorded.runs]
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
-            cells[run] = _cell(task, metric, repeats)
+            cells[run] = replace(_cell(task, metric, repeats), questions=len(documents) * len(repeats))
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
-    return cells, files
+    return cells, files, data
 
 
 def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> BoardCell:
@@ -325,7 +335,9 @@ def _recorded_cell(
     if column.metric not in values:
         return None
     declaration = metric or undeclared(column.metric, column.higher_is_better)
-    return column, BoardCell(with_interval(declaration, Estimate(*values[column.metric])), samples=record.asked)
+    return column, BoardCell(
+        with_interval(declaration, Estimate(*values[column.metric])), samples=record.asked, questions=record.documents
+    )
 
 
 def board_of(
@@ -423,6 +435,7 @@ def _line(row: BoardRow, column: BoardColumn, cell: BoardCell) -> dict[str, Any]
         "samples": cell.samples,
         "invalid": cell.invalid,
         "lost": cell.lost,
+        "questions": cell.questions,
         "source": row.path,
     }
 

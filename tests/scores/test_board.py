@@ -52,6 +52,20 @@ def test_cells_are_the_scores_of_single_runs_and_ranks_follow_from_paired_tests(
     assert table["value"].tolist() == [cell.score.value for cell in found.values()]
 
 
+def test_sample_data_and_parts_are_said(runs, tmp_path):
+    (samples,) = runs[0].glob("*.jsonl")
+    samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:8]))
+    board = board_of([str(run) for run in runs])
+    assert board.columns[0].data_warning == "SAMPLE DATA"
+    table = board_table(board)
+    assert table.warnings == ("SAMPLE DATA: synthetic images, no score of a model (mediconfusion)",)
+    assert "strong: mediconfusion 8 of 32 questions." in table.notes
+    write_board_page(board, (), tmp_path / "board.html", {})
+    page = (tmp_path / "board.html").read_text()
+    assert all(text in page for text in (table.warnings[0], "8 of 32 questions"))
+    assert table.warnings[0] in markdown("Board", [("", [table])])
+
+
 def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_counted(runs, tmp_path):
     (samples,) = runs[0].glob("*.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
