@@ -21,7 +21,7 @@ from medtasks.version import __version__
 
 RANKS = (
     "In parentheses: the ranks that each model may have among the runs, by paired tests of all pairs on the same "
-    "samples, corrected by Holm within the column; all hold together with 95 % confidence."
+    "samples, corrected by Holm within the column; all are meant to hold together with 95 % confidence."
 )
 _READINGS = {
     "published": "each benchmark's published rule",
@@ -105,7 +105,7 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
     if cell.ranks:
         first, last = cell.ranks
         text += f" ({first})" if first == last else f" ({first}–{last})"
-    best, second = board.best(column)
+    best, second = board.best(column) if row.name in board.fullest(column) else (math.nan, math.nan)
     position = 1 if score.value == best else 2 if score.value == second else 0
     return Cell(text, remark=_losses(cell), place=position)
 

@@ -56,6 +56,11 @@ class BoardCell:
     values: Values = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def share_asked(self) -> float:
+        """Share of the questions that were asked; 1 if their number is unknown."""
+        return (self.samples + self.lost) / self.questions if self.questions else 1.0
+
+    @property
     def is_defined(self) -> bool:
         """Whether there is a number."""
         return not math.isnan(self.score.value)
@@ -93,9 +98,15 @@ class Board:
     rows: tuple[BoardRow, ...]
     notes: tuple[str, ...] = ()  # what is left out or differs, one sentence each
 
+    def fullest(self, column: BoardColumn) -> dict[str, BoardCell]:
+        """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
+        cells = {row.name: row.cells[column.task] for row in self.rows if column.task in row.cells}
+        most = max((cell.share_asked for cell in cells.values()), default=1.0)
+        return {name: cell for name, cell in cells.items() if cell.share_asked == most}
+
     def best(self, column: BoardColumn) -> tuple[float, float]:
-        """Return the best and the second best value of a column; NaN where there is none."""
-        values = {row.cells[column.task].score.value for row in self.rows if column.task in row.cells}
+        """Return the best and the second best value of a column, of runs that were asked most; NaN if there is none."""
+        values = {cell.score.value for cell in self.fullest(column).values()}
         ordered = sorted(filter(math.isfinite, values), reverse=column.higher_is_better is not False)
         first, second, *_ = [*ordered, math.nan, math.nan]
         return first, second
@@ -195,35 +206,47 @@ def _build_column(
         fits = _OF_READING[reading]({row: row}) is not None
         column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, fits)
         if task.is_computed:
-            cells, files, data = _scored_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
-            try:
-                check_asked_alike(name, files, strictly=False)
-                cells = with_ranks(cells, higher_is_better=metric.higher_is_better is not False)
-            except RepliesError as error:
-                _note(notes, name, f"{str(error).rstrip('.')}.")
+            cells, data = _ranked_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
     for run, record in records.items():
-        if run in cells:
-            continue
-        recorded = _recorded_cell(record, reading, column, metric)
+        recorded = None if run in cells else _recorded_cell(record, reading, column, metric)
         if recorded is not None:
             column, cells[run] = recorded
     if column is None or not cells:
         return None
-    facts = next(
-        (facts for facts in (data, *(record.data for record in records.values())) if {*facts} >= _DATA_STATE), None
-    )
-    column = replace(column, data_warning=data_warning(facts) if facts else "")
+    provenances = [facts for facts in (data, *(record.data for record in records.values())) if {*facts} >= _DATA_STATE]
+    warnings = filter(None, map(data_warning, provenances))
+    column = replace(column, data_warning=next(warnings, ""))
+    _note_differences(column, cells, records, notes)
+    return column, cells
+
+
+def _ranked_cells(
+    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
+) -> tuple[dict[str, BoardCell], Mapping[str, Any]]:
+    """Return a task's scored cells, with ranks unless runs were asked differently, and the provenance of its data."""
+    cells, files, data = _scored_cells(task, metric, sources, notes)
+    try:
+        check_asked_alike(task.name, files, strictly=False)
+    except RepliesError as error:
+        _note(notes, task.name, f"{str(error).rstrip('.')}.")
+        return cells, data
+    return with_ranks(cells, higher_is_better=metric.higher_is_better is not False), data
+
+
+def _note_differences(
+    column: BoardColumn, cells: Mapping[str, BoardCell], records: Mapping[str, TaskRun], notes: Notes
+) -> None:
+    """Note recorded values that the replies do not give, and different numbers of samples."""
     for run, cell in cells.items():
         recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
         value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
         if not (math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)):
             here = f"the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."
-            _note(notes, f"{run}, {name}", here)
+            _note(notes, f"{run}, {column.task}", here)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
         from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
-        _note(notes, name, f"{from_to}; ranks are on those that two runs share.")
-    return column, cells
+        _note(notes, column.task, f"{from_to}; ranks are on those that two runs share.")
 
 
 def _note(notes: Notes, subject: str, sentence: str) -> None:

@@ -41,7 +41,8 @@ def curves(board: Board) -> list[Curve]:
     for name, rows in by_name.items():
         ordered = sorted(rows, key=lambda row: row.step or 0)
         for column in board.columns:
-            points = {row.step: row.cells[column.task] for row in ordered if column.task in row.cells}
+            fullest = board.fullest(column)
+            points = {row.step: fullest[row.name] for row in ordered if row.name in fullest}
             defined = {step: cell for step, cell in points.items() if step is not None and cell.is_defined}
             if len(defined) > 1:
                 all_curves.append(_curve(name, column, defined))

@@ -57,6 +57,11 @@ def test_sample_data_and_parts_are_said(runs, tmp_path):
     samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:8]))
     board = board_of([str(run) for run in runs])
     assert board.columns[0].data_warning == "SAMPLE DATA"
+    # A part of the questions is not the best, whatever its score.
+    others = sorted((cells(board)[name].score.value for name in ("weak", "middle")), reverse=True)
+    assert cells(board)["strong"].score.value > others[0]
+    assert board.best(board.columns[0]) == tuple(others)
+    assert [row[1].place for row in board_table(board).rows] == [0, 2, 1]
     table = board_table(board)
     assert table.warnings == ("SAMPLE DATA: synthetic images, no score of a model (mediconfusion)",)
     assert "strong: mediconfusion 8 of 32 questions." in table.notes
