@@ -34,7 +34,21 @@ FINDINGS = (
     *("effusion", "mass", "nodule", "fracture", "opacity", "edema"),
     *("lobe", "lung", "left", "right", "lower", "1.2cm"),
 )
-FILLERS = ("The", "CT", "slice", "shows", "a", "large", "organ,", "most", "likely", "the", "answer", "is", "option")
+FILLERS = (
+    "The",
+    "CT",
+    "slice",
+    "shows",
+    "a",
+    "large",
+    "organ,",
+    "most",
+    "likely",
+    "the",
+    "answer",
+    "is",
+    "option",
+)
 
 
 def organ_replies() -> list[str]:
@@ -55,11 +69,20 @@ def visual_answers() -> list[tuple[str, str]]:
     for _ in range(VISUAL_QUESTIONS):
         key = draw.choice(["yes", "no", " ".join(draw.choices(FINDINGS, k=draw.randint(1, 4)))])
         said = " ".join(draw.choices(FILLERS + FINDINGS, k=draw.choice([1, 4, 15, 40])))
-        pairs.append((draw.choice([key, f"{key}, {said}.", f"{said}.", f"There is no {said}, but {key}."]), key))
+        pairs.append(
+            (
+                draw.choice(
+                    [key, f"{key}, {said}.", f"{said}.", f"There is no {said}, but {key}."]
+                ),
+                key,
+            )
+        )
     return pairs
 
 
-def timed(read: Callable[[Sequence[Any]], list[Any]], replies: Sequence[Any]) -> tuple[list[Any], float]:
+def timed(
+    read: Callable[[Sequence[Any]], list[Any]], replies: Sequence[Any]
+) -> tuple[list[Any], float]:
     """Return what was read and the seconds per reply."""
     began = time.perf_counter()
     answers = read(replies)
@@ -72,7 +95,11 @@ def first_best(scores: Sequence[float]) -> int:
 
 
 def compare(
-    what: str, ours: Callable[..., list[Any]], theirs: Callable[..., list[Any]], texts: Sequence[Any], few: int
+    what: str,
+    ours: Callable[..., list[Any]],
+    theirs: Callable[..., list[Any]],
+    texts: Sequence[Any],
+    few: int,
 ) -> float:
     """Print what both ways take for all texts; return how many times faster ours is.
 
@@ -98,12 +125,20 @@ def option_matching(few: int) -> bool:
     cleaned_options = [clean_v0_1_0(option) for option in OPTIONS]
 
     def by_torchmetrics(cleaned: Sequence[str]) -> list[int]:
-        return [first_best([score([text], [[option]]).item() for option in cleaned_options]) for text in cleaned]
+        return [
+            first_best([score([text], [[option]]).item() for option in cleaned_options])
+            for text in cleaned
+        ]
 
     def by_torchmetrics_from_raw(replies: Sequence[str]) -> list[int]:
         # The reference cleans the options anew for every reply.
         return [
-            first_best([score([clean_v0_1_0(reply)], [[clean_v0_1_0(option)]]).item() for option in OPTIONS])
+            first_best(
+                [
+                    score([clean_v0_1_0(reply)], [[clean_v0_1_0(option)]]).item()
+                    for option in OPTIONS
+                ]
+            )
             for reply in replies
         ]
 
@@ -112,12 +147,23 @@ def option_matching(few: int) -> bool:
         return [first_best(references.scores(reply)) for reply in cleaned]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:
-        sample, extract = Sample({"options": OPTIONS}), extractor_of("multimedeval_class_v0_1_0").extract
+        sample, extract = (
+            Sample({"options": OPTIONS}),
+            extractor_of("multimedeval_class_v0_1_0").extract,
+        )
         return ["ABCDEFGHIJK".index(extract(reply, sample).value) for reply in replies]
 
     replies = organ_replies()
-    ratio = compare("scores of 11 options", batched, by_torchmetrics, [clean_v0_1_0(reply) for reply in replies], few)
-    whole = compare("whole rule, reply by reply", one_by_one, by_torchmetrics_from_raw, replies, few)
+    ratio = compare(
+        "scores of 11 options",
+        batched,
+        by_torchmetrics,
+        [clean_v0_1_0(reply) for reply in replies],
+        few,
+    )
+    whole = compare(
+        "whole rule, reply by reply", one_by_one, by_torchmetrics_from_raw, replies, few
+    )
     return min(ratio, whole) >= 50
 
 
@@ -138,10 +184,18 @@ def visual_question_answering(few: int) -> bool:
 
     def by(rule: Extract, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, ...]]:
         scores = [rule(reply, Sample({"answer": key})).facts for reply, key in pairs]
-        return [rounded(facts["token_f1"], facts["token_recall"], facts["bleu_1"]) for facts in scores]
+        return [
+            rounded(facts["token_f1"], facts["token_recall"], facts["bleu_1"]) for facts in scores
+        ]
 
     pairs = visual_answers()
-    compare("scores of visual questions", lambda some: by(multimedeval_vqa_head, some), by_torchmetrics, pairs, few)
+    compare(
+        "scores of visual questions",
+        lambda some: by(multimedeval_vqa_head, some),
+        by_torchmetrics,
+        pairs,
+        few,
+    )
     met = True
     for rule in (multimedeval_vqa_head, robust_vqa):
         began = time.process_time()  # not the time that other processes hold the core

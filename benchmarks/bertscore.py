@@ -41,11 +41,18 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 def write_encoder(folder: Path, texts: Sequence[str], **sizes: int) -> None:
     """Write an encoder of distilroberta-base's size, or of other ones, with word pieces learnt from ``texts``."""
     torch.manual_seed(0)
-    published = {"vocab_size": 50265, "num_hidden_layers": 6, "max_position_embeddings": 514, "type_vocab_size": 1}
+    published = {
+        "vocab_size": 50265,
+        "num_hidden_layers": 6,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+    }
     config = RobertaConfig(**{**published, **sizes})
     RobertaModel(config).save_pretrained(folder)
     pieces = ByteLevelBPETokenizer()
-    pieces.train_from_iterator(texts, vocab_size=5000, min_frequency=2, special_tokens=SPECIAL, show_progress=False)
+    pieces.train_from_iterator(
+        texts, vocab_size=5000, min_frequency=2, special_tokens=SPECIAL, show_progress=False
+    )
     pieces.save_model(str(folder))
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512}))
 
@@ -57,21 +64,32 @@ def timed(score: Callable[[], Any]) -> tuple[Any, float]:
     return scores, time.process_time() - began
 
 
-def package_way(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) -> Sequence[float]:
+def package_way(
+    folder: Path, references: Sequence[str], hypotheses: Sequence[str]
+) -> Sequence[float]:
     """Return F1 of the package."""
-    *_, f1 = package_bertscore(folder, RADCLIQ_LAYER, references, hypotheses, idf="none", batch_size=BATCH)
+    *_, f1 = package_bertscore(
+        folder, RADCLIQ_LAYER, references, hypotheses, idf="none", batch_size=BATCH
+    )
     return f1
 
 
-def own_way(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> BertScores:
+def own_way(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> BertScores:
     """Return our scores."""
-    return BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings).score(references=references, hypotheses=hypotheses)
+    return BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings).score(
+        references=references, hypotheses=hypotheses
+    )
 
 
 def compare(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
     """Time both ways, the package before and after ours, so that a busy machine slows both alike."""
     settings = ModelSettings(
-        named_weights={RADCLIQ_ENCODER: folder}, device="cpu", cache=folder / "cache", progress=False
+        named_weights={RADCLIQ_ENCODER: folder},
+        device="cpu",
+        cache=folder / "cache",
+        progress=False,
     )
     theirs, before = timed(lambda: package_way(folder, references, hypotheses))
     ours, fast = timed(lambda: own_way(settings, references, hypotheses))
@@ -89,7 +107,9 @@ def compare(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) 
     if again != ours:
         raise SystemExit("the cache gives other scores")
     print(f"from cache {cached * 1000:.0f} ms, {fast / cached:.0f}x")
-    rough, rough_time = timed(lambda: own_way(replace(settings, dtype="bfloat16"), references, hypotheses))
+    rough, rough_time = timed(
+        lambda: own_way(replace(settings, dtype="bfloat16"), references, hypotheses)
+    )
     moved = max(abs(a - b) for a, b in zip(ours.f1, rough.f1, strict=True))
     print(f"bfloat16 {pairs / rough_time:.1f} pairs/s, F1 differs by {moved:.0e} at most")
     return [slow / fast >= FASTER, fast / cached >= FASTER_CACHED]

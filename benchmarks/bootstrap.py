@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 
 from medtasks.hooks import classification, multilabel
-from medtasks.metrics.class_scores import count_classes, count_labels, multiclass_metrics, multilabel_metrics
+from medtasks.metrics.class_scores import (
+    count_classes,
+    count_labels,
+    multiclass_metrics,
+    multilabel_metrics,
+)
 from medtasks.stats.bootstrap import RESAMPLES
 
 SAMPLES, CLASSES, LABELS = 11_820, 8, 14
@@ -33,7 +38,9 @@ def class_records(per_unit: int) -> Records:
         key = draw.choices(range(CLASSES), weights=range(1, CLASSES + 1))[0]
         value = key if draw.random() < 0.4 else draw.choice([*range(CLASSES), None])
         unit = f"patient-{number // per_unit}"
-        records.append({"unit": unit, "classes": CLASSES, "key": key, "value": value, "reason": "ok"})
+        records.append(
+            {"unit": unit, "classes": CLASSES, "key": key, "value": value, "reason": "ok"}
+        )
     return records
 
 
@@ -44,7 +51,9 @@ def label_records(per_unit: int) -> Records:
     for number in range(SAMPLES):
         key = [int(draw.random() < 0.1) for _ in range(LABELS)]
         value = [label if draw.random() < 0.8 else 1 - label for label in key]
-        records.append({"unit": f"patient-{number // per_unit}", "key": key, "value": value, "reason": "ok"})
+        records.append(
+            {"unit": f"patient-{number // per_unit}", "key": key, "value": value, "reason": "ok"}
+        )
     return records
 
 
@@ -56,7 +65,9 @@ def by_the_hooks(module: Any, records: Records) -> tuple[dict[str, float], float
     return values, time.perf_counter() - began
 
 
-def by_a_loop(score: Callable[[Records], Mapping[str, Any]], records: Records, resamples: int) -> tuple[Any, float]:
+def by_a_loop(
+    score: Callable[[Records], Mapping[str, Any]], records: Records, resamples: int
+) -> tuple[Any, float]:
     """Draw units one resample at a time; return the values, shape (resamples, metrics), and the seconds."""
     draw = random.Random(1)
     began = time.perf_counter()
@@ -71,7 +82,13 @@ def by_a_loop(score: Callable[[Records], Mapping[str, Any]], records: Records, r
     return np.array(values), time.perf_counter() - began
 
 
-def case(what: str, module: Any, score: Callable[[Records], Mapping[str, Any]], records: Records, few: int) -> bool:
+def case(
+    what: str,
+    module: Any,
+    score: Callable[[Records], Mapping[str, Any]],
+    records: Records,
+    few: int,
+) -> bool:
     """Compare both ways on one set of records; return whether the targets are met.
 
     The loop runs before and after, so that a busy machine slows both alike.
@@ -108,7 +125,9 @@ def main() -> None:
     few = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     met = [
         case("8 classes, one image per unit", classification, score_classes, class_records(1), few),
-        case("8 classes, 4 images per patient", classification, score_classes, class_records(4), few),
+        case(
+            "8 classes, 4 images per patient", classification, score_classes, class_records(4), few
+        ),
         case("14 labels, 4 images per patient", multilabel, score_labels, label_records(4), few),
     ]
     print("targets met" if all(met) else "targets MISSED")

@@ -34,7 +34,9 @@ def write_checkpoint(folder: Path, config: BertConfig | None = None) -> list[str
     torch.manual_seed(0)
     network = ChexbertNetwork(config)
     state = {f"module.{key}": tensor for key, tensor in network.state_dict().items()}
-    torch.save({"epoch": 0, "model_state_dict": state, "optimizer_state_dict": {}}, folder / "chexbert.pth")
+    torch.save(
+        {"epoch": 0, "model_state_dict": state, "optimizer_state_dict": {}}, folder / "chexbert.pth"
+    )
     encoder = folder / "bert-base-uncased"
     encoder.mkdir()
     (encoder / "config.json").write_text(json.dumps(config.to_dict()))
@@ -70,9 +72,13 @@ def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Report
     readings = []
     with torch.inference_mode():
         for report in reports:
-            encoded = tokenizer(report, truncation=True, max_length=512, return_tensors="pt").to(device)
+            encoded = tokenizer(report, truncation=True, max_length=512, return_tensors="pt").to(
+                device
+            )
             vector = network(encoded["input_ids"], encoded["attention_mask"])
-            readings.append(ReportLabels(tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy()))
+            readings.append(
+                ReportLabels(tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy())
+            )
     return readings, time.perf_counter() - began
 
 
@@ -94,7 +100,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reports = draw_reports(write_checkpoint(folder), count)
-        plain = ModelSettings(named_weights={"chexbert": folder}, device=device, cache=None, progress=False)
+        plain = ModelSettings(
+            named_weights={"chexbert": folder}, device=device, cache=None, progress=False
+        )
         kept = replace(plain, cache=folder / "cache")
         timed(plain, reports[:1])
         # The slow way runs before and after ours, so that a busy machine slows both alike.
@@ -103,7 +111,9 @@ def main() -> int:
         ours, fast = timed(kept, reports)
         second, after = one_by_one(plain, reports[half:])
         worst = difference(first + second, ours)
-        if worst > 1e-4 or any(a.classes != b.classes for a, b in zip(first + second, ours, strict=True)):
+        if worst > 1e-4 or any(
+            a.classes != b.classes for a, b in zip(first + second, ours, strict=True)
+        ):
             raise SystemExit(f"batches read something else than single reports, by {worst:.1e}")
         met = [check(f"{count} reports in batches against one by one", before + after, fast, 1.3)]
         text_encoders._digest.cache_clear()  # a new process reads the weights once for their name
@@ -112,7 +122,10 @@ def main() -> int:
             raise SystemExit("the cache gave other vectors")
         met.append(check("second run", fast, cached, 100))
         rough, half_precision = timed(replace(plain, dtype="bfloat16"), reports)
-        print(f"float32 {count / fast:.1f} reports/s, bfloat16 {count / half_precision:.1f} reports/s,", end=" ")
+        print(
+            f"float32 {count / fast:.1f} reports/s, bfloat16 {count / half_precision:.1f} reports/s,",
+            end=" ",
+        )
         print(f"whose vectors differ by up to {difference(ours, rough):.3f}")
     return 0 if all(met) else 1
 

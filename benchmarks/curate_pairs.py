@@ -26,7 +26,9 @@ def units(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def drawn(count: int, planted: int, per_cluster: int) -> tuple[np.ndarray, np.ndarray, set[tuple[int, int]]]:
+def drawn(
+    count: int, planted: int, per_cluster: int
+) -> tuple[np.ndarray, np.ndarray, set[tuple[int, int]]]:
     """Draw embeddings for both encoders, and the pairs that are confusing."""
     draw = np.random.default_rng(0)
     cluster = draw.integers(0, count // per_cluster, count)
@@ -41,7 +43,9 @@ def drawn(count: int, planted: int, per_cluster: int) -> tuple[np.ndarray, np.nd
         for start in range(0, count, PART):
             part = cluster[start : start + PART]
             noise = units(draw.standard_normal((len(part), size), np.float32))
-            space[start : start + PART] = units(centres[part] + spread[start : start + PART] * noise)
+            space[start : start + PART] = units(
+                centres[part] + spread[start : start + PART] * noise
+            )
         spaces.append(space)
     noise = units(draw.standard_normal((planted, MEDICAL), np.float32))
     spaces[0][pairs[:, 1]] = units(spaces[0][pairs[:, 0]] + SPREAD * noise)
@@ -52,7 +56,9 @@ def main() -> None:
     """Search, print what it took, and exit with 1 if a target is missed."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
     few = count <= IMAGES
-    medical, general, planted = drawn(count, 200 if few else 2_000, PER_CLUSTER if few else PER_CLUSTER // 5)
+    medical, general, planted = drawn(
+        count, 200 if few else 2_000, PER_CLUSTER if few else PER_CLUSTER // 5
+    )
     wall, processor = time.perf_counter(), time.process_time()
     confusing = find_pairs(medical, general)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor

@@ -50,7 +50,12 @@ QWEN_7B = {
     "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 128000, "rms_norm_eps": 1e-6,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
 }  # fmt: skip
-TINY_TEXT = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY_TEXT = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
 CLIP_L = {
     "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
     "image_size": 224, "patch_size": 14,
@@ -63,11 +68,34 @@ QWEN_EYES = {
 TINY_EYES = {
     "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "fullatt_block_indexes": [1],
 }  # fmt: skip
-RADFM_EYES = {"patch": 32, "rows": 16, "columns": 16, "frames": 128, "width": 768, "inner": 2048, "layers": 12}
-TINY_RADFM_EYES = {"patch": 8, "rows": 8, "columns": 8, "frames": 16, "width": 48, "inner": 64, "layers": 2}
+RADFM_EYES = {
+    "patch": 32,
+    "rows": 16,
+    "columns": 16,
+    "frames": 128,
+    "width": 768,
+    "inner": 2048,
+    "layers": 12,
+}
+TINY_RADFM_EYES = {
+    "patch": 8,
+    "rows": 8,
+    "columns": 8,
+    "frames": 16,
+    "width": 48,
+    "inner": 64,
+    "layers": 2,
+}
 PIECES = r"\n| ?[^\s]{1,4}| "
 """Four characters a token, as LLaMA's tokenizer cuts medical questions."""
-QWEN_MARKS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+QWEN_MARKS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
 QWEN_TEMPLATE = (
     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -82,7 +110,10 @@ Tensors = dict[str, torch.Tensor]
 def repeated(build: Callable[[], nn.Module], prefix: str = "") -> Tensors:
     """Return tensors as large as a module's parameters, by name, whose storage is one number."""
     number = torch.zeros((), dtype=torch.bfloat16)
-    return {prefix + name: number.expand(weight.shape) for name, weight in on_meta(build).named_parameters()}
+    return {
+        prefix + name: number.expand(weight.shape)
+        for name, weight in on_meta(build).named_parameters()
+    }
 
 
 def write_sentencepiece(folder: Path, texts: Sequence[str], size: int = 32000) -> None:
@@ -92,7 +123,9 @@ def write_sentencepiece(folder: Path, texts: Sequence[str], size: int = 32000) -
     for number in range(known, size):
         name = f"<unused{number}>".encode()
         # A piece in the wire format: its text (field 1), its score (2) and its type (3), 5 for an unused one.
-        piece = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", -1e6) + b"\x18\x05"
+        piece = (
+            b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", -1e6) + b"\x18\x05"
+        )
         unused.append(b"\x0a" + bytes([len(piece)]) + piece)
     with (folder / "tokenizer.model").open("ab") as file:  # further items of a repeated field
         file.write(b"".join(unused))
@@ -122,7 +155,10 @@ def llava_med(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> M
     language = repeated(lambda: hf.MistralForCausalLM(hf.MistralConfig(**text)))
     projector = nn.Sequential(nn.Linear(seen, width), nn.GELU(), nn.Linear(width, width))
     own_tower = repeated(lambda: hf.CLIPVisionModel(hf.CLIPVisionConfig(**vision)), OWN_TOWER)
-    torch.save(language | repeated(lambda: projector, "model.mm_projector.") | own_tower, folder / "pytorch_model.bin")
+    torch.save(
+        language | repeated(lambda: projector, "model.mm_projector.") | own_tower,
+        folder / "pytorch_model.bin",
+    )
     return LlavaMed(pretrained=str(folder), vision_tower=str(folder / "clip"), **given)
 
 
@@ -133,7 +169,9 @@ def radfm(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medic
     latents, depth = (4, 2) if tiny else (32, 6)
 
     def build() -> RadFMNetwork:
-        images = ImageEmbedding(VisionTransformer3D(**eyes), width, latents, depth, text["hidden_size"])
+        images = ImageEmbedding(
+            VisionTransformer3D(**eyes), width, latents, depth, text["hidden_size"]
+        )
         return RadFMNetwork(hf.LlamaConfig(**text), images)
 
     state = repeated(build)
@@ -153,9 +191,15 @@ def med_flamingo(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -
     seen, width = vision["hidden_size"], text["hidden_size"]
     every, latents, depth = (2, 4, 2) if tiny else (4, 64, 6)
     trained = repeated(lambda: PerceiverResampler(seen, latents, depth), "perceiver.")
-    trained |= repeated(lambda: nn.Embedding(text["vocab_size"] + MARKERS, width), "lang_encoder.model.embed_tokens.")
+    trained |= repeated(
+        lambda: nn.Embedding(text["vocab_size"] + MARKERS, width),
+        "lang_encoder.model.embed_tokens.",
+    )
     for layer in range(every - 1, text["num_hidden_layers"], every):
-        trained |= repeated(lambda: GatedCrossAttention(width, seen), f"lang_encoder.gated_cross_attn_layers.{layer}.")
+        trained |= repeated(
+            lambda: GatedCrossAttention(width, seen),
+            f"lang_encoder.gated_cross_attn_layers.{layer}.",
+        )
     torch.save(trained, folder / "model.pt")
     write_tower(folder / "clip", vision)
     (folder / "llama").mkdir()
@@ -176,8 +220,17 @@ def qwen(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medica
         vision |= TINY_EYES
     words = piece_tokenizer(texts, QWEN_MARKS, eos_token="<|im_end|>", pad_token="<pad>")
     ids = dict(zip(QWEN_MARKS, words.convert_tokens_to_ids(list(QWEN_MARKS)), strict=True))
-    named = {"vision_start": "vision_start", "vision_end": "vision_end", "image": "image_pad", "video": "video_pad"}
-    special = {"pad_token_id": words.pad_token_id, "bos_token_id": None, "eos_token_id": words.eos_token_id}
+    named = {
+        "vision_start": "vision_start",
+        "vision_end": "vision_end",
+        "image": "image_pad",
+        "video": "video_pad",
+    }
+    special = {
+        "pad_token_id": words.pad_token_id,
+        "bos_token_id": None,
+        "eos_token_id": words.eos_token_id,
+    }
     config = hf.Qwen2_5_VLConfig(
         vision_config=vision | {"out_hidden_size": text["hidden_size"]},
         text_config=hf.Qwen2_5_VLTextConfig(**text, **special, tie_word_embeddings=False).to_dict(),
@@ -187,16 +240,25 @@ def qwen(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medica
     config.save_pretrained(folder)
     pixels = {"shortest_edge": 56 * 56, "longest_edge": 252 * 252 if tiny else 28 * 28 * 16384}
     eyes = hf.Qwen2VLImageProcessor(size=pixels), hf.Qwen2VLVideoProcessor()
-    hf.Qwen2_5_VLProcessor(eyes[0], words, eyes[1], chat_template=QWEN_TEMPLATE).save_pretrained(folder)
-    torch.save(repeated(lambda: hf.Qwen2_5_VLForConditionalGeneration(config)), folder / "pytorch_model.bin")
+    hf.Qwen2_5_VLProcessor(eyes[0], words, eyes[1], chat_template=QWEN_TEMPLATE).save_pretrained(
+        folder
+    )
+    torch.save(
+        repeated(lambda: hf.Qwen2_5_VLForConditionalGeneration(config)),
+        folder / "pytorch_model.bin",
+    )
     return HfVlm(pretrained=str(folder), **given)
 
 
-def piece_tokenizer(texts: Sequence[str], marks: Sequence[str], **named: str) -> hf.PreTrainedTokenizerFast:
+def piece_tokenizer(
+    texts: Sequence[str], marks: Sequence[str], **named: str
+) -> hf.PreTrainedTokenizerFast:
     """Return a tokenizer that knows the pieces of ``texts`` and special ``marks``."""
     own = ["<unk>", *named.values(), *marks]
     pieces = sorted({piece for text in texts for piece in re.findall(PIECES, text)} - {*own})
-    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys([*own, "\n", " ", *pieces]))}
+    vocabulary = {
+        piece: number for number, piece in enumerate(dict.fromkeys([*own, "\n", " ", *pieces]))
+    }
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
     return hf.PreTrainedTokenizerFast(
@@ -231,7 +293,9 @@ def spread(name: str, weight: torch.Tensor, depth: int) -> float:
     if "embed_tokens" in name or "latents" in name or "token_weight" in name:
         return 1.0
     added = any(part in name for part in ("o_proj", "out_proj", "down_proj", "fc2", "to_out"))
-    asking = any(part in name for part in ("q_proj", "k_proj"))  # or attention would be spread evenly
+    asking = any(
+        part in name for part in ("q_proj", "k_proj")
+    )  # or attention would be spread evenly
     return (1 + asking) * (2 * depth) ** (-0.5 * added) / math.sqrt(weight[0].numel())
 
 

@@ -32,7 +32,13 @@ SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied
 DISTANCES = (16, 24, 32, 40, 48)
 LEAST_FOUND, MOST_WRONG = 0.98, 1e-4
-NOT_PROMISED = ("28 x 28 pixels, bilinear", "crop by 2 %", "crop by 4 %", "rotated by 3 degrees", "histogram equalised")
+NOT_PROMISED = (
+    "28 x 28 pixels, bilinear",
+    "crop by 2 %",
+    "crop by 4 %",
+    "rotated by 3 degrees",
+    "histogram equalised",
+)
 Picture = Image.Image
 _draw = np.random.default_rng(6)
 
@@ -48,21 +54,28 @@ def cloud(roughness: float) -> np.ndarray:
 
 def picture(values: np.ndarray) -> Picture:
     """Return values as a grey picture, with a little noise."""
-    return Image.fromarray(np.clip(values + _draw.normal(0, 2, values.shape), 0, 255).astype(np.uint8))
+    return Image.fromarray(
+        np.clip(values + _draw.normal(0, 2, values.shape), 0, 255).astype(np.uint8)
+    )
 
 
 def of_template(template: np.ndarray) -> Picture:
     """Draw a picture of a common anatomy: bent, and with a texture of its own that is a fifth of its variance."""
     place = np.mgrid[:SIZE, :SIZE] + np.stack([cloud(2.5), cloud(2.5)]) * 0.01 * SIZE
     bent = ndimage.map_coordinates(template, place, order=1, mode="nearest")
-    return picture(110 + 50 * (0.8**0.5 * (bent - bent.mean()) / bent.std() + 0.2**0.5 * cloud(1.2)))
+    return picture(
+        110 + 50 * (0.8**0.5 * (bent - bent.mean()) / bent.std() + 0.2**0.5 * cloud(1.2))
+    )
 
 
 def retina() -> np.ndarray:
     """Return four bright layers."""
     y, x = np.linspace(0, 1, SIZE)[:, None], np.linspace(0, 1, SIZE)[None]
     layers = [(200, 0.5, 0.02), (120, 0.56, 0.03), (240, 0.66, 0.025), (60, 0.62, 0.02)]
-    return sum(grey * np.exp(-(((y - at - 0.05 * np.cos(3 * (x - 0.5))) / wide) ** 2)) for grey, at, wide in layers)
+    return sum(
+        grey * np.exp(-(((y - at - 0.05 * np.cos(3 * (x - 0.5))) / wide) ** 2))
+        for grey, at, wide in layers
+    )
 
 
 def eye() -> Picture:
@@ -70,7 +83,9 @@ def eye() -> Picture:
     image = Image.new("L", (SIZE * 2, SIZE * 2), 4)
     sheet, middle, radius, side = ImageDraw.Draw(image), SIZE, SIZE * 0.92, _draw.choice([-1, 1])
     sheet.circle((middle, middle), radius, fill=int(_draw.normal(110, 8)))
-    nerve = np.array([middle + side * radius * _draw.normal(0.42, 0.04), middle + radius * _draw.normal(0, 0.04)])
+    nerve = np.array(
+        [middle + side * radius * _draw.normal(0.42, 0.04), middle + radius * _draw.normal(0, 0.04)]
+    )
     sheet.circle(tuple(nerve), radius * _draw.normal(0.16, 0.015), fill=int(_draw.normal(200, 10)))
     for number in range(4):
         angle, at, path = np.deg2rad(number * 90 + 45 + _draw.normal(0, 12)), nerve, [tuple(nerve)]
@@ -91,11 +106,21 @@ def cell() -> Picture:
 
     def blob(x: float, y: float, radius: float, grey: float) -> None:
         phase = _draw.random(2) * 6
-        radii = radius * (1 + 0.08 * np.cos(2 * angles + phase[0]) + 0.05 * np.cos(3 * angles + phase[1]))
-        sheet.polygon([*zip(x + radii * np.cos(angles), y + radii * np.sin(angles), strict=True)], fill=int(grey))
+        radii = radius * (
+            1 + 0.08 * np.cos(2 * angles + phase[0]) + 0.05 * np.cos(3 * angles + phase[1])
+        )
+        sheet.polygon(
+            [*zip(x + radii * np.cos(angles), y + radii * np.sin(angles), strict=True)],
+            fill=int(grey),
+        )
 
     for around in _draw.random(_draw.integers(1, 5)) * 2 * np.pi:
-        blob(SIZE * (1 + 0.84 * np.cos(around)), SIZE * (1 + 0.84 * np.sin(around)), SIZE * 0.28, _draw.normal(170, 8))
+        blob(
+            SIZE * (1 + 0.84 * np.cos(around)),
+            SIZE * (1 + 0.84 * np.sin(around)),
+            SIZE * 0.28,
+            _draw.normal(170, 8),
+        )
     blob(*(SIZE * _draw.normal(1, 0.03, 2)), SIZE * _draw.normal(0.54, 0.04), _draw.normal(150, 8))
     blob(*(SIZE * _draw.normal(1, 0.06, 2)), SIZE * _draw.normal(0.34, 0.04), _draw.normal(80, 8))
     return picture(np.asarray(image.resize((SIZE, SIZE), Image.Resampling.LANCZOS), float))
@@ -138,7 +163,9 @@ def jpeg(image: Picture, quality: int) -> Picture:
 
 def values(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Picture], Picture]:
     """Return a transformation of the grey values."""
-    return lambda one: Image.fromarray(np.clip(change(np.asarray(one, float)), 0, 255).astype(np.uint8))
+    return lambda one: Image.fromarray(
+        np.clip(change(np.asarray(one, float)), 0, 255).astype(np.uint8)
+    )
 
 
 def scaled(factor: float, how: Image.Resampling) -> Callable[[Picture], Picture]:
@@ -149,14 +176,20 @@ def scaled(factor: float, how: Image.Resampling) -> Callable[[Picture], Picture]
 def cropped(part: float) -> Callable[[Picture], Picture]:
     """Return a transformation that cuts off up to a part on every side."""
     return lambda one: one.crop(
-        tuple(np.rint(np.array([part, part / 2, 1 - part * 0.3, 1 - part]) * np.tile(one.size, 2)).astype(int))
+        tuple(
+            np.rint(
+                np.array([part, part / 2, 1 - part * 0.3, 1 - part]) * np.tile(one.size, 2)
+            ).astype(int)
+        )
     )
 
 
 def with_text(one: Picture) -> Picture:
     """Write a line onto a picture."""
     one = one.copy()
-    ImageDraw.Draw(one).text((6, 6), "L  PORTABLE 10:42", fill=255, font_size=max(8, one.height // 22))
+    ImageDraw.Draw(one).text(
+        (6, 6), "L  PORTABLE 10:42", fill=255, font_size=max(8, one.height // 22)
+    )
     return one
 
 
@@ -186,7 +219,14 @@ COPIES: Mapping[str, Callable[[Picture], Picture]] = {
     "rotated by 3 degrees": lambda one: one.rotate(3, Image.Resampling.BILINEAR),
     "histogram equalised": ImageOps.equalize,
 }
-FOR_TINY = ("brightness + 30", "contrast x 0.7", "gamma 0.7", "JPEG quality 95", "twice as large", "inverted")
+FOR_TINY = (
+    "brightness + 30",
+    "contrast x 0.7",
+    "gamma 0.7",
+    "JPEG quality 95",
+    "twice as large",
+    "inverted",
+)
 
 
 def likeness(first: Picture, second: Picture) -> tuple[int, float]:
@@ -215,7 +255,10 @@ def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
         alike = sign * (vectors[one[once]] * vectors[two[once]]).sum(axis=1) >= ph.LIKENESS[side]
         for distance in DISTANCES:
             near = bits[once] <= distance
-            counts[distance] = (counts[distance][0] + int(near.sum()), counts[distance][1] + int((near & alike).sum()))
+            counts[distance] = (
+                counts[distance][0] + int(near.sum()),
+                counts[distance][1] + int((near & alike).sum()),
+            )
     return counts
 
 
@@ -224,19 +267,34 @@ def main() -> None:
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     drawn = {name: [draw() for _ in range(number)] for name, draw in kinds().items()}
     pairs = number * (number - 1) // 2
-    print(f"different pictures of one kind, of {pairs:,} pairs: pass the hash / pass both, at distance {DISTANCES}")
+    print(
+        f"different pictures of one kind, of {pairs:,} pairs: pass the hash / pass both, at distance {DISTANCES}"
+    )
     met = True
     for name, pictures in drawn.items():
         counts = wrong(pictures)
         met &= counts[ph.DISTANCE][1] <= MOST_WRONG * pairs
-        print(f"  {name:<16}", "  ".join(f"{near:>7,}/{both:<5,}" for near, both in counts.values()))
+        print(
+            f"  {name:<16}", "  ".join(f"{near:>7,}/{both:<5,}" for near, both in counts.values())
+        )
     print(f"copies found at distance {DISTANCES}, and the least correlation of details")
     for change, copy in COPIES.items():
-        of = [one for name, pictures in drawn.items() if not name.endswith("28 pixels") for one in pictures[:COPIED]]
-        met &= measured(change, [(one, copy(one)) for one in of]) >= LEAST_FOUND or change in NOT_PROMISED
+        of = [
+            one
+            for name, pictures in drawn.items()
+            if not name.endswith("28 pixels")
+            for one in pictures[:COPIED]
+        ]
+        met &= (
+            measured(change, [(one, copy(one)) for one in of]) >= LEAST_FOUND
+            or change in NOT_PROMISED
+        )
     for change in FOR_TINY:
         tiny = drawn["eyes, 28 pixels"][:COPIED]
-        met &= measured(f"28 pixels: {change}", [(one, COPIES[change](one)) for one in tiny]) >= LEAST_FOUND
+        met &= (
+            measured(f"28 pixels: {change}", [(one, COPIES[change](one)) for one in tiny])
+            >= LEAST_FOUND
+        )
     print("targets met" if met else "targets MISSED")
     sys.exit(not met)
 
@@ -247,12 +305,19 @@ def measured(change: str, copies: list[tuple[Picture, Picture]]) -> float:
     passed = [ph.LIKENESS[ph.side_compared(one.size, two.size)] for one, two in copies]
     shares = {
         distance: np.mean(
-            [bits <= distance and alike >= least for (bits, alike), least in zip(found, passed, strict=True)]
+            [
+                bits <= distance and alike >= least
+                for (bits, alike), least in zip(found, passed, strict=True)
+            ]
         )
         for distance in DISTANCES
     }
     least = min(alike for _, alike in found)
-    print(f"  {change:<32}", " ".join(f"{100 * share:6.1f} %" for share in shares.values()), f"  {least:.3f}")
+    print(
+        f"  {change:<32}",
+        " ".join(f"{100 * share:6.1f} %" for share in shares.values()),
+        f"  {least:.3f}",
+    )
     return float(shares[ph.DISTANCE])
 
 

@@ -47,7 +47,8 @@ def search(first: np.ndarray, second: np.ndarray) -> tuple[set[tuple[int, int]],
 def loop(first: np.ndarray, second: np.ndarray) -> tuple[set[tuple[int, int]], float]:
     """Find pairs one by one; return them and the seconds of processor time."""
     hashes = [
-        [ImageHash(np.unpackbits(one.view(np.uint8)).reshape(16, 16)) for one in side] for side in (first, second)
+        [ImageHash(np.unpackbits(one.view(np.uint8)).reshape(16, 16)) for one in side]
+        for side in (first, second)
     ]
     began = time.process_time()
     found = set()
@@ -77,14 +78,18 @@ def hashing() -> None:
     """Time the hashing of pictures, fresh and from the cache."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ[HOME_VARIABLE] = folder
-        cloud = Image.fromarray(_draw.integers(0, 255, (40, 40), dtype=np.uint8)).resize((WIDTH, WIDTH))
+        cloud = Image.fromarray(_draw.integers(0, 255, (40, 40), dtype=np.uint8)).resize(
+            (WIDTH, WIDTH)
+        )
         files = [Path(folder, f"{number}.jpg") for number in range(PICTURES)]
         for number, file in enumerate(files):
             cloud.rotate(number).save(file, quality=90)
         for what in ("fresh", "from the cache"):
             began = time.perf_counter()
             hash_images(files)
-            print(f"hashing {what}: {PICTURES / (time.perf_counter() - began):,.0f} pictures/s of {WIDTH} x {WIDTH}")
+            print(
+                f"hashing {what}: {PICTURES / (time.perf_counter() - began):,.0f} pictures/s of {WIDTH} x {WIDTH}"
+            )
 
 
 def main() -> None:

@@ -96,10 +96,14 @@ def main() -> None:
         size = path.stat().st_size / 1e6
         plain, _ = timed("obvious", path, Path(name))
         ours, memory = timed("prepare", path, Path(name))
-        print(f"{size:,.0f} MB: read and decode base64 {size / plain:.0f} MB/s, prepare {size / ours:.0f} MB/s")
+        print(
+            f"{size:,.0f} MB: read and decode base64 {size / plain:.0f} MB/s, prepare {size / ours:.0f} MB/s"
+        )
         print(f"prepare takes {ours / plain:.1f} times as long, peak memory {memory:.0f} MB")
         met = (size / ours >= AIM_RATE or ours / plain <= AIM_RATIO) and memory < AIM_MEMORY
-        print(f"aim: {AIM_RATE} MB/s or {AIM_RATIO} times as long, below {AIM_MEMORY} MB: {'met' if met else 'missed'}")
+        print(
+            f"aim: {AIM_RATE} MB/s or {AIM_RATIO} times as long, below {AIM_MEMORY} MB: {'met' if met else 'missed'}"
+        )
         sys.exit(not met)
 
 

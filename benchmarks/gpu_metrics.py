@@ -37,7 +37,9 @@ def read_chexbert(settings: ModelSettings, texts: Sequence[str]) -> object:
 def read_bertscore(settings: ModelSettings, texts: Sequence[str]) -> object:
     """Score the first half of the texts against the second."""
     half = len(texts) // 2
-    return BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings).score(references=texts[:half], hypotheses=texts[half:])
+    return BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings).score(
+        references=texts[:half], hypotheses=texts[half:]
+    )
 
 
 READERS: dict[str, tuple[str, Read]] = {
@@ -54,13 +56,17 @@ def measure_metric(name: str, scale: Scale, report: Report) -> None:
     texts = [*references, *hypotheses][: 40 if scale.tiny else None]
     model, read = READERS[name]
     with tempfile.TemporaryDirectory() as folder:
-        settings = drawn_settings(Path(folder), texts, scale.device, models=(model,), tiny=scale.tiny)
+        settings = drawn_settings(
+            Path(folder), texts, scale.device, models=(model,), tiny=scale.tiny
+        )
         seconds_of(read, settings, texts[:FEW])  # what only a first time costs
         for dtype in ("float32",) if scale.tiny else ("float32", "bfloat16"):
             given = replace(settings, dtype=dtype)
             loading = seconds_of(read, given, texts[:FEW])
             seconds = seconds_of(read, given, texts)
-            speed = (len(texts) - FEW) / (seconds - loading) if seconds > loading else None  # else lost in noise
+            speed = (
+                (len(texts) - FEW) / (seconds - loading) if seconds > loading else None
+            )  # else lost in noise
             report(
                 {"dtype": dtype, "texts": len(texts), "seconds": seconds, "loading_seconds": loading,
                  "texts_per_second": speed}
@@ -82,5 +88,7 @@ def measure_radcliq(scale: Scale, report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = drawn_settings(Path(folder), texts, scale.device, tiny=scale.tiny)
         began = time.perf_counter()
-        report_metric("radcliq_v1", settings)(references=references[:pairs], hypotheses=hypotheses[:pairs])
+        report_metric("radcliq_v1", settings)(
+            references=references[:pairs], hypotheses=hypotheses[:pairs]
+        )
         report({"dtype": "float32", "pairs": pairs, "seconds": time.perf_counter() - began})

@@ -64,7 +64,10 @@ def documents(scale: Scale) -> list[Doc]:
     counts = [count for count, several in images.items() for _ in range(several)]
     order = sorted(range(len(counts)), key=lambda number: number % PART)
     docs = []
-    for image, count in [*((image, counts[image]) for image in order), *((-1 - at, 1) for at in range(WARM_UP))]:
+    for image, count in [
+        *((image, counts[image]) for image in order),
+        *((-1 - at, 1) for at in range(WARM_UP)),
+    ]:
         data = drawn_image(draw_, (240, 200) if scale.tiny else (600, 500))
         docs += [document(draw_, str(image), data) for _ in range(count)]
     return docs
@@ -79,7 +82,10 @@ def first_part(scale: Scale) -> int:
 def document(draw_: random.Random, image: str, data: bytes) -> Doc:
     """Draw a question of ten words and options of four on average."""
     said = " ".join(draw_.choices(WORDS, k=draw_.randint(6, 13)))
-    options = [" ".join([*draw_.choices(WORDS, k=draw_.randint(1, 5)), draw_.choice(FINDINGS)]) for _ in range(2)]
+    options = [
+        " ".join([*draw_.choices(WORDS, k=draw_.randint(1, 5)), draw_.choice(FINDINGS)])
+        for _ in range(2)
+    ]
     return {"question": f"{said.capitalize()}?", "options": options, "image_id": image, "image_files": [image],
             "data": data}  # fmt: skip
 
@@ -87,9 +93,13 @@ def document(draw_: random.Random, image: str, data: bytes) -> Doc:
 def drawn_image(draw_: random.Random, size: tuple[int, int]) -> bytes:
     """Return a JPEG file of clouds, each image of a grain and a grey of its own."""
     coarse = draw_.randint(3, 60), draw_.randint(3, 60)
-    clouds = Image.frombytes("L", coarse, draw_.randbytes(coarse[0] * coarse[1])).resize(size, Image.Resampling.BICUBIC)
+    clouds = Image.frombytes("L", coarse, draw_.randbytes(coarse[0] * coarse[1])).resize(
+        size, Image.Resampling.BICUBIC
+    )
     file = io.BytesIO()
-    Image.blend(clouds, Image.new("L", size, draw_.randint(0, 255)), 0.5).convert("RGB").save(file, "JPEG", quality=90)
+    Image.blend(clouds, Image.new("L", size, draw_.randint(0, 255)), 0.5).convert("RGB").save(
+        file, "JPEG", quality=90
+    )
     return file.getvalue()
 
 
@@ -108,7 +118,9 @@ class Questions:
         self._examples = self.docs[:EXAMPLES] if family == "med_flamingo" else []
         settings = {mode: prompt_settings(task) for mode, task in MODES.items()}
         own = {mode: given.get(family, given["default"]) for mode, given in settings.items()}
-        self.contexts = {mode: [prompt(doc, given) for doc in self.docs] for mode, given in own.items()}
+        self.contexts = {
+            mode: [prompt(doc, given) for doc in self.docs] for mode, given in own.items()
+        }
 
     @property
     def texts(self) -> list[str]:
@@ -128,7 +140,12 @@ class Questions:
         made = []
         for row in rows:
             options = [" " + option for option in self.docs[row]["options"]]
-            generation = {"max_new_tokens": NEW_TOKENS, "temperature": 0, "do_sample": False, "until": []}
+            generation = {
+                "max_new_tokens": NEW_TOKENS,
+                "temperature": 0,
+                "do_sample": False,
+                "until": [],
+            }
             details: Sequence[Any] = {"PS": options, "GD": ["A", "B"], "MC": [generation]}[mode]
             meta = {"task": MODES[mode], "doc_id": row, "repeats": 1}
             for number, detail in enumerate(details):
@@ -150,11 +167,16 @@ class Bench:
     report: Report
     answers: dict[tuple[str, Way], list[Any]] = dataclasses.field(default_factory=dict)
 
-    def measure(self, mode: str, way: Way, rows: range, more: Callable[[], Mapping[str, Any]] = dict) -> None:
+    def measure(
+        self, mode: str, way: Way, rows: range, more: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
         """Time a mode's requests about some documents and report it, with what ``more`` finds out afterwards."""
         model, device = self.model, self.model.device
         switch(model, way)
-        asked, warm = self.questions.requests(mode, rows), range(self.questions.count, len(self.questions.docs))
+        asked, warm = (
+            self.questions.requests(mode, rows),
+            range(self.questions.count, len(self.questions.docs)),
+        )
         call = model.generate_until if mode == "MC" else model.loglikelihood
         call(self.questions.requests(mode, warm))
         switch(model, way)
@@ -169,7 +191,10 @@ class Bench:
         seconds = time.perf_counter() - began
         work.forget()
         memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-        least = work.operations(shared_texts=way.prefixes, shared_images=way.prefixes or way.images) / self.peak
+        least = (
+            work.operations(shared_texts=way.prefixes, shared_images=way.prefixes or way.images)
+            / self.peak
+        )
         self.report(
             {"mode": mode, "caches": way.name, "questions": len(rows), "seconds": seconds,
              "questions_per_second": len(rows) / seconds, "limit_seconds": least, "times_the_limit": seconds / least,
@@ -188,8 +213,12 @@ class Bench:
 
     def control(self, mode: str, rows: range) -> Mapping[str, Any]:
         """Return how far other images move the scores: what a wrong cache would do."""
-        moved = self.model.loglikelihood(self.questions.requests(mode, rows, other_images=self.questions.part))
-        gaps = [abs(one[0] - two[0]) for one, two in zip(moved, self.answers[mode, NONE], strict=False)]
+        moved = self.model.loglikelihood(
+            self.questions.requests(mode, rows, other_images=self.questions.part)
+        )
+        gaps = [
+            abs(one[0] - two[0]) for one, two in zip(moved, self.answers[mode, NONE], strict=False)
+        ]
         return {"moved_by_another_image": statistics.median(gaps)}
 
 
@@ -205,7 +234,12 @@ def switch(model: MedicalAdapter, way: Way) -> None:
 def measure_model(name: str, scale: Scale, report: Report) -> None:
     """Measure one of ``BUILDERS``: first what the goals are about, then the rest."""
     questions = Questions(scale, name)
-    given = {"device": scale.device, "dtype": scale.dtype, "batch_size": scale.batch_size, "journal": False}
+    given = {
+        "device": scale.device,
+        "dtype": scale.dtype,
+        "batch_size": scale.batch_size,
+        "journal": False,
+    }
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         model = BUILDERS[name](Path(folder), questions.texts, scale.tiny, max_failed=0, **given)
@@ -214,11 +248,25 @@ def measure_model(name: str, scale: Scale, report: Report) -> None:
         loading = time.perf_counter() - began
     model.task_dict = {task: {SPLIT: questions.docs} for task in MODES.values()}
     peak = scale.peak or measured_peak(model.device, getattr(torch, scale.dtype))
-    report({"parameters": parameters, "dtype": scale.dtype, "loading_seconds": loading, "operations_per_second": peak})
-    bench, every, some = Bench(model, questions, peak, report), range(questions.count), range(questions.part)
+    report(
+        {
+            "parameters": parameters,
+            "dtype": scale.dtype,
+            "loading_seconds": loading,
+            "operations_per_second": peak,
+        }
+    )
+    bench, every, some = (
+        Bench(model, questions, peak, report),
+        range(questions.count),
+        range(questions.part),
+    )
     for mode in ("PS", "GD"):
         bench.measure(mode, BOTH, every)
-        compared = lambda mode=mode: bench.distance(mode, BOTH, NONE) | bench.control(mode, some[:4])  # noqa: E731
+
+        def compared(mode: str = mode) -> dict[str, float]:
+            return bench.distance(mode, BOTH, NONE) | bench.control(mode, some[:4])
+
         bench.measure(mode, NONE, some, compared)
     keeps_images = name != "hf_vlm"  # transformers looks at images inside of the model
     with_images = IMAGES if keeps_images else NONE
@@ -228,4 +276,6 @@ def measure_model(name: str, scale: Scale, report: Report) -> None:
     bench.measure("MC", NONE, some, lambda: bench.distance("MC", with_images, NONE))
     for mode in ("PS", "GD"):
         for way in (IMAGES, PREFIXES):
-            bench.measure(mode, way, some, lambda mode=mode, way=way: bench.distance(mode, way, NONE))
+            bench.measure(
+                mode, way, some, lambda mode=mode, way=way: bench.distance(mode, way, NONE)
+            )

@@ -53,15 +53,30 @@ from medtasks.stats.paired import ALPHA, compare_paired
 from medtasks.stats.standard_error import Dyad, MeanError, clustered_error, dyadic_error
 
 Floats = NDArray[np.float64]
-Found = tuple[str, float, float, float]  # setting, share of runs, and the least and most that are right
+Found = tuple[
+    str, float, float, float
+]  # setting, share of runs, and the least and most that are right
 
 CHANCE = 0.005  # Monte Carlo error allowed on a limit
-LATENT = (0.0, 0.2, 0.4, 0.8)  # part of a pair's latent ability that its two images have; correlations 0 to 0.26
+LATENT = (
+    0.0,
+    0.2,
+    0.4,
+    0.8,
+)  # part of a pair's latent ability that its two images have; correlations 0 to 0.26
 SHARES = (0.05, 0.15, 0.25, 0.5)
 CLUSTERS = ((30, 33), (176, 6), (176, 2))
 JUDGES = (  # share of right replies, sensitivity, specificity, replies, labels, replies per cluster
-    *((0.5, 0.95, 0.95, 2000, 200, 1), (0.3, 0.95, 0.9, 2000, 200, 1), (0.7, 0.9, 0.8, 2000, 200, 1)),
-    *((0.2, 0.95, 0.85, 2000, 200, 1), (0.5, 0.99, 0.99, 2000, 200, 1), (0.5, 0.9, 0.9, 352, 100, 1)),
+    *(
+        (0.5, 0.95, 0.95, 2000, 200, 1),
+        (0.3, 0.95, 0.9, 2000, 200, 1),
+        (0.7, 0.9, 0.8, 2000, 200, 1),
+    ),
+    *(
+        (0.2, 0.95, 0.85, 2000, 200, 1),
+        (0.5, 0.99, 0.99, 2000, 200, 1),
+        (0.5, 0.9, 0.9, 352, 100, 1),
+    ),
     *((0.5, 0.9, 0.9, 2000, 200, 4), (0.5, 0.9, 0.9, 2000, 200, 20)),
 )
 ALIKE = 0.1  # concentration of patients' shares is its inverse
@@ -73,7 +88,12 @@ GROUPS = (  # patients, samples each, part in a group, mean and spread of the pa
     *((40, 5, 0.25, 0.4, 1.0), (40, 5, 0.5, 2.2, 1.0), (60, 3, 0.25, 1.4, 0.5)),
 )
 RATIOS = (  # positives, negatives, sensitivity, specificity, samples per patient
-    *((5, 195, 0.95, 0.95, 1), (5, 195, 0.6, 0.95, 1), (10, 190, 0.95, 0.9, 1), (20, 180, 0.97, 0.95, 1)),
+    *(
+        (5, 195, 0.95, 0.95, 1),
+        (5, 195, 0.6, 0.95, 1),
+        (10, 190, 0.95, 0.9, 1),
+        (20, 180, 0.97, 0.95, 1),
+    ),
     *((40, 60, 0.95, 0.8, 1), (30, 90, 0.97, 0.9, 3)),
 )
 VARIATION = (0.0, 1.3, 2.9)  # coefficient of variation of cluster sizes
@@ -84,7 +104,10 @@ class Graph:
 
     def __init__(self, pairs: list[list[str]]) -> None:
         self.pairs = [(first, second) for first, second in pairs]
-        places = {image: place for place, image in enumerate(sorted({image for pair in pairs for image in pair}))}
+        places = {
+            image: place
+            for place, image in enumerate(sorted({image for pair in pairs for image in pair}))
+        }
         self.places = np.array([[places[image] for image in pair] for pair in self.pairs])
         self.images = len(places)
         self.dyads = [Dyad(str(number), *pair) for number, pair in enumerate(self.pairs)]
@@ -93,13 +116,16 @@ class Graph:
         """Draw standard normal abilities of pairs; those of pairs that share an image correlate by half of latent."""
         of_images = random.standard_normal(self.images)[self.places].sum(axis=1)
         return np.asarray(
-            np.sqrt(latent / 2) * of_images + np.sqrt(1 - latent) * random.standard_normal(len(self.pairs))
+            np.sqrt(latent / 2) * of_images
+            + np.sqrt(1 - latent) * random.standard_normal(len(self.pairs))
         )
 
 
 def holds(truth: float, values: Floats, found: MeanError) -> bool:
     """Return whether a share's interval holds the truth."""
-    low, high = interval(float(values.mean()), found.error, found.degrees, share=True, effective=found.effective)
+    low, high = interval(
+        float(values.mean()), found.error, found.degrees, share=True, effective=found.effective
+    )
     return low <= truth <= high
 
 
@@ -116,7 +142,9 @@ def pairs_covered(graph: Graph, runs: int) -> Iterator[Found]:
             covered: dict[str, list[bool]] = {"set accuracy": [], "confusion, 10 % invalid": []}
             for _ in range(runs):
                 values = (graph.ability(random, latent) < NormalDist().inv_cdf(share)).astype(float)
-                covered["set accuracy"].append(holds(share, values, dyadic_error(values.tolist(), graph.pairs)))
+                covered["set accuracy"].append(
+                    holds(share, values, dyadic_error(values.tolist(), graph.pairs))
+                )
                 valid = np.flatnonzero(random.random(len(values)) < 0.9)
                 some = dyadic_error(values[valid].tolist(), [graph.pairs[place] for place in valid])
                 covered["confusion, 10 % invalid"].append(holds(share, values[valid], some))
@@ -134,12 +162,18 @@ def clusters_covered(_: Graph, runs: int) -> Iterator[Found]:
                     spread = np.sqrt(np.log1p(variation**2))
                     held = []
                     for _ in range(runs):
-                        drawn = size * np.exp(spread * random.standard_normal(number) - spread**2 / 2)
+                        drawn = size * np.exp(
+                            spread * random.standard_normal(number) - spread**2 / 2
+                        )
                         sizes = np.maximum(1, np.round(drawn).astype(int))
-                        chance = random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), number)
+                        chance = random.beta(
+                            share * (1 / alike - 1), (1 - share) * (1 / alike - 1), number
+                        )
                         cluster = np.repeat(np.arange(number), sizes)
                         values = (random.random(len(cluster)) < chance[cluster]).astype(float)
-                        held.append(holds(share, values, clustered_error(values.tolist(), cluster.tolist())))
+                        held.append(
+                            holds(share, values, clustered_error(values.tolist(), cluster.tolist()))
+                        )
                     name = f"{number} clusters of {size}, correlation {alike}, share {share:.0%}, CV {variation}"
                     yield name, float(np.mean(held)), 0.91, 1.0
 
@@ -152,7 +186,9 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
             edge = NormalDist().inv_cdf(share)
             rejected = []
             for _ in range(runs):
-                both = [(graph.ability(random, latent) < edge).astype(float).tolist() for _ in range(2)]
+                both = [
+                    (graph.ability(random, latent) < edge).astype(float).tolist() for _ in range(2)
+                ]
                 rejected.append(compare_paired(both[0], both[1], graph.dyads).p < ALPHA)
             yield f"equal models, {share:.0%}, latent {latent}", float(np.mean(rejected)), 0.0, 0.06
         for margin in (0.05, 0.1):
@@ -161,7 +197,11 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
                 for _ in range(runs):
                     ability = graph.ability(random, latent)
                     gains = ability < NormalDist().inv_cdf(margin + lost)
-                    losses = ability > NormalDist().inv_cdf(1 - lost) if lost else np.zeros(len(ability), dtype=bool)
+                    losses = (
+                        ability > NormalDist().inv_cdf(1 - lost)
+                        if lost
+                        else np.zeros(len(ability), dtype=bool)
+                    )
                     second = np.where(gains, 1.0, np.where(losses, 0.0, 1.0)).tolist()
                     first = np.where(gains, 0.0, 1.0).tolist()
                     shown.append(equivalence(first, second, graph.dyads, margin).shown)
@@ -188,7 +228,11 @@ def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
                 drawn = random.choice(members, min(len(members), labels // 2), replace=False)
                 told[drawn], weights[drawn] = right[drawn], len(members) / len(drawn)
             found = judged_share(
-                verdict.astype(float).tolist(), told.tolist(), weights.tolist(), [True] * number, cluster.tolist()
+                verdict.astype(float).tolist(),
+                told.tolist(),
+                weights.tolist(),
+                [True] * number,
+                cluster.tolist(),
             )
             for name, truth in truths.items():
                 held[name].append(getattr(found, name).low <= truth <= getattr(found, name).high)
@@ -198,7 +242,12 @@ def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
 
 
 def graded_mean_held(
-    random: np.random.Generator, patients: int, size: int, mean: float, concentration: float, repeats: int
+    random: np.random.Generator,
+    patients: int,
+    size: int,
+    mean: float,
+    concentration: float,
+    repeats: int,
 ) -> bool:
     """Return whether the interval of a mean of shares, or of repeats with these chances, holds the truth."""
     skills = random.beta(mean / ALIKE, (1 - mean) / ALIKE, patients)
@@ -206,7 +255,11 @@ def graded_mean_held(
     values = random.beta(chances * concentration, (1 - chances) * concentration)
     if repeats:
         values = random.binomial(repeats, values) / repeats
-    return holds(mean, values, clustered_error(values.tolist(), np.repeat(np.arange(patients), size).tolist()))
+    return holds(
+        mean,
+        values,
+        clustered_error(values.tolist(), np.repeat(np.arange(patients), size).tolist()),
+    )
 
 
 def graded_covered(_: Graph, runs: int) -> Iterator[Found]:
@@ -216,7 +269,12 @@ def graded_covered(_: Graph, runs: int) -> Iterator[Found]:
         patients, size, mean, concentration = setting
         for name, repeats in (("graded shares", 0), ("mean of 5 repeats", 5)):
             rate = share(runs, partial(graded_mean_held, random, *setting, repeats))
-            yield f"{name} of {mean}, {patients} patients of {size}, concentration {concentration}", rate, 0.93, 1.0
+            yield (
+                f"{name} of {mean}, {patients} patients of {size}, concentration {concentration}",
+                rate,
+                0.93,
+                1.0,
+            )
 
 
 def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
@@ -229,7 +287,11 @@ def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
     areas = (recalls + 1 - (joint.sum(axis=0) - np.diag(joint)) / (1 - shares)) / 2
     for number, size in ((100, 1), (300, 1), (1000, 1), (300, 3)):
         clusters = np.repeat(np.arange(number // size), size).tolist()
-        covered: dict[str, list[bool]] = {"macro_f1": [], "balanced_accuracy": [], "present_class_auroc": []}
+        covered: dict[str, list[bool]] = {
+            "macro_f1": [],
+            "balanced_accuracy": [],
+            "present_class_auroc": [],
+        }
         for _ in range(runs):
             targets = random.choice(5, number, p=shares)
             shared = np.repeat(random.random(number // size), size)
@@ -248,12 +310,16 @@ def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
             point = multiclass_metrics(cells.sum(axis=0))
             for name, truth in truths.items():
                 low, high = ends[name]
-                covered[name].append(min(low, float(point[name])) <= truth.mean() <= max(high, float(point[name])))
+                covered[name].append(
+                    min(low, float(point[name])) <= truth.mean() <= max(high, float(point[name]))
+                )
         for name, held in covered.items():
             yield f"{name}, {number} samples, {size} per patient", float(np.mean(held)), 0.93, 1.0
 
 
-def area_held(random: np.random.Generator, positives: int, negatives: int, truth: float, spread: int) -> bool:
+def area_held(
+    random: np.random.Generator, positives: int, negatives: int, truth: float, spread: int
+) -> bool:
     """Return whether the interval of an AUROC of normal scores holds the truth."""
     distance = NormalDist().inv_cdf(truth) * float(np.hypot(spread, 1))
     scores = [*random.normal(distance, spread, positives), *random.normal(size=negatives)]
@@ -268,11 +334,21 @@ def areas_covered(_: Graph, runs: int) -> Iterator[Found]:
         for truth in (0.8, 0.97, 0.99):
             for spread in (1, 2):
                 rate = share(runs, partial(area_held, random, positives, negatives, truth, spread))
-                yield f"AUROC {truth}, {positives} and {negatives}, spread {spread}", rate, 0.93, 1.0
+                yield (
+                    f"AUROC {truth}, {positives} and {negatives}, spread {spread}",
+                    rate,
+                    0.93,
+                    1.0,
+                )
 
 
 def ratio_held(
-    random: np.random.Generator, positives: int, negatives: int, sensitivity: float, specificity: float, size: int
+    random: np.random.Generator,
+    positives: int,
+    negatives: int,
+    sensitivity: float,
+    specificity: float,
+    size: int,
 ) -> bool:
     """Return whether the intervals of LR- and of NPV at 5 % hold the truth, which they do together."""
     decisions = []
@@ -296,7 +372,12 @@ def ratios_covered(_: Graph, runs: int) -> Iterator[Found]:
     for setting in RATIOS:
         positives, negatives, sensitivity, specificity, size = setting
         name = f"LR- and NPV, {positives} and {negatives}, {size} per patient, {sensitivity:.0%} and {specificity:.0%}"
-        yield name, share(runs, partial(ratio_held, random, *setting)), 0.93 if positives >= 10 else 0.91, 1.0
+        yield (
+            name,
+            share(runs, partial(ratio_held, random, *setting)),
+            0.93 if positives >= 10 else 0.91,
+            1.0,
+        )
 
 
 def groups_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
@@ -337,22 +418,44 @@ def reports_naming(_: Graph, runs: int) -> Iterator[Found]:
         patients = random.integers(0, 80, 200)
         skill = random.beta(3, 2, 80)
         groups = {name: random.integers(0, number, 80) for name, number in columns.items()}
-        documents = [{name: str(of_patient[patient]) for name, of_patient in groups.items()} for patient in patients]
+        documents = [
+            {name: str(of_patient[patient]) for name, of_patient in groups.items()}
+            for patient in patients
+        ]
         right = (random.random(200) < skill[patients]).astype(float)
         scores: list[dict[str, Any]] = [
             {"cluster_id": f"patient-{patient}", "value": value, "reason": "ok"}
             for patient, value in zip(patients, right.tolist(), strict=True)
         ]
         tests = by_group(task, documents, scores).tests
-        named["group"].append(any(test.different for of_column in tests.values() for test in of_column))
+        named["group"].append(
+            any(test.different for of_column in tests.values() for test in of_column)
+        )
         gains = []
         for variant in ("abstain", "nota", "degraded"):
             for name in ("accuracy", "other"):
                 other = (random.random(200) < skill[patients]).astype(float)
                 paired = (other.tolist(), right.tolist(), patients.tolist())
                 result = compare_paired(*paired)
-                numbers = (result.second, result.first, result.difference, result.low, result.high, result.p)
-                gains.append(Gain(variant, variant, "robust", name, *numbers, samples=200, test=(result, paired)))
+                numbers = (
+                    result.second,
+                    result.first,
+                    result.difference,
+                    result.low,
+                    result.high,
+                    result.p,
+                )
+                gains.append(
+                    Gain(
+                        variant,
+                        variant,
+                        "robust",
+                        name,
+                        *numbers,
+                        samples=200,
+                        test=(result, paired),
+                    )
+                )
         (report,) = corrected_gains([TaskReport("task", "", rules=(rule,), gains=tuple(gains))])
         named["variant"].append("hardest variant" in variant_finding(report, rule))
     either = [group or variant for group, variant in zip(*named.values(), strict=True)]
@@ -361,7 +464,10 @@ def reports_naming(_: Graph, runs: int) -> Iterator[Found]:
 
 
 def paired_rates(
-    runs: int, trial: Callable[[float], tuple[float, float, float]], gaps: tuple[float, float], name: str
+    runs: int,
+    trial: Callable[[float], tuple[float, float, float]],
+    gaps: tuple[float, float],
+    name: str,
 ) -> Iterator[Found]:
     """Yield how often a paired test of equal models rejects, and how often the interval of a difference holds it.
 
@@ -374,7 +480,12 @@ def paired_rates(
     gap, difference = gaps
     equal = [trial(0.0) for _ in range(runs)]
     apart = [trial(gap) for _ in range(runs)]
-    yield f"{name}: equal models rejected", float(np.mean([p < ALPHA for p, *_ in equal])), 0.0, 0.06
+    yield (
+        f"{name}: equal models rejected",
+        float(np.mean([p < ALPHA for p, *_ in equal])),
+        0.0,
+        0.06,
+    )
     held = [low <= difference <= high for _, low, high in apart]
     yield f"{name}: interval of a difference of {difference:.0%}", float(np.mean(held)), 0.93, 1.0
 
@@ -383,10 +494,14 @@ def paired_shares_trial(
     random: np.random.Generator, patients: int, size: int, rate: float, gap: float
 ) -> tuple[float, float, float]:
     """Compare two models on samples that have a disease, some of which are hard for both."""
-    skill = np.repeat(random.normal(0, 0.7, patients), size) + random.normal(0, 0.7, patients * size)
+    skill = np.repeat(random.normal(0, 0.7, patients), size) + random.normal(
+        0, 0.7, patients * size
+    )
     spread = float(np.sqrt(0.7**2 * 2 + 1))
     right = [
-        (NormalDist().inv_cdf(share) * spread + skill + random.normal(size=len(skill)) > 0).astype(float).tolist()
+        (NormalDist().inv_cdf(share) * spread + skill + random.normal(size=len(skill)) > 0)
+        .astype(float)
+        .tolist()
         for share in (rate, rate + gap)
     ]
     result = compare_paired(right[0], right[1], np.repeat(np.arange(patients), size).tolist())
@@ -399,7 +514,10 @@ def paired_sensitivities(_: Graph, runs: int) -> Iterator[Found]:
     for patients, size, rate in ((30, 1, 0.8), (100, 1, 0.9), (20, 3, 0.7), (60, 3, 0.8)):
         trial = partial(paired_shares_trial, random, patients, size, rate)
         yield from paired_rates(
-            runs, trial, (0.08, 0.08), f"sensitivity {rate:.0%}, {patients} patients, {size} samples each"
+            runs,
+            trial,
+            (0.08, 0.08),
+            f"sensitivity {rate:.0%}, {patients} patients, {size} samples each",
         )
 
 
@@ -430,11 +548,18 @@ def paired_areas(_: Graph, runs: int) -> Iterator[Found]:
     for setting in ((20, 100, 1, 0.8), (30, 170, 1, 0.9), (50, 50, 1, 0.7), (60, 120, 3, 0.8)):
         positives, negatives, size, area = setting
         name = f"AUROC {area}, {positives} and {negatives}, {size} per patient"
-        yield from paired_rates(runs, partial(paired_areas_trial, random, *setting), (0.06, 0.06), name)
+        yield from paired_rates(
+            runs, partial(paired_areas_trial, random, *setting), (0.06, 0.06), name
+        )
 
 
 def judged_trial(
-    random: np.random.Generator, number: int, labels: int, size: int, specificities: tuple[float, float], gap: float
+    random: np.random.Generator,
+    number: int,
+    labels: int,
+    size: int,
+    specificities: tuple[float, float],
+    gap: float,
 ) -> tuple[float, float, float]:
     """Compare two models by an uneven judge's verdicts, corrected by labels of as many replies of each verdict."""
     patients = np.arange(number) // size
@@ -448,7 +573,11 @@ def judged_trial(
             drawn = random.choice(members, min(len(members), labels // 2), replace=False)
             told[drawn], weights[drawn] = right[drawn], len(members) / len(drawn)
         judge = judged_share(
-            verdict.astype(float).tolist(), told.tolist(), weights.tolist(), [True] * number, patients.tolist()
+            verdict.astype(float).tolist(),
+            told.tolist(),
+            weights.tolist(),
+            [True] * number,
+            patients.tolist(),
         )
         values.append(judge.replies)
     result = compare_paired(values[0], values[1], patients.tolist())
@@ -482,7 +611,9 @@ def counts_trial(
         answers = np.where(right, targets, (targets + random.integers(1, 3, number)) % 3)
         counts.append(count_classes(targets.tolist(), answers.tolist(), 3))
     units = np.repeat(np.arange(patients), size).tolist()
-    result, _ = compare_counts(np.stack(counts, axis=1), units, lambda sums: multiclass_metrics(sums)["macro_f1"])
+    result, _ = compare_counts(
+        np.stack(counts, axis=1), units, lambda sums: multiclass_metrics(sums)["macro_f1"]
+    )
     return result.p, result.low, result.high
 
 
@@ -491,13 +622,18 @@ def exchanged_counts(_: Graph, runs: int) -> Iterator[Found]:
     random = np.random.default_rng(15)
     for patients, size in ((60, 1), (40, 3)):
         name = f"macro F1, {patients} patients, {size} samples each"
-        yield from paired_rates(runs, partial(counts_trial, random, patients, size, 0.7), (0.1, 0.1), name)
+        yield from paired_rates(
+            runs, partial(counts_trial, random, patients, size, 0.7), (0.1, 0.1), name
+        )
 
 
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
-    values, patients = random.integers(0, 2, 25_000).astype(float), random.integers(0, 4_000, 25_000).tolist()
+    values, patients = (
+        random.integers(0, 2, 25_000).astype(float),
+        random.integers(0, 4_000, 25_000).tolist(),
+    )
     solved = random.integers(0, 2, len(graph.pairs)).astype(float)
     began = time.perf_counter()
     holds(0.5, values, clustered_error(values.tolist(), patients))
@@ -535,7 +671,10 @@ def main(path: str, runs: int = 1000, *names: str) -> int:
             broken += wrong
             rates.append(rate)
             print(f"{rate:6.1%}  {setting}{'   NOT within limits' if wrong else ''}", flush=True)
-        print(f"| {name} | {len(rates)} settings of {runs} runs | {min(rates):.1%} to {max(rates):.1%} |", flush=True)
+        print(
+            f"| {name} | {len(rates)} settings of {runs} runs | {min(rates):.1%} to {max(rates):.1%} |",
+            flush=True,
+        )
     taken = seconds(graph)
     print(f"intervals of 25,000 samples and of {len(graph.pairs)} pairs: {taken:.2f} s")
     return int(broken > 0 or taken > 1)

@@ -53,7 +53,9 @@ class Case:
         if answer.value is None:
             return "none"
         if self.task == "multi":
-            return "".join(chr(ord("A") + index) for index, listed in enumerate(answer.value) if listed)
+            return "".join(
+                chr(ord("A") + index) for index, listed in enumerate(answer.value) if listed
+            )
         if self.task == "yes_no_maybe":
             return ("yes", "no", "maybe")["ABC".index(answer.value)]
         return str(answer.value)
@@ -65,7 +67,14 @@ def made_up(golden: Path) -> Iterator[Case]:
         row = json.loads(line)
         document = {"question": row["question"], "options": row["options"], "answer": "yes"}
         yield Case(
-            row["id"], row["kind"], row["language"], row["task"], document, row["reply"], (row["label"],), weight=1.0
+            row["id"],
+            row["kind"],
+            row["language"],
+            row["task"],
+            document,
+            row["reply"],
+            (row["label"],),
+            weight=1.0,
         )
 
 
@@ -80,27 +89,55 @@ def earlier(data: Path) -> Iterator[Case]:
                 continue
             if row["source"] not in records:
                 with gzip.open(source, "rt", encoding="utf-8") as lines:
-                    records[row["source"]] = {record["id"]: record for record in map(json.loads, lines)}
+                    records[row["source"]] = {
+                        record["id"]: record for record in map(json.loads, lines)
+                    }
             record = records[row["source"]].get(row["id"])
             if record is None:
                 continue
             options = record["options"] or []
-            document = {"options": options, "question": record["question"] or "", "answer": record["gold"]}
+            document = {
+                "options": options,
+                "question": record["question"] or "",
+                "answer": record["gold"],
+            }
             label = "none" if row["label"] == "several" else row["label"]
             task = "choice" if options else "yes_no"
             key = f"{row['source']}/{row['id']}"
-            yield Case(key, row["drawn"], "en", task, document, record["reply"], (label,), float(row["weight"]))
+            yield Case(
+                key,
+                row["drawn"],
+                "en",
+                task,
+                document,
+                record["reply"],
+                (label,),
+                float(row["weight"]),
+            )
 
 
 def fresh(data: Path) -> Iterator[Case]:
     """Read the labels of fresh sources whose licence allows a copy."""
-    lines = (data / "real_replies" / "fresh" / "labelled.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (data / "real_replies" / "fresh" / "labelled.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     for row in map(json.loads, lines):
         labels = tuple((row["second_look"] or row["label"]).split("|"))
         document = {"options": row["options"], "question": row["question"]}
         language = "pt" if row["source"] == "medbench_brasil" else "en"
         key = f"fresh{row['n']}"
-        yield Case(key, row["source"], language, "choice", document, row["reply"], labels, float(row["weight"]))
+        yield Case(
+            key,
+            row["source"],
+            language,
+            "choice",
+            document,
+            row["reply"],
+            labels,
+            float(row["weight"]),
+        )
 
 
 def report(name: str, cases: list[Case], per: str, show: str) -> None:
@@ -114,15 +151,26 @@ def report(name: str, cases: list[Case], per: str, show: str) -> None:
         for group in ("all", f"{case.task}/{case.kind}" if per == "kind" else getattr(case, per)):
             counts[group, case.is_looked_at].update(n=1, agrees=agrees, wrong=wrong)
         weights[case.is_looked_at, agrees] += case.weight
-        if not agrees and case.is_looked_at and show in ("all", case.kind, case.language, case.task):
-            print(f"--- {case.key} {case.kind} {case.language}: {value}, not {'|'.join(case.labels)}")
+        if (
+            not agrees
+            and case.is_looked_at
+            and show in ("all", case.kind, case.language, case.task)
+        ):
+            print(
+                f"--- {case.key} {case.kind} {case.language}: {value}, not {'|'.join(case.labels)}"
+            )
             print(f"    {list(case.document['options'])}\n    {case.reply[-600:]!r}")
-    print(f"== {name}: weighted " + ", ".join(f"{weighted_share(weights, half):.2%}" for half in (True, False)))
+    print(
+        f"== {name}: weighted "
+        + ", ".join(f"{weighted_share(weights, half):.2%}" for half in (True, False))
+    )
     for group in sorted({group for group, _ in counts}, key=lambda group: (group != "all", group)):
         first, second = counts[group, True], counts[group, False]
         both = first + second
         shares = "  ".join(f"{half['agrees']:4}/{half['n']:<4}" for half in (first, second))
-        print(f"{group:32} {both['agrees'] / both['n']:7.1%}  {shares}  wrong {both['wrong'] / both['n']:6.2%}")
+        print(
+            f"{group:32} {both['agrees'] / both['n']:7.1%}  {shares}  wrong {both['wrong'] / both['n']:6.2%}"
+        )
 
 
 def weighted_share(weights: Counter[tuple[bool, bool]], half: bool) -> float:
@@ -140,7 +188,11 @@ def main() -> None:
     parser.add_argument("--per", choices=("kind", "language", "task"), default="kind")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
-    sets = {"made up": made_up(arguments.golden), "earlier": earlier(arguments.data), "fresh": fresh(arguments.data)}
+    sets = {
+        "made up": made_up(arguments.golden),
+        "earlier": earlier(arguments.data),
+        "fresh": fresh(arguments.data),
+    }
     began = time.process_time()
     for name, cases in sets.items():
         if arguments.only in (name, ""):

@@ -34,7 +34,9 @@ class Operations(TorchFunctionMode):
         super().__init__()
         self.count = 0
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
         if name in ("linear", "conv2d", "conv3d"):
@@ -43,9 +45,16 @@ class Operations(TorchFunctionMode):
             self.count += 2 * result.numel() * args[0].shape[-1]
         elif name == "scaled_dot_product_attention":
             query, key, value = args[:3]
-            self.count += 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+            self.count += (
+                2
+                * math.prod(query.shape[:-1])
+                * key.shape[-2]
+                * (query.shape[-1] + value.shape[-1])
+            )
         elif name in ("einsum", "addmm", "baddbmm"):
-            raise NotImplementedError(f"the operations of {name} are not counted; add its formula here")
+            raise NotImplementedError(
+                f"the operations of {name} are not counted; add its formula here"
+            )
         return result
 
 
@@ -91,7 +100,9 @@ class Work:
 
     model: MedicalAdapter
     scored: list[Continuation] = field(default_factory=list)
-    generated: list[tuple[Encoded, int]] = field(default_factory=list)  # prompts, and tokens of their replies
+    generated: list[tuple[Encoded, int]] = field(
+        default_factory=list
+    )  # prompts, and tokens of their replies
     _images: dict[Hashable, int] = field(default_factory=dict)
 
     def note(self) -> None:
@@ -123,7 +134,12 @@ class Work:
             for name, operations in self._looked_at(one.prompt).items():
                 images += 0 if shared_images and name in looked else operations
                 looked.add(name)
-        return counts.tokens * costs.token + counts.seen * costs.seen + counts.logits * costs.logits + images
+        return (
+            counts.tokens * costs.token
+            + counts.seen * costs.seen
+            + counts.logits * costs.logits
+            + images
+        )
 
     def _words(self, prompt: Encoded) -> Sequence[Hashable]:
         """Return the tokens of a prompt; an image's first one carries what names the image."""
@@ -167,7 +183,9 @@ class Counts:
                 self.logits += 1
 
 
-def looks(model: MedicalAdapter, prompt: Encoded) -> list[tuple[Hashable, Hashable, Callable[[], Any]]]:
+def looks(
+    model: MedicalAdapter, prompt: Encoded
+) -> list[tuple[Hashable, Hashable, Callable[[], Any]]]:
     """Return per image of a prompt what names it, what decides about its cost, and its pass."""
     inputs = getattr(prompt, "inputs", None)
     if inputs is None:
@@ -179,7 +197,11 @@ def looks(model: MedicalAdapter, prompt: Encoded) -> list[tuple[Hashable, Hashab
     if not prompt.image_keys:
         return []
     network = model.network  # whose processor's images count as one
-    given = {name: inputs[name].to(model.device) for name in ("pixel_values", "image_grid_thw") if name in inputs}
+    given = {
+        name: inputs[name].to(model.device)
+        for name in ("pixel_values", "image_grid_thw")
+        if name in inputs
+    }
     shape = tuple(value.shape for value in given.values()), str(given.get("image_grid_thw"))
     given["pixel_values"] = given["pixel_values"].to(network.dtype)
     return [(key, shape, lambda: network.get_image_features(**given)) for key in prompt.image_keys]

@@ -47,18 +47,29 @@ def reference_way(references: Sequence[str], hypotheses: Sequence[str]) -> list[
     tokenizer = NLTKWordTokenizer()
 
     def words(text: str) -> list[str]:
-        return [word for part in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(part)]
+        return [
+            word for part in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(part)
+        ]
 
     rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         by_bleu = [bleu([hypothesis], [[reference]]).item() for bleu in bleus]
         by_rouge = rouge([hypothesis], [[reference]])
         meteor = meteor_score([words(reference)], words(hypothesis), wordnet=NoSynonyms())
-        rows.append((*by_bleu, by_rouge["rouge1_fmeasure"].item(), by_rouge["rougeL_fmeasure"].item(), meteor))
+        rows.append(
+            (
+                *by_bleu,
+                by_rouge["rouge1_fmeasure"].item(),
+                by_rouge["rougeL_fmeasure"].item(),
+                meteor,
+            )
+        )
     return rows
 
 
-def timed(score: Callable[..., Any], references: Sequence[str], hypotheses: Sequence[str]) -> tuple[Any, float]:
+def timed(
+    score: Callable[..., Any], references: Sequence[str], hypotheses: Sequence[str]
+) -> tuple[Any, float]:
     """Return the scores and the seconds per pair."""
     began = time.process_time()
     scores = score(references=references, hypotheses=hypotheses)
@@ -75,12 +86,18 @@ def lexical(few: int) -> bool:
 
     samples = {key: values for scores, _ in ours for key, values in scores.samples.items()}
     rows = [[samples[key][pair] for key in KEYS] for pair in range(few)]
-    apart = max(abs(a - b) for pair in zip(rows, before + after, strict=True) for a, b in zip(*pair, strict=True))
+    apart = max(
+        abs(a - b)
+        for pair in zip(rows, before + after, strict=True)
+        for a, b in zip(*pair, strict=True)
+    )
     if apart > 1e-6:
         raise SystemExit(f"the two ways differ by {apart}")
     fast, slow = sum(seconds for _, seconds in ours), (first + second) / 2
     others = [*OTHERS, *([] if weights_trouble(WORDNET) else ["meteor"])]
-    everything = PAIRS * (fast + sum(timed(report_metric(name), references, hypotheses)[1] for name in others))
+    everything = PAIRS * (
+        fast + sum(timed(report_metric(name), references, hypotheses)[1] for name in others)
+    )
     words = sum(len(text.split()) for text in references) / PAIRS
     print(
         f"{', '.join(SAME)}: {fast * PAIRS:.2f} s for {PAIRS} pairs of {words:.0f} words against {slow * PAIRS:.1f} s "

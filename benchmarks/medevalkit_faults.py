@@ -99,7 +99,11 @@ RIGHT = (
     Wording("The correct option is {L}.", _SIMILAR),
     Wording(r"\boxed{{\text{{{L}}}}}", "what is in the box is not cleaned (138)"),
     Wording("Option {L}", _SIMILAR),
-    Wording("<think>It is a fracture.</think>\n{L}", "thinking is part of the answer", "`<think>…</think>⏎B`"),
+    Wording(
+        "<think>It is a fracture.</think>\n{L}",
+        "thinking is part of the answer",
+        "`<think>…</think>⏎B`",
+    ),
     Wording('{{"answer": "{L}"}}', _SIMILAR),
     Wording("{L}, because the image shows it", _SIMILAR),
     Wording("({L})", "brackets are not read (129)"),
@@ -136,13 +140,19 @@ NO_ANSWER = (
 def medxpertqa(data: Path, file: Path = QUESTIONS) -> list[Sample]:
     """Return the questions of a file of MedXpertQA, by default MM's."""
     rows = map(json.loads, (data / file).read_text(encoding="utf-8").splitlines())
-    return [Sample({"options": [one["content"] for one in row["options"]], "answer": row["label"][0]}) for row in rows]
+    return [
+        Sample({"options": [one["content"] for one in row["options"]], "answer": row["label"][0]})
+        for row in rows
+    ]
 
 
 def share_right(samples: Sequence[Sample], wording: Wording, rule: str) -> float:
     """Return the share of questions that a rule counts as right when all are answered in one wording."""
     extract = extractor_of(rule).extract
-    right = [extract(wording.reply(sample), sample).value == sample.document["answer"] for sample in samples]
+    right = [
+        extract(wording.reply(sample), sample).value == sample.document["answer"]
+        for sample in samples
+    ]
     return sum(right) / len(right)
 
 
@@ -150,7 +160,11 @@ def choice_table(samples: Sequence[Sample], wordings: Sequence[Wording], head: s
     """Return what two rules make of each wording, the worst first."""
     found = [[share_right(samples, wording, rule) for rule in RULES] for wording in wordings]
     rows = [
-        [wording.shown or f"`{wording.template.format(L='B')}`", *map(percent, shares), wording.cause]
+        [
+            wording.shown or f"`{wording.template.format(L='B')}`",
+            *map(percent, shares),
+            wording.cause,
+        ]
         for wording, shares in sorted(zip(wordings, found, strict=True), key=lambda row: row[1][0])
     ]
     return markdown([head, "`reference`", "`robust`", "fault"], rows)
@@ -160,16 +174,33 @@ def text_table(texts: Sequence[Sample]) -> str:
     """Return what two rules make of each wording in two sets without images, the worst first."""
     lines = [f"{name}.{text}" for name, text in zip("ABC", _VERDICTS, strict=True)]
     abstracts = [
-        Sample({"options": _VERDICTS, "option_lines": lines, "answer": name, "gold": name, "question": "Does it help?"})
+        Sample(
+            {
+                "options": _VERDICTS,
+                "option_lines": lines,
+                "answer": name,
+                "gold": name,
+                "question": "Does it help?",
+            }
+        )
         for name in "ABC"
     ]
     rows = []
     for wording in (*TEXT_WORDINGS, *NO_ANSWER[:2]):
-        shares = [share_right(samples, wording, rule) for samples in (texts, abstracts) for rule in RULES]
+        shares = [
+            share_right(samples, wording, rule) for samples in (texts, abstracts) for rule in RULES
+        ]
         shown = wording.shown or f"`{wording.template.format(L='B')}`"
         rows.append((shares[0], [shown, *map(percent, shares)]))
-    heads = [f"{name}, `{row}`" for name in ("MedXpertQA-Text", "PubMedQA") for row in ("reference", "robust")]
-    return markdown(["every reply, where B is right", *heads], [row for _, row in sorted(rows, key=lambda row: row[0])])
+    heads = [
+        f"{name}, `{row}`"
+        for name in ("MedXpertQA-Text", "PubMedQA")
+        for row in ("reference", "robust")
+    ]
+    return markdown(
+        ["every reply, where B is right", *heads],
+        [row for _, row in sorted(rows, key=lambda row: row[0])],
+    )
 
 
 # ---- whole sets, of made-up questions ----
@@ -190,10 +221,21 @@ def short_answers(
     name: str, closed: int, opened: int, reference: str, fixed: str, *, released: bool = True
 ) -> Questions:
     """Return a set of closed and open questions, with right answers of one word and of two."""
-    halves = {"Yes": closed - closed // 2, "No": closed // 2, "CT": opened - opened // 2, "Right Lung": opened // 2}
-    says_type = {} if released else {"answer_type": "CLOSED"}, {} if released else {"answer_type": "OPEN"}
+    halves = {
+        "Yes": closed - closed // 2,
+        "No": closed // 2,
+        "CT": opened - opened // 2,
+        "Right Lung": opened // 2,
+    }
+    says_type = (
+        {} if released else {"answer_type": "CLOSED"},
+        {} if released else {"answer_type": "OPEN"},
+    )
     documents = [
-        ({"question": "What is it?", "answer": answer, **says_type[answer not in ("Yes", "No")]}, count)
+        (
+            {"question": "What is it?", "answer": answer, **says_type[answer not in ("Yes", "No")]},
+            count,
+        )
         for answer, count in halves.items()
     ]
     rules = {"reference": reference, "reference_fixed": fixed, "robust": "robust_kit_vqa"}
@@ -203,12 +245,18 @@ def short_answers(
 
 VQA_RAD = short_answers("VQA-RAD", 251, 200, "medevalkit_vqa", "medevalkit_vqa_fixed")
 PATH_VQA = short_answers("PathVQA", 3362, 3357, "medevalkit_path_vqa", "medevalkit_vqa_fixed")
-SLAKE = short_answers("SLAKE", 836, 1258, "medevalkit_slake", "medevalkit_slake_fixed", released=False)
+SLAKE = short_answers(
+    "SLAKE", 836, 1258, "medevalkit_slake", "medevalkit_slake_fixed", released=False
+)
 _CHOICE = {"options": ["liver", "spleen", "kidney", "heart"], "answer": "B", "gold": "B"}
 MMMU = Questions(
     "MMMU-Med",
     choice.KIT_CHOICE,
-    {"reference": "medevalkit_mmmu", "reference_fixed": "medevalkit_mmmu_fixed", "robust": "robust_mmmu"},
+    {
+        "reference": "medevalkit_mmmu",
+        "reference_fixed": "medevalkit_mmmu_fixed",
+        "robust": "robust_mmmu",
+    },
     [
         ({**_CHOICE, "question_type": "multiple-choice"}, 145),
         ({"options": [], "answer": None, "gold": "2", "question_type": "open"}, 5),
@@ -279,7 +327,9 @@ class Scripted:
     def __init__(self, verdict: str) -> None:
         self.verdict = verdict
 
-    def ask(self, system: str, user: str, parse: Callable[[str], Any], *, prompt_version: int = 1) -> JudgeVerdict[Any]:
+    def ask(
+        self, system: str, user: str, parse: Callable[[str], Any], *, prompt_version: int = 1
+    ) -> JudgeVerdict[Any]:
         """Return what it says, as the family reads it."""
         return JudgeVerdict(parse(self.verdict), None, False, self.verdict)
 
@@ -305,11 +355,18 @@ def measured(fault: Fault, rule: str) -> dict[str, float]:
         for place, (document, count) in enumerate(fault.questions.documents):
             answer = document["answer"] or document["gold"]
             closed = answer in ("Yes", "No") or fault.open_reply is None
-            reply = Reply.of_text((fault.reply if closed else str(fault.open_reply)).format(a=answer))
+            reply = Reply.of_text(
+                (fault.reply if closed else str(fault.open_reply)).format(a=answer)
+            )
             score = family.score(Sample({"doc_id": str(place), **document}), reply, Rule(rule))
-            scores += [{**score, "sample": f"{place}_{one}", "cluster_id": f"{place}_{one}"} for one in range(count)]
+            scores += [
+                {**score, "sample": f"{place}_{one}", "cluster_id": f"{place}_{one}"}
+                for one in range(count)
+            ]
         if fault.odd is not None:
-            scores[-1] = family.score(Sample({"doc_id": "odd", **document}), Reply(text=fault.odd), Rule(rule))
+            scores[-1] = family.score(
+                Sample({"doc_id": "odd", **document}), Reply(text=fault.odd), Rule(rule)
+            )
         return {name: estimate.value for name, estimate in evaluate(family.metrics, scores).items()}
 
 
@@ -317,13 +374,24 @@ def faults_table() -> str:
     """Return what each fault makes of right answers, under the rows of a task."""
     rows = []
     for fault in FAULTS:
-        cells = {row: _accuracies(measured(fault, rule)) for row, rule in fault.questions.rules.items()}
+        cells = {
+            row: _accuracies(measured(fault, rule)) for row, rule in fault.questions.rules.items()
+        }
         if fault.verdict is not None and "reference_release" in cells:
             cells["reference"] += f"<br>release: {cells['reference_release']}"
         asked = fault.questions.name + (", judged" if fault.verdict is not None else "")
         shown = fault.shown or f"`{fault.reply.format(a='X')}`"
-        rows.append([fault.what, asked, shown, *(cells[row] for row in ("reference", "reference_fixed", "robust"))])
-    return markdown(["fault", "set", "every reply", "`reference`", "`reference_fixed`", "`robust`"], rows)
+        rows.append(
+            [
+                fault.what,
+                asked,
+                shown,
+                *(cells[row] for row in ("reference", "reference_fixed", "robust")),
+            ]
+        )
+    return markdown(
+        ["fault", "set", "every reply", "`reference`", "`reference_fixed`", "`robust`"], rows
+    )
 
 
 def _accuracies(values: Mapping[str, float]) -> str:
@@ -336,7 +404,8 @@ def permuted_names() -> str:
     fault = Fault("", VQA_RAD, "{a}", open_reply="the {a}")
     found = [measured(fault, VQA_RAD.rules[row]) for row in ("reference_fixed", "reference")]
     is_so, printed = (
-        ", ".join(f"`{name}` {percent(one[name])}" for name in ("precision", "recall", "f1")) for one in found
+        ", ".join(f"`{name}` {percent(one[name])}" for name in ("precision", "recall", "f1"))
+        for one in found
     )
     return (
         f"Open answers worded `the X` have {is_so};\n`reference` prints {printed}: the three values are permuted "

@@ -23,7 +23,10 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
 FAULTS = Path(__file__).with_suffix(".toml")
-INSTALLED_INSIDE = ("model_adapters", "tasks_yaml")  # folders of the checkout that are subpackages of medtasks
+INSTALLED_INSIDE = (
+    "model_adapters",
+    "tasks_yaml",
+)  # folders of the checkout that are subpackages of medtasks
 NOT_COPIED = shutil.ignore_patterns(".git", "__pycache__", "*.egg-info", ".*_cache", "build")
 LONGEST_S = 300.0
 HEADINGS = ("fault", "room", "kind", "result", "test", "seconds", "about")
@@ -93,7 +96,9 @@ def file_of(tree: Path, fault: Fault) -> Path:
         if path.suffix in (".py", ".html", ".js") and path.is_file()
     }
     if sum(counts.values()) != 1:
-        raise Refused(f"{fault.id}: the old text is {sum(counts.values())} times in {fault.where} instead of once.")
+        raise Refused(
+            f"{fault.id}: the old text is {sum(counts.values())} times in {fault.where} instead of once."
+        )
     missing = [test for test in fault.tests if not (tree / test.partition("::")[0]).exists()]
     if missing:
         raise Refused(f"{fault.id}: there is no {', '.join(missing)}.")
@@ -113,11 +118,25 @@ def applied(fault: Fault, path: Path) -> Iterator[None]:
 
 def run_tests(tree: Path, tests: tuple[str, ...]) -> Outcome:
     """Run tests in a copy until the first failure."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=no", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--tb=no",
+        *tests,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     started = os.times().elapsed
     try:
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_S)
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+        )
     except subprocess.TimeoutExpired:
         return Outcome("seen", f"no end within {LONGEST_S:.0f} s", LONGEST_S)
     seconds = os.times().elapsed - started
@@ -125,8 +144,12 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> Outcome:
     if done.returncode == 0:
         return Outcome("survived", "", seconds)
     if done.returncode in (1, 2) and first:
-        return Outcome("seen", first[2] if first[1] == "FAILED" else f"error in {first[2]}", seconds)
-    return Outcome("not tried", f"pytest ended with {done.returncode}: {done.stdout[-200:]!r}", seconds)
+        return Outcome(
+            "seen", first[2] if first[1] == "FAILED" else f"error in {first[2]}", seconds
+        )
+    return Outcome(
+        "not tried", f"pytest ended with {done.returncode}: {done.stdout[-200:]!r}", seconds
+    )
 
 
 def outcome(tree: Path, fault: Fault) -> Outcome:
@@ -143,11 +166,17 @@ def main() -> int:
     """Run the faults of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="ids of faults; all without any")
-    parser.add_argument("--table", type=Path, required=True, help="TSV file, extended by what it lacks")
+    parser.add_argument(
+        "--table", type=Path, required=True, help="TSV file, extended by what it lacks"
+    )
     parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="checkout that is copied")
     parser.add_argument("--faults", type=Path, default=FAULTS, help="list of faults")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after this time")
-    parser.add_argument("--check", action="store_true", help="only check that all old texts are there, once")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no further fault after this time"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only check that all old texts are there, once"
+    )
     arguments = parser.parse_args()
     try:
         faults = read_faults(arguments.faults, arguments.names)
@@ -161,18 +190,34 @@ def main() -> int:
             except Refused as error:
                 problems.append(str(error))
         sys.exit("\n".join(problems) or 0)
-    lines = arguments.table.read_text(encoding="utf-8").splitlines() if arguments.table.exists() else []
+    lines = (
+        arguments.table.read_text(encoding="utf-8").splitlines() if arguments.table.exists() else []
+    )
     rows = [line.split("\t") for line in lines[1:]]
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, arguments.table.open("a", encoding="utf-8") as table:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        arguments.table.open("a", encoding="utf-8") as table,
+    ):
         if not lines:
             print("\t".join(HEADINGS), file=table, flush=True)
         tree, started = Path(folder), os.times().elapsed
         copied(arguments.checkout.resolve(), tree)
         for fault in faults:
-            if fault.id in (row[0] for row in rows) or os.times().elapsed - started > arguments.seconds:
+            if (
+                fault.id in (row[0] for row in rows)
+                or os.times().elapsed - started > arguments.seconds
+            ):
                 continue
             found = outcome(tree, fault)
-            row = [fault.id, fault.room, fault.kind, found.result, found.test, f"{found.seconds:.0f}", fault.about]
+            row = [
+                fault.id,
+                fault.room,
+                fault.kind,
+                found.result,
+                found.test,
+                f"{found.seconds:.0f}",
+                fault.about,
+            ]
             rows.append([" ".join(text.split()) for text in row])
             print("\t".join(rows[-1]), file=table, flush=True)
             print(f"{fault.id}: {found.result} {found.test} ({found.seconds:.0f} s)", flush=True)

@@ -57,7 +57,11 @@ class Options(NamedTuple):
 
 def run_part(name: str, options: Options) -> bool:
     """Run a part in this process and keep its file up to date; return whether it was done."""
-    part: dict[str, Any] = {"status": "begun", "device": device_name(options.scale.device), "measures": []}
+    part: dict[str, Any] = {
+        "status": "begun",
+        "device": device_name(options.scale.device),
+        "measures": [],
+    }
     file = options.output / f"{name}.json"
 
     def report(measure: Mapping[str, Any]) -> None:
@@ -86,7 +90,9 @@ def measure_part(name: str, scale: Scale, report: Report) -> None:
         return measure_model(name, scale, report)
     from gpu_metrics import measure_metric, measure_radcliq
 
-    return measure_radcliq(scale, report) if name == "radcliq" else measure_metric(name, scale, report)
+    return (
+        measure_radcliq(scale, report) if name == "radcliq" else measure_metric(name, scale, report)
+    )
 
 
 def device_name(device: str) -> str:
@@ -99,14 +105,18 @@ def write(file: Path, content: Any) -> None:
     """Replace a file as a whole: whoever ends this process leaves the older one or the newer one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_suffix(".part")
-    beside.write_text(content if isinstance(content, str) else json.dumps(content, indent=1), "utf-8")
+    beside.write_text(
+        content if isinstance(content, str) else json.dumps(content, indent=1), "utf-8"
+    )
     beside.replace(file)
 
 
 # ---- all parts ----
 
 
-def run_all(names: Sequence[str], options: Options, command: Callable[[str], Sequence[str]]) -> Results:
+def run_all(
+    names: Sequence[str], options: Options, command: Callable[[str], Sequence[str]]
+) -> Results:
     """Run parts one after the other, each by its command; results and table are written anew after each."""
     results: Results = {}
     ends = time.monotonic()
@@ -115,7 +125,11 @@ def run_all(names: Sequence[str], options: Options, command: Callable[[str], Seq
         file = options.output / f"{name}.json"
         file.unlink(missing_ok=True)
         end = run_limited(command(name), ends - time.monotonic())
-        part = json.loads(file.read_text("utf-8")) if file.is_file() else {"status": "begun", "measures": []}
+        part = (
+            json.loads(file.read_text("utf-8"))
+            if file.is_file()
+            else {"status": "begun", "measures": []}
+        )
         if part["status"] == "begun":
             part["status"] = end or "ended without a result"
         results[name] = part
@@ -146,10 +160,16 @@ def table(results: Results, tiny: bool) -> str:
     told = "Toys, whose figures say nothing. " if tiny else ""
     told += f"Measured on {', '.join(sorted(devices)) or 'no device'}, torch {torch.__version__}."
     lines = [told, ""]
-    lines += ["| model | mode | caches | questions | questions/s | times the limit | share | peak GB | difference |"]
+    lines += [
+        "| model | mode | caches | questions | questions/s | times the limit | share | peak GB | difference |"
+    ]
     lines += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name in MODELS:
-        lines += [model_row(MODELS[name], measure) for measure in measures_of(results, name) if "mode" in measure]
+        lines += [
+            model_row(MODELS[name], measure)
+            for measure in measures_of(results, name)
+            if "mode" in measure
+        ]
     lines += [
         "",
         "| metric | type | texts or pairs | seconds | loading | texts/s |",
@@ -177,7 +197,13 @@ def model_row(name: str, measure: Mapping[str, Any]) -> str:
         told = f"{measure['equal_replies']:.0%} equal replies"
     memory = measure["peak_memory_gb"]
     cells = [
-        *(name, measure["mode"], measure["caches"], measure["questions"], f"{measure['questions_per_second']:.1f}"),
+        *(
+            name,
+            measure["mode"],
+            measure["caches"],
+            measure["questions"],
+            f"{measure['questions_per_second']:.1f}",
+        ),
         *(f"{measure['times_the_limit']:.2f}", f"{measure['share_of_the_limit']:.0%}"),
         *("" if memory is None else f"{memory:.1f}", told),
     ]
@@ -188,7 +214,11 @@ def metric_row(name: str, measure: Mapping[str, Any]) -> str:
     """Return a line of the second table."""
     speed, loading = measure.get("texts_per_second"), measure.get("loading_seconds")
     cells = [
-        *(METRICS.get(name, "RadCliQ v1"), measure["dtype"], measure.get("texts", measure.get("pairs"))),
+        *(
+            METRICS.get(name, "RadCliQ v1"),
+            measure["dtype"],
+            measure.get("texts", measure.get("pairs")),
+        ),
         *(f"{measure['seconds']:.2f}", "" if loading is None else f"{loading:.2f}"),
         "" if speed is None else f"{speed:.0f}",
     ]
@@ -214,12 +244,22 @@ def verdicts(results: Results) -> list[str]:
         for mode in ("GD", "PS"):
             cached, plain = by_way.get((mode, "prefix, image")), by_way.get((mode, "none"))
             if cached:
-                said.append(verdict(f"{title}, {mode}: times the limit", cached["times_the_limit"], most=MOST_OF_LIMIT))
+                said.append(
+                    verdict(
+                        f"{title}, {mode}: times the limit",
+                        cached["times_the_limit"],
+                        most=MOST_OF_LIMIT,
+                    )
+                )
             if cached and plain and mode == "PS":
                 gain = cached["questions_per_second"] / plain["questions_per_second"]
                 said.append(verdict(f"{title}, {mode}: gain of the caches", gain, least=LEAST_GAIN))
     for one in measures_of(results, "radcliq"):
-        said.append(verdict(f"RadCliQ of {one['pairs']} pairs: seconds", one["seconds"], most=RADCLIQ_SECONDS))
+        said.append(
+            verdict(
+                f"RadCliQ of {one['pairs']} pairs: seconds", one["seconds"], most=RADCLIQ_SECONDS
+            )
+        )
     return said
 
 
@@ -231,18 +271,26 @@ def verdict(what: str, value: float, *, least: float = 0.0, most: float = float(
 
 def unfinished(results: Results) -> list[str]:
     """Say which parts were not done, and why."""
-    return [f"{name}: {part['status']}" for name, part in results.items() if part["status"] != "done"]
+    return [
+        f"{name}: {part['status']}" for name, part in results.items() if part["status"] != "done"
+    ]
 
 
 def read_options() -> tuple[Options, list[str], bool]:
     """Return the options, the parts, and whether they are to run in this process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tiny", action="store_true", help="toys on the CPU")
-    parser.add_argument("--part", action="append", choices=list(SECONDS), help="a part; all by default")
+    parser.add_argument(
+        "--part", action="append", choices=list(SECONDS), help="a part; all by default"
+    )
     parser.add_argument("--output", type=Path, default=Path("on_gpu"), help="folder of the results")
-    parser.add_argument("--peak", type=float, help="dense TFLOP/s of the device; measured by default")
+    parser.add_argument(
+        "--peak", type=float, help="dense TFLOP/s of the device; measured by default"
+    )
     parser.add_argument("--device", help="cuda by default, cpu with --tiny")
-    parser.add_argument("--here", action="store_true", help="run parts in this process, without limits")
+    parser.add_argument(
+        "--here", action="store_true", help="run parts in this process, without limits"
+    )
     given = parser.parse_args()
     device = given.device or ("cpu" if given.tiny else "cuda")
     scale = Scale(given.tiny, device, given.peak * 1e12 if given.peak else None)
@@ -254,13 +302,17 @@ def main() -> None:
     options, names, here = read_options()
     scale = options.scale
     if torch.device(scale.device).type == "cuda" and not torch.cuda.is_available():
-        sys.exit("on_gpu.py: there is no GPU here that torch can use; --tiny runs everything on the CPU")
+        sys.exit(
+            "on_gpu.py: there is no GPU here that torch can use; --tiny runs everything on the CPU"
+        )
     if here:
         done = [run_part(name, options) for name in names]
         sys.exit(not all(done))
     given = [*(["--tiny"] * scale.tiny), "--device", scale.device, "--output", str(options.output)]
     given += ["--peak", str(scale.peak / 1e12)] if scale.peak else []
-    results = run_all(names, options, lambda name: [sys.executable, __file__, "--here", "--part", name, *given])
+    results = run_all(
+        names, options, lambda name: [sys.executable, __file__, "--here", "--part", name, *given]
+    )
     print((options.output / "table.md").read_text("utf-8"))
     sys.exit(any(part["status"] != "done" for part in results.values()))
 

@@ -42,7 +42,9 @@ QUESTIONS = (
     "Is the heart enlarged?",
     "What is the main finding?",
 )
-OTHER_PROMPT = "Is the heart enlarged on this radiograph, or are both lungs and the mediastinum normal?"
+OTHER_PROMPT = (
+    "Is the heart enlarged on this radiograph, or are both lungs and the mediastinum normal?"
+)
 
 
 class LlavaShaped(MedicalAdapter):
@@ -59,7 +61,11 @@ class LlavaShaped(MedicalAdapter):
             patch_size=PATCH,
         )  # fmt: skip
         text = LlamaConfig(
-            vocab_size=4096, hidden_size=640, intermediate_size=1792, num_hidden_layers=8, num_attention_heads=10
+            vocab_size=4096,
+            hidden_size=640,
+            intermediate_size=1792,
+            num_hidden_layers=8,
+            num_attention_heads=10,
         )
         self.tower = CLIPVisionModel(vision).eval()
         self.projector = torch.nn.Linear(384, 640)
@@ -74,8 +80,12 @@ class LlavaShaped(MedicalAdapter):
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put the image first."""
-        pixels = torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
-        return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in (text + reply).encode()], pixels)
+        pixels = (
+            torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
+        )
+        return Encoded(
+            [2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in (text + reply).encode()], pixels
+        )
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return the slots of the image."""
@@ -127,15 +137,28 @@ def requests(options: int, question: int, prompt: str = PROMPT) -> list[Instance
     )
     meta = {"task": "t", "doc_id": question, "repeats": 1}
     return [
-        Instance("loglikelihood", (prompt, " " + words[i], lambda doc: [doc], question, "t", "s"), i, metadata=meta)
+        Instance(
+            "loglikelihood",
+            (prompt, " " + words[i], lambda doc: [doc], question, "t", "s"),
+            i,
+            metadata=meta,
+        )
         for i in range(options)
     ]
 
 
-def adapter(shared: bool, batch_size: int = 1, kind: type[LlavaShaped] = LlavaShaped) -> LlavaShaped:
+def adapter(
+    shared: bool, batch_size: int = 1, kind: type[LlavaShaped] = LlavaShaped
+) -> LlavaShaped:
     """Build one; where nothing is shared it keeps no image features either, as one full pass per option would not."""
     features = 512 if shared else 0
-    built = kind(device="cpu", batch_size=batch_size, prefix_cache=shared, feature_cache_mb=features, journal=False)
+    built = kind(
+        device="cpu",
+        batch_size=batch_size,
+        prefix_cache=shared,
+        feature_cache_mb=features,
+        journal=False,
+    )
     built.task_dict = {"t": {"s": [Image.new("RGB", (number + 5, 5)) for number in range(100)]}}
     return built
 
@@ -151,7 +174,9 @@ def controls(model: LlavaShaped) -> bool:
     own = model.loglikelihood(requests(2, 90))
     image = distance(own, model.loglikelihood(requests(2, 60)))
     prompt = distance(own, model.loglikelihood(requests(2, 90, OTHER_PROMPT)))
-    print(f"controls: another image moves the scores by {image:.2g}, another prompt by {prompt:.2g}")
+    print(
+        f"controls: another image moves the scores by {image:.2g}, another prompt by {prompt:.2g}"
+    )
     return min(image, prompt) > LEAST_CONTROL and max(image, prompt) < math.inf
 
 
@@ -171,12 +196,18 @@ def compare(both: dict[bool, LlavaShaped], options: int, rounds: int) -> tuple[f
 
 def on_images(counts: Sequence[int], first: int) -> list[Instance]:
     """Build the requests of some questions per image, two options each; images are numbered from ``first``."""
-    asked = [(first + number, QUESTIONS[at]) for number, count in enumerate(counts) for at in range(count)]
+    asked = [
+        (first + number, QUESTIONS[at])
+        for number, count in enumerate(counts)
+        for at in range(count)
+    ]
     made = [requests(2, image, question) for image, question in asked]
     return [request for of_question in made for request in of_question]
 
 
-def taken(score: Callable[[Sequence[Instance]], Any], asked: Sequence[Instance]) -> tuple[Any, float]:
+def taken(
+    score: Callable[[Sequence[Instance]], Any], asked: Sequence[Instance]
+) -> tuple[Any, float]:
     """Return scores and processor time in seconds."""
     began = time.process_time()
     return score(asked), time.process_time() - began
@@ -188,7 +219,10 @@ def compare_questions(rounds: int) -> tuple[float, float]:
     ratios, differences = [], []
     for round_ in range(rounds):
         asked = on_images([4], 40 + round_)
-        (theirs, slow), (ours, fast) = taken(apart.loglikelihood, asked), taken(together.loglikelihood, asked)
+        (theirs, slow), (ours, fast) = (
+            taken(apart.loglikelihood, asked),
+            taken(together.loglikelihood, asked),
+        )
         ratios.append(slow / fast)
         differences.append(distance(ours, theirs))
     return statistics.median(ratios), max(differences)
@@ -204,9 +238,13 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     torch.set_num_threads(1)
     both = {shared: adapter(shared) for shared in (True, False)}
-    modules = [module for module in vars(both[True]).values() if isinstance(module, torch.nn.Module)]
+    modules = [
+        module for module in vars(both[True]).values() if isinstance(module, torch.nn.Module)
+    ]
     parameters = sum(weight.numel() for module in modules for weight in module.parameters())
-    print(f"{parameters / 1e6:.0f} M parameters, {IMAGE_TOKENS} image tokens, float32, one thread, {rounds} rounds")
+    print(
+        f"{parameters / 1e6:.0f} M parameters, {IMAGE_TOKENS} image tokens, float32, one thread, {rounds} rounds"
+    )
     failed = not controls(both[False])  # warms up too
     both[True].loglikelihood(requests(2, 99))
     for options, target in TARGETS.items():

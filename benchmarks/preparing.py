@@ -49,11 +49,15 @@ def draw_path_vqa(source: Path) -> None:
     noise = numpy.random.default_rng(0)
     rows: list[dict[str, object]] = []
     image = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
-    schema = pyarrow.schema({"image": image, "question": pyarrow.string(), "answer": pyarrow.string()})
+    schema = pyarrow.schema(
+        {"image": image, "question": pyarrow.string(), "answer": pyarrow.string()}
+    )
     with pyarrow.parquet.ParquetWriter(source / "test-00000-of-00001.parquet", schema) as writer:
         for number in range(2000):
             buffer = io.BytesIO()
-            Image.fromarray(noise.integers(0, 256, (167, 200, 3), numpy.uint8)).save(buffer, "PNG", compress_level=0)
+            Image.fromarray(noise.integers(0, 256, (167, 200, 3), numpy.uint8)).save(
+                buffer, "PNG", compress_level=0
+            )
             picture = {"bytes": buffer.getvalue(), "path": None}
             rows.append({"image": picture, "question": f"what is {number}?", "answer": "noise"})
             if len(rows) == 100:
@@ -108,7 +112,10 @@ def draw_pathmnist(source: Path) -> None:
     numpy.savez_compressed(
         source / "pathmnist.npz",
         **{f"{split}_images": images(count) for split, count in arrays.items()},
-        **{f"{split}_labels": noise.integers(0, 9, (count, 1), numpy.uint8) for split, count in arrays.items()},
+        **{
+            f"{split}_labels": noise.integers(0, 9, (count, 1), numpy.uint8)
+            for split, count in arrays.items()
+        },
     )
 
 
@@ -129,12 +136,26 @@ def draw_omnimedvqa(source: Path) -> None:
         questions = []
         for place in range(size):
             image = number * OMNI_IMAGES // rows
-            name = f"Images/Part {part}/radiology/MR/knee/abnormal/{image // 1000}/image_{image}.png"
+            name = (
+                f"Images/Part {part}/radiology/MR/knee/abnormal/{image // 1000}/image_{image}.png"
+            )
             _draw_small(source / name, image)
             finding = f"Meniscal abnormality {place % 7}"
-            texts = {"option_A": "Fracture", "option_B": finding, "option_C": "Cyst of the ligament", "option_D": "No"}
-            ids = {"dataset": f"Part {part}", "question_id": f"Part {part}_{place}", "question_type": "Diagnosis"}
-            asked = {"question": f"Which abnormality can be seen in this image of number {place}?", "image_path": name}
+            texts = {
+                "option_A": "Fracture",
+                "option_B": finding,
+                "option_C": "Cyst of the ligament",
+                "option_D": "No",
+            }
+            ids = {
+                "dataset": f"Part {part}",
+                "question_id": f"Part {part}_{place}",
+                "question_type": "Diagnosis",
+            }
+            asked = {
+                "question": f"Which abnormality can be seen in this image of number {place}?",
+                "image_path": name,
+            }
             questions.append({**ids, **asked, "gt_answer": finding, **texts, "modality_type": "MR"})
             number += 1
         (folder / f"Part {part}.json").write_text(json.dumps(questions, indent=4))
@@ -155,13 +176,23 @@ def draw_pmc_vqa(source: Path) -> None:
         for number in range(149000):
             archive.writestr(f"figures/PMC{number}_Fig1_1.jpg", _small(number))
     with (source / "test_2.csv").open("w", newline="") as stream:
-        stream.write("index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split\n")
+        stream.write(
+            "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split\n"
+        )
         writer = csv.writer(stream)
         for row in range(33430):
             file = f"PMC{5 * (row * 29021 // 33430)}_Fig1_1.jpg"
             options = (" A: Green arrow ", " B: White arrow ", " C: Light blue ", " D: Yellow ")
             writer.writerow(
-                [row, file, "A caption. " * 20, f" Which colour is {row}?", *options, "ABCD"[row % 4], "test"]
+                [
+                    row,
+                    file,
+                    "A caption. " * 20,
+                    f" Which colour is {row}?",
+                    *options,
+                    "ABCD"[row % 4],
+                    "test",
+                ]
             )
 
 

@@ -52,8 +52,16 @@ def medxpertqa(folder: Path) -> Iterator[PublicReply]:
         for row in _lines(path):
             options = [option["content"] for option in row["options"]]
             stored = row["prediction"][0] if row["prediction"] else None
-            asked = (options, row["question"].partition("Answer Choices")[0], stored, row["label"][0])
-            for source, reply in (("answer", row["response"]), ("reasoning", row["prediction_rationale"])):
+            asked = (
+                options,
+                row["question"].partition("Answer Choices")[0],
+                stored,
+                row["label"][0],
+            )
+            for source, reply in (
+                ("answer", row["response"]),
+                ("reasoning", row["prediction_rationale"]),
+            ):
                 yield PublicReply(f"MedXpertQA, {source}", "Mistral-Small-3.2", reply, *asked)
 
 
@@ -73,8 +81,12 @@ def germedbench(folder: Path) -> Iterator[PublicReply]:
 def main(folder: Path) -> None:
     """Print a row for each source and for each of its models."""
     sources = (medbench_brasil(folder / "medbench-brasil"), medxpertqa(folder / "MedXpertQA"))
-    table = pd.DataFrame([reply for source in (*sources, germedbench(folder / "germedbench")) for reply in source])
-    read = medtasks.parse("robust_choice", table.reply, options=list(table.options), question=list(table.question))
+    table = pd.DataFrame(
+        [reply for source in (*sources, germedbench(folder / "germedbench")) for reply in source]
+    )
+    read = medtasks.parse(
+        "robust_choice", table.reply, options=list(table.options), question=list(table.question)
+    )
     table["value"] = read.value
     columns = pd.DataFrame(
         {

@@ -117,7 +117,11 @@ def checkpoint(texts: Sequence[str]) -> tuple[Any, Any]:
         patch_size=PATCH,
     )  # fmt: skip
     text = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=640, intermediate_size=1792, num_hidden_layers=8, num_attention_heads=10
+        vocab_size=VOCABULARY,
+        hidden_size=640,
+        intermediate_size=1792,
+        num_hidden_layers=8,
+        num_attention_heads=10,
     )
     named = ["<unk>", "<s>", "</s>", "<image>", "\n"]
     pieces = sorted({piece for text_ in texts for piece in re.findall(PIECES, text_)} - set(named))
@@ -135,7 +139,10 @@ def checkpoint(texts: Sequence[str]) -> tuple[Any, Any]:
         num_additional_image_tokens=1,
     )  # fmt: skip
     config = LlavaConfig(
-        vision_config=vision, text_config=text, image_token_index=vocabulary["<image>"], image_seq_length=PATCHES
+        vision_config=vision,
+        text_config=text,
+        image_token_index=vocabulary["<image>"],
+        image_seq_length=PATCHES,
     )
     model = LlavaForConditionalGeneration(config).eval()
     for part in (
@@ -200,7 +207,9 @@ def requests(docs: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[Ins
     ]
 
 
-def loop(model: Any, processor: Any, docs: Sequence[dict[str, Any]], asked: Sequence[Instance]) -> list[Any]:
+def loop(
+    model: Any, processor: Any, docs: Sequence[dict[str, Any]], asked: Sequence[Instance]
+) -> list[Any]:
     """Score as the loop of ``llava_hf`` does."""
     scores = []
     for request in asked:
@@ -213,9 +222,13 @@ def loop(model: Any, processor: Any, docs: Sequence[dict[str, Any]], asked: Sequ
         write = processor.tokenizer.apply_chat_template
         prompt = write(messages[:-1], tokenize=False, add_generation_prompt=True)
         whole = write(messages, tokenize=False, add_generation_prompt=False)
-        inputs = processor(text=[whole], images=images, return_tensors="pt").to(model.device, model.dtype)
+        inputs = processor(text=[whole], images=images, return_tensors="pt").to(
+            model.device, model.dtype
+        )
         labels = inputs["input_ids"].clone()
-        context = processor.tokenizer([prompt], return_tensors="pt")["input_ids"].shape[1] + PATCHES - 1
+        context = (
+            processor.tokenizer([prompt], return_tensors="pt")["input_ids"].shape[1] + PATCHES - 1
+        )
         labels[:, :context] = -100
         with torch.inference_mode():
             outputs = model(**inputs, labels=labels)
@@ -225,14 +238,18 @@ def loop(model: Any, processor: Any, docs: Sequence[dict[str, Any]], asked: Sequ
     return scores
 
 
-def adapter(kind: type[MedicalAdapter], docs: Sequence[dict[str, Any]], **arguments: Any) -> MedicalAdapter:
+def adapter(
+    kind: type[MedicalAdapter], docs: Sequence[dict[str, Any]], **arguments: Any
+) -> MedicalAdapter:
     """Build an adapter that answers without a journal."""
     built = kind(device="cpu", journal=False, **arguments)
     built.task_dict = {"t": {"s": docs}}
     return built
 
 
-def compare(ways: dict[str, Callable[[list[Instance]], Any]], docs: Sequence[Any], sets: Sequence[list[int]]) -> Any:
+def compare(
+    ways: dict[str, Callable[[list[Instance]], Any]], docs: Sequence[Any], sets: Sequence[list[int]]
+) -> Any:
     """Return per way its processor and wall times, per set, and its scores."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
     scores: dict[str, list[Any]] = defaultdict(list)
@@ -249,21 +266,34 @@ def main() -> None:
     folder, every = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8
     torch.set_num_threads(1)
     docs = documents(folder)
-    texts = [f"USER: <image>\n{doc['question']} ASSISTANT: {option}" for doc in docs for option in doc["options"]]
+    texts = [
+        f"USER: <image>\n{doc['question']} ASSISTANT: {option}"
+        for doc in docs
+        for option in doc["options"]
+    ]
     model, processor = checkpoint(texts)
     LlavaBase.model, LlavaBase.processor = model, processor
     sets = sampled(docs, every)
-    questions, images = sum(map(len, sets)), len({docs[at]["image_id"] for some in sets for at in some})
+    questions, images = (
+        sum(map(len, sets)),
+        len({docs[at]["image_id"] for some in sets for at in some}),
+    )
     parameters = sum(weight.numel() for weight in model.parameters())
     print(f"{parameters / 1e6:.0f} M parameters, {PATCHES} image tokens, float32, one thread")
-    print(f"{questions} questions on {images} images ({questions / images:.2f} each; MediConfusion: 352 on 228, 1.54)")
+    print(
+        f"{questions} questions on {images} images ({questions / images:.2f} each; MediConfusion: 352 on 228, 1.54)"
+    )
     with tempfile.TemporaryDirectory() as saved:
         model.save_pretrained(saved)
         processor.save_pretrained(saved)
         ways: dict[str, Any] = {"loop": lambda asked: loop(model, processor, docs, asked)}
         for size in (1, 16):
-            ways[f"base, batch_size={size}"] = adapter(LlavaBase, docs, batch_size=size).loglikelihood
-        ways["hf_vlm, batch_size=16"] = adapter(HfVlm, docs, batch_size=16, pretrained=saved).loglikelihood
+            ways[f"base, batch_size={size}"] = adapter(
+                LlavaBase, docs, batch_size=size
+            ).loglikelihood
+        ways["hf_vlm, batch_size=16"] = adapter(
+            HfVlm, docs, batch_size=16, pretrained=saved
+        ).loglikelihood
         for way in ways.values():  # the first call of everything is slower
             way(requests(docs, [0]))
         times, scores = compare(ways, docs, sets)
@@ -271,13 +301,19 @@ def main() -> None:
     slow = [sum(part) for part in zip(*times["loop"], strict=True)]
     for name in ways:
         fast = [sum(part) for part in zip(*times[name], strict=True)]
-        ratios = [theirs[0] / ours[0] for theirs, ours in zip(times["loop"], times[name], strict=True)]
-        difference = max(abs(a[0] - b[0]) for a, b in zip(scores[name], scores["loop"], strict=True))
+        ratios = [
+            theirs[0] / ours[0] for theirs, ours in zip(times["loop"], times[name], strict=True)
+        ]
+        difference = max(
+            abs(a[0] - b[0]) for a, b in zip(scores[name], scores["loop"], strict=True)
+        )
         agree = [a[1] for a in scores[name]] == [b[1] for b in scores["loop"]]
         wrong = not difference <= LARGEST_DIFFERENCE or not agree
         failed = wrong or slow[0] / fast[0] < TARGETS[name.partition(",")[0]]
         missed |= failed
-        spread = f"sets: {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}"
+        spread = (
+            f"sets: {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}"
+        )
         print(
             f"{name}: {questions / fast[0]:.2f} questions/s, ratio {slow[0] / fast[0]:.2f} of processor times "
             f"({spread}), {slow[1] / fast[1]:.2f} of wall times, "

@@ -45,7 +45,9 @@ def against_package(folder: Path, texts: Sequence[str], rounds: int) -> bool:
 
     They take turns, as other processes also slow down memory.
     """
-    settings = ModelSettings(named_weights={"radgraph": folder}, device="cpu", cache=None, progress=False)
+    settings = ModelSettings(
+        named_weights={"radgraph": folder}, device="cpu", cache=None, progress=False
+    )
     archive = open_archive("radgraph", settings)
     own = Annotator(archive, settings)
     words = [words_of(text, "radgraph") for text in texts]
@@ -75,7 +77,9 @@ def from_cache(folder: Path, texts: Sequence[str]) -> bool:
 
     A new process has to read the weights once to know that the cache is theirs; that is told apart.
     """
-    settings = ModelSettings(named_weights={"radgraph": folder}, device="cpu", cache=folder / "cache", progress=False)
+    settings = ModelSettings(
+        named_weights={"radgraph": folder}, device="cpu", cache=folder / "cache", progress=False
+    )
     first, slow = timed(lambda: RadGraph("radgraph", settings).annotate(texts))
     again, fast = timed(lambda: RadGraph("radgraph", settings).annotate(texts))
     if first != again:

@@ -21,7 +21,10 @@ SCENES = (
     (_MIXED, 60, 5),
     (_EQUAL, 20, 10),
 )
-_SHARED, _OF_UNIT = 0.3, 0.3  # parts of the variance of how easy a sample is: for all models, and of one model's unit
+_SHARED, _OF_UNIT = (
+    0.3,
+    0.3,
+)  # parts of the variance of how easy a sample is: for all models, and of one model's unit
 
 
 def true_ranks(chances: tuple[float, ...]) -> list[tuple[int, int]]:
@@ -34,7 +37,9 @@ def true_ranks(chances: tuple[float, ...]) -> list[tuple[int, int]]:
     return ranks
 
 
-def simulate(chances: tuple[float, ...], units: int, size: int, boards: int, seed: int) -> tuple[float, float]:
+def simulate(
+    chances: tuple[float, ...], units: int, size: int, boards: int, seed: int
+) -> tuple[float, float]:
     """Return the shares of intervals, and of whole boards, that hold the true ranks."""
     from scipy.stats import norm
 
@@ -49,7 +54,10 @@ def simulate(chances: tuple[float, ...], units: int, size: int, boards: int, see
         noise = np.sqrt(1 - _SHARED - _OF_UNIT) * random.normal(size=(len(chances), units, size))
         right = (ease + of_unit + noise > limits).astype(float).reshape(len(chances), -1)
         found = rank_intervals(right, names)
-        holds = [low <= first and last <= high for (low, high), (first, last) in zip(found, truth, strict=True)]
+        holds = [
+            low <= first and last <= high
+            for (low, high), (first, last) in zip(found, truth, strict=True)
+        ]
         inside.append(holds)
     return float(np.mean(inside)), float(np.mean(np.all(inside, axis=1)))
 
@@ -62,7 +70,9 @@ def main() -> None:
     print("models units samples  intervals  boards")
     for number, (chances, units, size) in enumerate(SCENES):
         single, whole = simulate(chances, units, size, boards, number)
-        print(f"{len(chances):6} {units:5} {units * size:7}  {single:9.1%}  {whole:6.1%}", flush=True)
+        print(
+            f"{len(chances):6} {units:5} {units * size:7}  {single:9.1%}  {whole:6.1%}", flush=True
+        )
 
 
 if __name__ == "__main__":

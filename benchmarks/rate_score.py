@@ -14,7 +14,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import torch
-from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.rate_score import Entity, entity_scores, rate_score_reference
@@ -39,12 +44,21 @@ class OneByOne:
         """Return the entities of one report, one pass per sentence."""
         entities = []
         for sentence in split_sentences(report, self.rules):
-            inputs = self.ner_tokenizer(sentence, truncation=True, max_length=512, return_tensors="pt")
+            inputs = self.ner_tokenizer(
+                sentence, truncation=True, max_length=512, return_tensors="pt"
+            )
             inputs.pop("token_type_ids", None)
-            labels = [self.ner.config.id2label[int(label)] for label in self.ner(**inputs).logits[0].argmax(-1)]
+            labels = [
+                self.ner.config.id2label[int(label)]
+                for label in self.ner(**inputs).logits[0].argmax(-1)
+            ]
             tokens = self.ner_tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
             for start, end, kind in entity_spans(tokens, labels):
-                entities.append(Entity(self.ner_tokenizer.convert_tokens_to_string(tokens[start : end + 1]), kind))
+                entities.append(
+                    Entity(
+                        self.ner_tokenizer.convert_tokens_to_string(tokens[start : end + 1]), kind
+                    )
+                )
         return entities
 
     def score(self, reference: str, hypothesis: str) -> float:
@@ -55,8 +69,12 @@ class OneByOne:
         vectors = {}
         for side in sides:
             texts = [entity.text for entity in side]
-            encoded = self.tokenizer(texts, padding=True, truncation=True, max_length=30, return_tensors="pt")
-            hidden = torch.nn.functional.normalize(self.encoder(**encoded).last_hidden_state[:, 0], dim=-1)
+            encoded = self.tokenizer(
+                texts, padding=True, truncation=True, max_length=30, return_tensors="pt"
+            )
+            hidden = torch.nn.functional.normalize(
+                self.encoder(**encoded).last_hidden_state[:, 0], dim=-1
+            )
             vectors |= dict(zip(texts, hidden.numpy(), strict=True))
         return entity_scores(*sides, vectors, as_published=True)[""]
 
@@ -65,10 +83,16 @@ def main() -> int:
     """Time both ways, print one line each, and return 1 if the target is missed."""
     torch.set_num_threads(1)
     folder, count = Path(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) > 3 else 200
-    rows = [json.loads(line) for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     pairs = [(row["reference"], row["candidate"]) for row in rows if "error" not in row]
     # A number at the end makes every text a new one, so that nothing is saved by repeated reports.
-    pairs = [(f"{first} {at}", f"{second} {at}") for at, (first, second) in enumerate(islice(cycle(pairs), count))]
+    pairs = [
+        (f"{first} {at}", f"{second} {at}")
+        for at, (first, second) in enumerate(islice(cycle(pairs), count))
+    ]
     rules = Path(sys.argv[2])
     split_sentences("The rules are compiled once.", rules)
     weights = {"rate-ner": folder / "ner", "biolord": folder / "encoder", "rush-rules": rules}
@@ -87,7 +111,9 @@ def main() -> int:
     for name, spent in seconds.items():
         print(f"{name}: {2 * count / spent:.1f} texts per second")
     factor = seconds["one by one"] / seconds["batches"]
-    print(f"factor {factor:.2f}, target {TARGET}; {close} of {count} scores within 1e-5, the rest are ties of entities")
+    print(
+        f"factor {factor:.2f}, target {TARGET}; {close} of {count} scores within 1e-5, the rest are ties of entities"
+    )
     return int(factor < TARGET)
 
 

@@ -22,7 +22,16 @@ from pathlib import Path
 TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 AIM_SECONDS, AIM_SIZE, AIM_FINDINGS, AIM_GROUPS = 4, 25, 40, 60
 FINDINGS = (
-    *("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Effusion", "Emphysema", "Fibrosis", "Hernia"),
+    *(
+        "Atelectasis",
+        "Cardiomegaly",
+        "Consolidation",
+        "Edema",
+        "Effusion",
+        "Emphysema",
+        "Fibrosis",
+        "Hernia",
+    ),
     *("Infiltration", "Mass", "Nodule", "Pleural Thickening", "Pneumonia", "Pneumothorax"),
 )
 FINDINGS_TASK = """
@@ -50,7 +59,9 @@ def command(*arguments: str, home: Path) -> float:
     """Run medtasks in a fresh process and return its wall time in seconds."""
     start = time.perf_counter()
     environment = {**os.environ, "MEDTASKS_HOME": str(home)}
-    subprocess.run([sys.executable, "-m", "medtasks.cli.main", *arguments], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "medtasks.cli.main", *arguments], env=environment, check=True
+    )
     return time.perf_counter() - start
 
 
@@ -62,7 +73,12 @@ def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
 
     folder.mkdir()
     chance = random.Random(seed)
-    results = {"results": {}, "configs": {}, "n-samples": {}, "config": {"model": folder.name, "model_args": ""}}
+    results = {
+        "results": {},
+        "configs": {},
+        "n-samples": {},
+        "config": {"model": folder.name, "model_args": ""},
+    }
     documents = load_documents("mediconfusion")
     for task in TASKS:
         with (folder / f"20260102_030405_samples_{task}.jsonl").open("w") as stream:
@@ -70,9 +86,20 @@ def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
                 right = chance.random() < skill
                 chosen = document["answer"] if right else {"A": "B", "B": "A"}[document["answer"]]
                 confident = 1 / (1 + math.exp(-chance.random() * 4))
-                losses = [-math.log(confident if letter == chosen else 1 - confident) for letter in "AB"]
-                reply = [chosen] if task == "mediconfusion" else [[f"({loss}, False)"] for loss in losses]
-                line = {"doc_id": row, "resps": reply, "filtered_resps": reply, "input": document["question"]}
+                losses = [
+                    -math.log(confident if letter == chosen else 1 - confident) for letter in "AB"
+                ]
+                reply = (
+                    [chosen]
+                    if task == "mediconfusion"
+                    else [[f"({loss}, False)"] for loss in losses]
+                )
+                line = {
+                    "doc_id": row,
+                    "resps": reply,
+                    "filtered_resps": reply,
+                    "input": document["question"],
+                }
                 stream.write(json.dumps(line) + "\n")
         results["results"][task] = {"alias": task}
         results["configs"][task] = {"task": task, "metadata": {"data": provenance("mediconfusion")}}
@@ -97,7 +124,12 @@ def write_findings(folder: Path, number: int) -> None:
     ):
         for row in range(number):
             labels = [int(chance.random() < 0.15) for _ in FINDINGS]
-            known = {"doc_id": str(row), "question": "Which findings are there?", "options": FINDINGS, "labels": labels}
+            known = {
+                "doc_id": str(row),
+                "question": "Which findings are there?",
+                "options": FINDINGS,
+                "labels": labels,
+            }
             patient = row // 3
             known |= {"patient_id": str(patient), "image_file": f"{patient}.png"}
             known |= {"sex": "FM"[patient % 2], "site": f"hospital {patient % 5}"}
@@ -108,7 +140,9 @@ def write_findings(folder: Path, number: int) -> None:
                 if chance.random() < (0.85 if label else 0.03)
             ]
             reply = [", ".join(shown) or "No finding"]
-            samples.write(json.dumps({"doc_id": row, "resps": reply, "filtered_resps": reply}) + "\n")
+            samples.write(
+                json.dumps({"doc_id": row, "resps": reply, "filtered_resps": reply}) + "\n"
+            )
 
 
 def main() -> None:
@@ -127,14 +161,21 @@ def main() -> None:
         compared = command("board", str(better), str(worse), home=home)
         files = list((home / "datasets" / "mediconfusion" / "images").iterdir())
         embedded = sum(len(base64.b64encode(path.read_bytes())) for path in files) / 1e6
-        print(f"three tasks of 352 questions: {alone:.1f} s (aim {AIM_SECONDS}), a board of two runs {compared:.1f} s")
+        print(
+            f"three tasks of 352 questions: {alone:.1f} s (aim {AIM_SECONDS}), a board of two runs {compared:.1f} s"
+        )
         findings = Path(folder) / "findings"
         write_findings(findings, 25_000)
         report = ("report", str(findings / "run"), "--include-path", str(findings))
-        seconds, grouped = command(*report, home=home), command(*report, "--by", "sex,site", home=home)
+        seconds, grouped = (
+            command(*report, home=home),
+            command(*report, "--by", "sex,site", home=home),
+        )
         print(f"25,000 questions on {len(FINDINGS)} findings: {seconds:.1f} s (aim {AIM_FINDINGS})")
         print(f"the same by sex and site: {grouped:.1f} s (aim {AIM_GROUPS})")
-        print(f"page {size:.1f} MB (aim {AIM_SIZE}); its {len(files)} pictures embedded as they are {embedded:.1f} MB")
+        print(
+            f"page {size:.1f} MB (aim {AIM_SIZE}); its {len(files)} pictures embedded as they are {embedded:.1f} MB"
+        )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,10 @@ def run_scripts() -> dict[str, bool]:
     met = {}
     for name in SCRIPTS:
         print(f"== {name}", flush=True)
-        met[name] = subprocess.run([sys.executable, Path(__file__).with_name(name)], check=False).returncode == 0
+        met[name] = (
+            subprocess.run([sys.executable, Path(__file__).with_name(name)], check=False).returncode
+            == 0
+        )
     return met
 
 
@@ -54,7 +57,9 @@ def radcliq_inputs(pairs: int, device: str) -> bool:
             seconds = time.perf_counter() - began
             total += seconds
             print(f"{metric}: {seconds:.2f} s, {pairs / seconds:.1f} pairs/s", flush=True)
-    print(f"RadCliQ's inputs for {pairs} pairs on {_name(device)}: {total:.1f} s, {pairs / total:.1f} pairs/s")
+    print(
+        f"RadCliQ's inputs for {pairs} pairs on {_name(device)}: {total:.1f} s, {pairs / total:.1f} pairs/s"
+    )
     return not on_gpu or total < SECONDS
 
 
@@ -62,7 +67,12 @@ MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
 def drawn_settings(
-    folder: Path, texts: list[str], device: str, *, models: Sequence[str] = MODELS, tiny: bool = False
+    folder: Path,
+    texts: list[str],
+    device: str,
+    *,
+    models: Sequence[str] = MODELS,
+    tiny: bool = False,
 ) -> ModelSettings:
     """Write models, of the published sizes or tiny, with random weights; return settings that name them."""
     small = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4} if tiny else {}

@@ -47,7 +47,9 @@ def measured(model: Any, documents: Sequence[Any], letters: bool) -> tuple[float
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("base_url")
     parser.add_argument("--checkpoint")
     parser.add_argument("--questions", type=int, default=48)
@@ -61,15 +63,27 @@ def main() -> None:
         for letters in (True, False):
             kind = "4 letters" if letters else "2 option texts"
             for way in ("prompt_logprobs", "auto"):
-                with_prompt = {"system_prompt": f"Measurement {next(number)}.", "concurrency": given.concurrency}
-                model = VlmServer(base_url=given.base_url, likelihood=way, journal="false", **with_prompt)
+                with_prompt = {
+                    "system_prompt": f"Measurement {next(number)}.",
+                    "concurrency": given.concurrency,
+                }
+                model = VlmServer(
+                    base_url=given.base_url, likelihood=way, journal="false", **with_prompt
+                )
                 rate, _ = measured(model, documents, letters)
                 requests = model.pool.sent / (len(documents) + 2)
-                print(f"{kind}, {way}: {rate:.2f} questions/s, {requests:.1f} requests each", flush=True)
+                print(
+                    f"{kind}, {way}: {rate:.2f} questions/s, {requests:.1f} requests each",
+                    flush=True,
+                )
                 model.clean()
             if given.checkpoint and not letters:
                 local = HfVlm(
-                    pretrained=given.checkpoint, dtype="float32", journal="false", prefix_cache=False, batch_size=8
+                    pretrained=given.checkpoint,
+                    dtype="float32",
+                    journal="false",
+                    prefix_cache=False,
+                    batch_size=8,
                 )
                 rate, _ = measured(local, documents, letters)
                 print(f"{kind}, hf_vlm without prefix cache: {rate:.2f} questions/s", flush=True)

@@ -31,7 +31,9 @@ REPLY = {
     "object": "chat.completion",
     "created": 0,
     "model": "tiny",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop"}],
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop"}
+    ],
     "usage": {"prompt_tokens": 300, "completion_tokens": 1, "total_tokens": 301},
 }
 SETTINGS = {"until": ["\n\n"], "max_new_tokens": 16, "temperature": 0}
@@ -40,7 +42,9 @@ SETTINGS = {"until": ["\n\n"], "max_new_tokens": 16, "temperature": 0}
 # ---- the server ----
 
 
-async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
+async def answer_all(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
+) -> None:
     """Answer each request of a connection."""
     while True:
         try:
@@ -52,7 +56,9 @@ async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
             await reader.readexactly(int(length.split(b"\r\n", 1)[0]))
         is_question = head.startswith(b"post")
         await asyncio.sleep(seconds if is_question else 0)
-        body = json.dumps(REPLY if is_question else {"data": [{"id": "tiny"}], "version": "0"}).encode()
+        body = json.dumps(
+            REPLY if is_question else {"data": [{"id": "tiny"}], "version": "0"}
+        ).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
@@ -111,7 +117,9 @@ class Bench:
     def __init__(self, base_url: str, model: str, concurrency: int) -> None:
         self.given = {"base_url": base_url, "model": model, "concurrency": concurrency}
 
-    def answered(self, questions: Questions, bodies: list[Any] | None = None) -> tuple[float, float]:
+    def answered(
+        self, questions: Questions, bodies: list[Any] | None = None
+    ) -> tuple[float, float]:
         """Ask all questions; returns seconds of processor and wall, and collects the bodies."""
         from medtasks.model_adapters.vlm_server import VlmServer
 
@@ -163,7 +171,9 @@ def processor(bench: Bench, count: int) -> bool:
     """Print and judge processor time per request."""
     bench.answered(Questions(64, 0))
     spent = sorted(bench.answered(Questions(count, 0))[0] / count * 1000 for _ in range(ROUNDS))
-    print(f"processor: {statistics.median(spent):.2f} ms per request (of {count}, {ROUNDS} rounds from {spent[0]:.2f})")
+    print(
+        f"processor: {statistics.median(spent):.2f} ms per request (of {count}, {ROUNDS} rounds from {spent[0]:.2f})"
+    )
     return spent[0] <= MOST_MS
 
 
@@ -172,7 +182,10 @@ def wall(bench: Bench, count: int, side: int) -> bool:
     bodies: list[Any] = []
     bench.answered(Questions(count, side), bodies)
     asyncio.run(bench.bare(bodies))
-    times = [(bench.answered(Questions(count, side))[1], asyncio.run(bench.bare(bodies))) for _ in range(ROUNDS)]
+    times = [
+        (bench.answered(Questions(count, side))[1], asyncio.run(bench.bare(bodies)))
+        for _ in range(ROUNDS)
+    ]
     ours, bare = (statistics.median(column) for column in zip(*times, strict=True))
     ratios = sorted(one / other for one, other in times)
     print(
@@ -202,14 +215,18 @@ def resident(name: str) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="*", default=["processor", "wall", "memory"])
     parser.add_argument("--base-url")
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--questions", type=int, help="by default 1000, 256 and 26000")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--side", type=int, default=448, help="of an image, in pixels")
-    parser.add_argument("--seconds", type=float, default=0.0, help="that our server takes for an answer")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, help="that our server takes for an answer"
+    )
     given = parser.parse_args()
     if given.what == ["serve"]:
         return asyncio.run(serve(given.seconds))
@@ -218,7 +235,9 @@ def main() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         bench = Bench(
-            given.base_url or f"http://127.0.0.1:{server.stdout.readline().strip()}/v1", given.model, given.concurrency
+            given.base_url or f"http://127.0.0.1:{server.stdout.readline().strip()}/v1",
+            given.model,
+            given.concurrency,
         )
         measured: dict[str, Callable[[], bool]] = {
             "processor": lambda: processor(bench, given.questions or 1000),

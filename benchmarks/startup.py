@@ -18,7 +18,9 @@ def seconds(autoload: str) -> float:
     """Time one start, in seconds."""
     began = time.perf_counter()
     environment = {**os.environ, "MEDTASKS_AUTOLOAD": autoload}
-    shown = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        COMMAND, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     taken = time.perf_counter() - began
     if ("mediconfusion" in shown) != (autoload == "1"):
         raise SystemExit("the plug-in is not switched by MEDTASKS_AUTOLOAD; is medtasks installed?")
@@ -32,7 +34,9 @@ def main() -> None:
     pairs = [(seconds("0"), seconds("1")) for _ in range(rounds)]
     without, with_plugin = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(b / a for a, b in pairs)
-    print(f"without {without:.2f} s, with {with_plugin:.2f} s, median ratio {ratio:.3f} over {rounds} rounds")
+    print(
+        f"without {without:.2f} s, with {with_plugin:.2f} s, median ratio {ratio:.3f} over {rounds} rounds"
+    )
     sys.exit(ratio > 1.05)
 
 

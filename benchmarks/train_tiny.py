@@ -47,15 +47,24 @@ PROMPTS = Path(__file__).parents[1] / "tasks_yaml" / "mediconfusion" / "prompts.
 
 
 MARKS = ('("{}": {})', "{}: {}", "{}. {}", "({}) {}")
-ENDS = ('#answer: ("', "Answer: ", "Answer with the option's letter from the given choices directly.")
+ENDS = (
+    '#answer: ("',
+    "Answer: ",
+    "Answer with the option's letter from the given choices directly.",
+)
 OTHERS = ("I cannot tell from this image", "None of the other options")
 
 
 def templates() -> dict[str, list[str]]:
     """Return MediConfusion's prompts by what they ask for: a letter, or the text of an option."""
     published = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
-    names = {"letter": ("mediconfusion", "mediconfusion_gd"), "text": ("mediconfusion_ps", "mediconfusion_ff")}
-    return {kind: [published[name]["template"] for name in of_kind] for kind, of_kind in names.items()}
+    names = {
+        "letter": ("mediconfusion", "mediconfusion_gd"),
+        "text": ("mediconfusion_ps", "mediconfusion_ff"),
+    }
+    return {
+        kind: [published[name]["template"] for name in of_kind] for kind, of_kind in names.items()
+    }
 
 
 def filled(template: str, question: str, options: Sequence[str]) -> str:
@@ -67,18 +76,33 @@ def filled(template: str, question: str, options: Sequence[str]) -> str:
 
 def vocabulary() -> list[str]:
     """Return all words and signs of the prompts, capital letters and digits."""
-    texts = [filled(template, "", ("", "")) for listed in templates().values() for template in listed]
-    texts += [*ENDS, *OTHERS, *(text for pair in SAMPLE["pairs"] for text in (pair["question"], *pair["options"]))]
-    return sorted({*"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *(word for text in texts for word in WORD.findall(text))})
+    texts = [
+        filled(template, "", ("", "")) for listed in templates().values() for template in listed
+    ]
+    texts += [
+        *ENDS,
+        *OTHERS,
+        *(text for pair in SAMPLE["pairs"] for text in (pair["question"], *pair["options"])),
+    ]
+    return sorted(
+        {
+            *"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+            *(word for text in texts for word in WORD.findall(text)),
+        }
+    )
 
 
 def draw(name: str, seed: int, scale: float = 1.0) -> Image.Image:
     """Draw an image of one of the sample's kinds; its seed decides about size, tint and grain."""
     chance, facts = random.Random(f"{name} {seed}"), SAMPLE["images"][name]
-    sheet = synthetic_images.Sheet((round(scale * chance.randint(220, 324)), round(scale * chance.randint(276, 324))))
+    sheet = synthetic_images.Sheet(
+        (round(scale * chance.randint(220, 324)), round(scale * chance.randint(276, 324)))
+    )
     synthetic_images._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
     grain = chance.randrange(10**6, 10**9)
-    assert grain not in range(synthetic_images._FIRST_IMAGE, synthetic_images._FIRST_IMAGE + len(SAMPLE["images"]))
+    assert grain not in range(
+        synthetic_images._FIRST_IMAGE, synthetic_images._FIRST_IMAGE + len(SAMPLE["images"])
+    )
     image, tint = sheet.finished(grain), chance.choice([None, None, "warm", "cool"])
     return ImageOps.colorize(image, *synthetic_images._TINTS[tint]) if tint else image
 
@@ -129,36 +153,58 @@ class Trainer:
         """Return the ids of a text."""
         return [self.ids.get(word, UNKNOWN_ID) for word in WORD.findall(text)]
 
-    def ask(self, kind: str, pair: dict[str, Any], side: int, swapped: bool, third: bool = False) -> Asked:
+    def ask(
+        self, kind: str, pair: dict[str, Any], side: int, swapped: bool, third: bool = False
+    ) -> Asked:
         """Return one of the two questions of a pair; a ``third`` option is from another question, or general."""
         text, options = pair["options"]["AB".index(pair["answer"]) ^ side], list(pair["options"])
         if swapped:
             options.reverse()
         if third:
-            others = [option for other in SAMPLE["pairs"] for option in other["options"] if option not in options]
+            others = [
+                option
+                for other in SAMPLE["pairs"]
+                for option in other["options"]
+                if option not in options
+            ]
             options.insert(self.chance.randrange(3), self.chance.choice([*OTHERS * 8, *others]))
         if kind == "short":
             mark = self.chance.choice(MARKS)
-            listed = [mark.format(letter, option) for letter, option in zip("ABC", options, strict=False)]
+            listed = [
+                mark.format(letter, option) for letter, option in zip("ABC", options, strict=False)
+            ]
             prompt = "\n".join([pair["question"], *listed, self.chance.choice(ENDS)])
         else:
             prompt = filled(self.chance.choice(self.templates[kind]), pair["question"], options)
-        return Asked(pair["images"][side], prompt, text if kind == "text" else "ABC"[options.index(text)])
+        return Asked(
+            pair["images"][side], prompt, text if kind == "text" else "ABC"[options.index(text)]
+        )
 
-    def outcome(self, samples: Sequence[Asked], pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def outcome(
+        self, samples: Sequence[Asked], pixels: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits at all tokens of the replies, and these tokens."""
         inputs, targets = [], []
         slots = 0 if pixels is None else self.slots
         for _, prompt, reply in samples:
-            before, after = [BEGIN_ID, *[IMAGE_ID] * slots, *self.tokens(prompt)], [*self.tokens(reply), END_ID]
+            before, after = (
+                [BEGIN_ID, *[IMAGE_ID] * slots, *self.tokens(prompt)],
+                [*self.tokens(reply), END_ID],
+            )
             inputs.append(torch.tensor([*before, *after]))
             targets.append(torch.tensor([*[-100] * len(before), *after]))
         ids = torch.nn.utils.rnn.pad_sequence(inputs, batch_first=True, padding_value=PAD_ID)
-        wanted = torch.nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=-100)[:, 1:]
+        wanted = torch.nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=-100)[
+            :, 1:
+        ]
         embedded = self.network.language_model.get_input_embeddings()(ids)
         if pixels is not None:
-            embedded = embedded.masked_scatter((ids == IMAGE_ID)[..., None], self.network.image_features(pixels))
-        hidden = self.network.language_model.model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, :-1]
+            embedded = embedded.masked_scatter(
+                (ids == IMAGE_ID)[..., None], self.network.image_features(pixels)
+            )
+        hidden = self.network.language_model.model(
+            inputs_embeds=embedded, use_cache=False
+        ).last_hidden_state[:, :-1]
         chosen = wanted != -100
         return self.network.language_model.lm_head(hidden[chosen]), wanted[chosen]
 
@@ -170,11 +216,17 @@ class Trainer:
         swapped = min(0.5, max(0.0, (done - 0.28) / 0.2))
         third = 0.4 if kind == "short" and done > 0.45 else 0.0
         samples = [
-            self.ask(kind, pair, chance.randrange(2), chance.random() < swapped, chance.random() < third)
+            self.ask(
+                kind, pair, chance.randrange(2), chance.random() < swapped, chance.random() < third
+            )
             for pair in chance.choices(SAMPLE["pairs"], k=BATCH)
         ]
-        pixels = moved(torch.stack([self.images[name][chance.randrange(DRAWN)] for name, *_ in samples]))
-        return functional.cross_entropy(*self.outcome(samples, None if number % 20 in (16, 19) else pixels))
+        pixels = moved(
+            torch.stack([self.images[name][chance.randrange(DRAWN)] for name, *_ in samples])
+        )
+        return functional.cross_entropy(
+            *self.outcome(samples, None if number % 20 in (16, 19) else pixels)
+        )
 
     @torch.no_grad()
     def solved(self, kind: str, swapped: bool, third: bool = False) -> float:
@@ -204,14 +256,20 @@ def main() -> None:
     """Train, evaluate and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=WEIGHTS)
-    parser.add_argument("--threads", type=int, default=1, help="sums, and so the weights, depend on it")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="sums, and so the weights, depend on it"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(SEED)
     start = time.process_time()
     trainer = Trainer()
-    print(f"{time.process_time() - start:.0f} s of computing: images are drawn, {len(trainer.words)} words")
-    optimizer = torch.optim.AdamW(trainer.network.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    print(
+        f"{time.process_time() - start:.0f} s of computing: images are drawn, {len(trainer.words)} words"
+    )
+    optimizer = torch.optim.AdamW(
+        trainer.network.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01
+    )
     for number in range(STEPS):
         done = number / STEPS
         rate = RATE * min(1, (number + 1) / 100) * (0.51 + 0.49 * math.cos(math.pi * done))
@@ -227,7 +285,9 @@ def main() -> None:
             kinds = [("letter", False), ("letter", True), ("short", True, True), ("text", False)]
             shares = ", ".join(f"{trainer.solved(*kind):.1%}" for kind in kinds)
             seconds = time.process_time() - start
-            print(f"{seconds:.0f} s: step {number + 1}, loss {loss.item():.3f}, solved pairs {shares}")
+            print(
+                f"{seconds:.0f} s: step {number + 1}, loss {loss.item():.3f}, solved pairs {shares}"
+            )
 
 
 if __name__ == "__main__":

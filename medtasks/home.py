@@ -22,13 +22,17 @@ HOME_VARIABLE = "MEDTASKS_HOME"
 
 def packaged_facts(package: str, name: str) -> dict[str, Any]:
     """Return the contents of ``<name>.toml`` in one of our packages."""
-    return tomllib.loads(resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    )
 
 
 def home() -> Path:
     """Return the data folder: ``$MEDTASKS_HOME``, or the platform's cache folder for this user."""
     chosen = os.environ.get(HOME_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("medtasks")
+    return (
+        Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("medtasks")
+    )
 
 
 def datasets_folder() -> Path:
@@ -49,7 +53,11 @@ def dataset_holding(path: Path) -> str | None:
     root = os.path.realpath(datasets_folder())
     folders = [(root, "")]
     if os.path.isdir(root):
-        folders += [(os.path.realpath(entry), entry.name) for entry in os.scandir(root) if entry.is_symlink()]
+        folders += [
+            (os.path.realpath(entry), entry.name)
+            for entry in os.scandir(root)
+            if entry.is_symlink()
+        ]
     for real in (os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)):
         for folder, name in folders:
             if Path(real).is_relative_to(folder):
@@ -80,7 +88,9 @@ def own_tasks_folders() -> list[Path]:
     entered, trusted = folder.stat().st_mode & 0o011, (os.geteuid(), 0, home().stat().st_uid)
     for path in (folder, *filter(Path.exists, folder.rglob("*"))):
         state = path.stat()
-        shared = 0o022 if state.st_gid != state.st_uid else 0o002  # a group of that number is a user's own
+        shared = (
+            0o022 if state.st_gid != state.st_uid else 0o002
+        )  # a group of that number is a user's own
         if state.st_uid not in trusted or (entered and state.st_mode & shared):
             raise MedTasksError(
                 f"{path} is another user's or writable by others, and task files can run code; delete what is not "
@@ -91,7 +101,11 @@ def own_tasks_folders() -> list[Path]:
 
 def open_to_others(folder: Path) -> bool:
     """Return whether the modes of files and folders let the group or others open a file in a folder."""
-    files = (path for path in folder.rglob("*") if path.is_file()) if folder.stat().st_mode & 0o011 else ()
+    files = (
+        (path for path in folder.rglob("*") if path.is_file())
+        if folder.stat().st_mode & 0o011
+        else ()
+    )
     return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 

@@ -30,7 +30,11 @@ def path_of(name: str, arguments: Mapping[str, object]) -> str:
     module, _, attribute = name.rpartition(".")
     if module != __name__:
         return ""
-    return str(arguments.get("class") or "") if attribute == "Adapter" else attribute.replace(_DOT, ".")
+    return (
+        str(arguments.get("class") or "")
+        if attribute == "Adapter"
+        else attribute.replace(_DOT, ".")
+    )
 
 
 def check_path(path: str) -> None:
@@ -111,9 +115,17 @@ def __getattr__(name: str) -> Any:
 
     class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
         @classmethod
-        def create_from_arg_string(cls, arg_string: str, additional_config: Mapping[str, object] | None = None) -> Any:
-            path = path_of(f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments())
-            others = [part for part in split_arguments(arg_string) if part.partition("=")[0].strip() != "class"]
+        def create_from_arg_string(
+            cls, arg_string: str, additional_config: Mapping[str, object] | None = None
+        ) -> Any:
+            path = path_of(
+                f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments()
+            )
+            others = [
+                part
+                for part in split_arguments(arg_string)
+                if part.partition("=")[0].strip() != "class"
+            ]
             target: Any = GIVEN.get(path) or load(path)
             if not isinstance(target, type):
                 from .function_model import FunctionModel
@@ -124,7 +136,9 @@ def __getattr__(name: str) -> Any:
                     {"function": staticmethod(target), "__module__": FunctionModel.__module__},
                 )
             model = target.create_from_arg_string(",".join(others), additional_config)
-            model.named_as = path.replace(":", ".")  # by which the guard of credentialed data knows it
+            model.named_as = path.replace(
+                ":", "."
+            )  # by which the guard of credentialed data knows it
             return model
 
     return Adapter

@@ -23,7 +23,9 @@ class FunctionArguments(AdapterArguments):
     """Arguments of a function; ``model`` says what it asks, in the names of results."""
 
     model: str | None = argument(None)
-    max_failed: float = argument(1.0, least=0, most=1)  # by default, what was answered counts whatever fails later
+    max_failed: float = argument(
+        1.0, least=0, most=1
+    )  # by default, what was answered counts whatever fails later
     journal: str = argument("false")  # a function that changed cannot be told from what it was
 
 
@@ -56,7 +58,9 @@ class FunctionModel(MedicalAdapter):
             )
         )
 
-    def generate_batch(self, prompts: Sequence[Any], settings: GenerationSettings, seed: int) -> Any:
+    def generate_batch(
+        self, prompts: Sequence[Any], settings: GenerationSettings, seed: int
+    ) -> Any:
         """Return the function's texts, and an error in place of each that is none.
 
         Raises:
@@ -78,7 +82,9 @@ class FunctionModel(MedicalAdapter):
             if isinstance(text, str):
                 replies.append(before_stops(text, settings.until).strip())
             else:
-                replies.append(MedTasksError(f"the function returned {type(text).__name__} in place of a text"))
+                replies.append(
+                    MedTasksError(f"the function returned {type(text).__name__} in place of a text")
+                )
         return replies
 
     def loglikelihood(self, requests: Sequence[Any]) -> Any:
@@ -97,7 +103,11 @@ def likelihood_error(names: Sequence[str]) -> MedTasksError:
     """Build the error for tasks that compare likelihoods; it names tasks on the same data that read replies."""
     files = task_files()
     datasets = {files[name].dataset for name in names if name in files} - {None}
-    others = [task.name for task in files.values() if task.dataset in datasets and not task.compares_likelihoods]
+    others = [
+        task.name
+        for task in files.values()
+        if task.dataset in datasets and not task.compares_likelihoods
+    ]
     return MedTasksError(
         f"likelihoods of options are needed for {listed(names)}, and a function gives texts alone; choose "
         f"{listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"

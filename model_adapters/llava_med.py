@@ -36,7 +36,14 @@ from .base.vision import SHAPE, TOWER_KEYS, clip_batch, tower_config
 
 # transformers' own defaults for these are not those of Mistral 7B v0.2, so they must not be left out.
 _MISTRAL = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
+    *(
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "rms_norm_eps",
+    ),
     *("num_key_value_heads", "rope_theta", "sliding_window"),
 )
 _PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
@@ -59,7 +66,9 @@ def load_network(
     try:
         network = on_meta(lambda: LlavaForConditionalGeneration(config))
     except ImportError as error:
-        raise AdapterArgumentError(f"llava_med: this attn_implementation cannot be used here: {error}") from error
+        raise AdapterArgumentError(
+            f"llava_med: this attn_implementation cannot be used here: {error}"
+        ) from error
     network._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
     model = network.model
     projector = model.multi_modal_projector
@@ -67,7 +76,9 @@ def load_network(
     parts = {
         **dict(model.language_model.named_children()),
         "mm_projector": nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2}),
-        "vision_tower": nn.ModuleDict({"vision_tower": nn.ModuleDict({"vision_model": model.vision_tower})}),
+        "vision_tower": nn.ModuleDict(
+            {"vision_tower": nn.ModuleDict({"vision_model": model.vision_tower})}
+        ),
     }
     tree = nn.ModuleDict({"model": nn.ModuleDict(parts), "lm_head": network.lm_head})
     unused = r".*(?:rotary_emb\.inv_freq|embeddings\.position_ids)"
@@ -76,7 +87,9 @@ def load_network(
         fill(model.vision_tower, tower, by_patterns(*TOWER_KEYS, r"\1"), dtype)
     # Layers after that of the features are removed; hidden state 0 is the input of the first layer.
     blocks = model.vision_tower.encoder.layers
-    model.vision_tower.encoder.layers = blocks[: range(len(blocks) + 1)[config.vision_feature_layer]]
+    model.vision_tower.encoder.layers = blocks[
+        : range(len(blocks) + 1)[config.vision_feature_layer]
+    ]
     return network
 
 
@@ -84,7 +97,9 @@ def load_network(
 class LlavaMedArguments(CheckpointArguments):
     """The arguments of LLaVA-Med, see ``model_adapters/README.md``."""
 
-    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")  # folder or hub id of the checkpoint
+    pretrained: str = argument(
+        "microsoft/llava-med-v1.5-mistral-7b"
+    )  # folder or hub id of the checkpoint
     vision_tower: str | None = argument(None)
     vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
     max_length: int | None = argument(None, least=1)
@@ -106,14 +121,23 @@ class LlavaMed(MedicalAdapter):
     def load(self) -> None:
         """Read configuration, tokenizer and weights."""
         arguments = self.arguments
-        check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        check_device_map(
+            arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
+        )
         folder = published_folder(arguments.pretrained, "pretrained")
         file = folder / "config.json"
         kind = read_fields(file, ()).get("model_type")
         if kind != "llava_mistral":
-            raise CheckpointError(f"{file}: model_type '{kind}' is not that of LLaVA-Med v1.5 (llava_mistral)")
-        stored = read_fields(file, (*_MISTRAL, "mm_vision_select_layer", "mm_vision_tower", "mm_hidden_size"))
-        for name, value in (("mm_vision_select_feature", "patch"), ("mm_projector_type", "mlp2x_gelu")):
+            raise CheckpointError(
+                f"{file}: model_type '{kind}' is not that of LLaVA-Med v1.5 (llava_mistral)"
+            )
+        stored = read_fields(
+            file, (*_MISTRAL, "mm_vision_select_layer", "mm_vision_tower", "mm_hidden_size")
+        )
+        for name, value in (
+            ("mm_vision_select_feature", "patch"),
+            ("mm_projector_type", "mlp2x_gelu"),
+        ):
             if stored.get(name, value) != value:
                 raise CheckpointError(f"{file}: {name} '{stored[name]}' is not supported")
         is_openai = arguments.vision_weights == "openai"
@@ -127,7 +151,9 @@ class LlavaMed(MedicalAdapter):
             )
         attention = arguments.attn_implementation
         config = LlavaConfig(
-            text_config=MistralConfig(**{name: stored[name] for name in _PASSED_ON & stored.keys()}),
+            text_config=MistralConfig(
+                **{name: stored[name] for name in _PASSED_ON & stored.keys()}
+            ),
             vision_config=tower,
             vision_feature_layer=int(stored["mm_vision_select_layer"]),
             tie_word_embeddings=bool(stored.get("tie_word_embeddings", False)),
@@ -135,16 +161,22 @@ class LlavaMed(MedicalAdapter):
         )
         self._side, self._pad = int(tower.image_size), stored.get("image_aspect_ratio") == "pad"
         self._patches = (tower.image_size // tower.patch_size) ** 2
-        self.tokenizer = SentencePieceText(folder / "tokenizer.model", {"<s>": BEGIN_ID, "</s>": END_ID})
+        self.tokenizer = SentencePieceText(
+            folder / "tokenizer.model", {"<s>": BEGIN_ID, "</s>": END_ID}
+        )
         limit = int(config.text_config.max_position_embeddings)
-        self._max_length = arguments.max_length or int(stored.get("tokenizer_model_max_length") or limit)
+        self._max_length = arguments.max_length or int(
+            stored.get("tokenizer_model_max_length") or limit
+        )
         if self._max_length > limit:
             raise AdapterArgumentError(
                 f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
                 f"{self._max_length}."
             )
         self._text_files = [file, folder / "tokenizer.model", tower_folder / "config.json"]
-        network = load_network(config, folder, tower_folder if is_openai else None, getattr(torch, arguments.dtype))
+        network = load_network(
+            config, folder, tower_folder if is_openai else None, getattr(torch, arguments.dtype)
+        )
         self.network = place(network, network, self.device, arguments.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
@@ -170,7 +202,9 @@ class LlavaMed(MedicalAdapter):
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; too many spans, so that nothing is shared, if the text itself holds slots."""
         slots = [column for column, token in enumerate(prompt.ids) if token == self.slot_id]
-        return [(slots[at], slots[at] + self._patches) for at in range(0, len(slots), self._patches)]
+        return [
+            (slots[at], slots[at] + self._patches) for at in range(0, len(slots), self._patches)
+        ]
 
     @property
     def language_model(self) -> Any:
@@ -190,4 +224,6 @@ class LlavaMed(MedicalAdapter):
 
     def fingerprint(self) -> str:
         """Add configuration and tokenizer, which a hub id in the arguments does not name."""
-        return super().fingerprint() + digest_of([file.read_bytes().hex() for file in self._text_files])
+        return super().fingerprint() + digest_of(
+            [file.read_bytes().hex() for file in self._text_files]
+        )

@@ -40,7 +40,14 @@ from .base.checkpoints import (
     read_json,
     stored_tensors,
 )
-from .base.vision import TOWER_KEYS, CrossAttention, PerceiverResampler, clip_batch, feed_forward, tower_config
+from .base.vision import (
+    TOWER_KEYS,
+    CrossAttention,
+    PerceiverResampler,
+    clip_batch,
+    feed_forward,
+    tower_config,
+)
 
 MARKERS = 3
 """Tokens added after LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
@@ -70,8 +77,21 @@ _LLAMA_KEYS = (
     rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
 )
 _LLAMA_SHAPE = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
-    *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
+    *(
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "rms_norm_eps",
+    ),
+    *(
+        "num_key_value_heads",
+        "max_position_embeddings",
+        "rope_theta",
+        "rope_parameters",
+        "rope_scaling",
+    ),
 )
 
 
@@ -107,7 +127,9 @@ class GatedCrossAttention(nn.Module):
         self.ff = feed_forward(dim)
         self.ff_gate = nn.Parameter(torch.empty(1))
 
-    def forward(self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor
+    ) -> torch.Tensor:
         """Return the new hidden states, shape (batch, length, dim); for the others see ``view``."""
         if latents is not None:
             looking = visible.any(-1, keepdim=True)
@@ -146,16 +168,22 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
 
     _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
 
-    def __init__(self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: str) -> None:
+    def __init__(
+        self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: str
+    ) -> None:
         super().__init__(config)
         self.mode = mode
         self.model.embed_tokens = nn.Embedding(config.vocab_size + MARKERS, config.hidden_size)
         self.lm_head = _Head(config.hidden_size, config.vocab_size, bias=False)
         blocks = {layer: GatedCrossAttention(config.hidden_size, media_dim) for layer in layers}
         self._blocks = list(blocks.values())
-        self.gated_cross_attn_layers = nn.ModuleDict({str(layer): block for layer, block in blocks.items()})
+        self.gated_cross_attn_layers = nn.ModuleDict(
+            {str(layer): block for layer, block in blocks.items()}
+        )
         for layer, block in blocks.items():
-            self.model.layers[layer].register_forward_pre_hook(partial(_run_block, block), with_kwargs=True)
+            self.model.layers[layer].register_forward_pre_hook(
+                partial(_run_block, block), with_kwargs=True
+            )
 
     def forward(
         self,
@@ -179,12 +207,19 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
             start = cached.get_seq_length() if cached is not None else 0
             end = start + input_ids.shape[1]
             # A reply looks at the last image, or at none.
-            last = text_time[:, -1:] if self.mode == "preceding" else torch.zeros_like(text_time[:, -1:])
+            last = (
+                text_time[:, -1:]
+                if self.mode == "preceding"
+                else torch.zeros_like(text_time[:, -1:])
+            )
             reply = last.expand(-1, max(end - text_time.shape[1], 0))
             times = torch.cat((text_time, reply), dim=1)[:, start:end]
         images, latents = (0, 0) if media is None else media.shape[1:3]
         visible = times[..., None] == torch.arange(1, images + 1, device=times.device)
-        view = None if media is None else media.flatten(1, 2), visible.repeat_interleave(latents, dim=-1)
+        view = (
+            None if media is None else media.flatten(1, 2),
+            visible.repeat_interleave(latents, dim=-1),
+        )
         for block in self._blocks:
             block.view = view
         try:
@@ -227,7 +262,9 @@ class MedFlamingoNetwork(nn.Module):
         """Return the latents of images, shape (images, latents, width), for pixels of shape (images, 3, size, size)."""
         # The class token is left out; the last hidden state has not passed the tower's last norm.
         tokens = self.vision(pixels.to(self.perceiver.latents)).last_hidden_state[:, 1:]
-        resampled: torch.Tensor = self.perceiver(self.vision.post_layernorm(tokens) if self.post_norm else tokens)
+        resampled: torch.Tensor = self.perceiver(
+            self.vision.post_layernorm(tokens) if self.post_norm else tokens
+        )
         return resampled
 
 
@@ -245,12 +282,20 @@ def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
     file = folder / "config.json"
     stored = read_json(file, f"give the folder of the downloaded {kinds[0]} model")
     if (kind := stored.get("model_type")) not in kinds:
-        raise CheckpointError(f"{file}: model_type is '{kind}', expected '{kinds[0]}'; give another folder")
+        raise CheckpointError(
+            f"{file}: model_type is '{kind}', expected '{kinds[0]}'; give another folder"
+        )
     return stored
 
 
 def load_network(
-    language: LlamaConfig, weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: str, post_norm: bool
+    language: LlamaConfig,
+    weights: Path,
+    llama: Path,
+    clip: Path,
+    dtype: torch.dtype,
+    mode: str,
+    post_norm: bool,
 ) -> MedFlamingoNetwork:
     """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
     vision = tower_config(_read_config(clip, ("clip", "clip_vision_model")))
@@ -260,21 +305,37 @@ def load_network(
             f"CLIP with 'quick_gelu'; give openai/clip-vit-large-patch14"
         )
     # Sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents.
-    trained = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
-    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
-    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
+    trained = {
+        canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)
+    }
+    before = {
+        int(match[1])
+        for name in trained
+        if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))
+    }
+    levels = {
+        int(match[1])
+        for name in trained
+        if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))
+    }
     total = language.num_hidden_layers
     if not before or min(before) >= total:
         raise CheckpointError(
             f"{weights} lacks '{_BLOCKS}.N' for N below LLaMA's {total} layers; is it Med-Flamingo's?"
         )
     if len(trained.get("perceiver.latents", ())) != 2:
-        raise CheckpointError(f"{weights} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
+        raise CheckpointError(
+            f"{weights} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?"
+        )
     every, depth = min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels)
-    if total == 32:  # LLaMA-7B's: the published model has a block before every fourth layer, a resampler of depth 6
+    if (
+        total == 32
+    ):  # LLaMA-7B's: the published model has a block before every fourth layer, a resampler of depth 6
         every, depth = 4, 6
     layers, latents = range(every - 1, total, every), trained["perceiver.latents"][0]
-    network = on_meta(lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm))
+    network = on_meta(
+        lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm)
+    )
     model = network.language_model
     # Trees with the parameter names of the files, for messages.
     blocks = nn.ModuleDict(
@@ -283,13 +344,21 @@ def load_network(
             "gated_cross_attn_layers": model.gated_cross_attn_layers,
         }
     )
-    rename = by_patterns(_FROZEN, rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+")
+    rename = by_patterns(
+        _FROZEN,
+        rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+",
+    )
     tree = nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks})
     fill(tree, weights, lambda key: rename(canonical_key(key)), dtype)
     decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
     llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
     fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
-    fill(nn.ModuleDict({"vision_model": network.vision}), clip, by_patterns(*TOWER_KEYS, r"vision_model.\1"), dtype)
+    fill(
+        nn.ModuleDict({"vision_model": network.vision}),
+        clip,
+        by_patterns(*TOWER_KEYS, r"vision_model.\1"),
+        dtype,
+    )
     return network
 
 
@@ -298,12 +367,16 @@ class MedFlamingoArguments(CheckpointArguments):
     """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
-    llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
+    llama: str = argument(
+        "yahma/llama-7b-hf"
+    )  # LLaMA-7B v1: folder in transformers' layout, or a hub id
     clip: str = argument("openai/clip-vit-large-patch14")
     media_attention: str = argument("preceding", choices=("preceding", "following"))
     vision_post_norm: bool = argument(False)
     bos_id: int = argument(1, least=0, most=1)
-    max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(
+        32, least=1
+    )  # length limit of a reply where the task sets none, in tokens
 
 
 class MedFlamingo(MedicalAdapter):
@@ -319,14 +392,21 @@ class MedFlamingo(MedicalAdapter):
     def load(self) -> None:
         """Read tokenizer and weights."""
         arguments = self.arguments
-        check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
-        llama, clip = published_folder(arguments.llama, "llama"), published_folder(arguments.clip, "clip")
+        check_device_map(
+            arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
+        )
+        llama, clip = (
+            published_folder(arguments.llama, "llama"),
+            published_folder(arguments.clip, "clip"),
+        )
         # LLaMA's sizes only: token ids in published configurations are partly wrong.
         stored = _read_config(llama, ("llama",))
         shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
         language = LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
         vocabulary = language.vocab_size
-        self._markers = {text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
+        self._markers = {
+            text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))
+        }
         self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
         if self._text.vocabulary != vocabulary:
@@ -339,15 +419,23 @@ class MedFlamingo(MedicalAdapter):
         is_local = weights.exists() or not HUB_ID.fullmatch(name)
         weights = weights / WEIGHTS_FILE if weights.is_dir() else weights
         if is_local and not weights.is_file():
-            raise CheckpointError(f"{weights} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>")
+            raise CheckpointError(
+                f"{weights} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>"
+            )
         if not is_local:
             weights = from_hub(
-                lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained"
+                lambda: hf_hub_download(name, WEIGHTS_FILE),
+                name,
+                "file",
+                f"its {WEIGHTS_FILE}",
+                "pretrained",
             )
         self._mode = arguments.media_attention
         dtype, post_norm = getattr(torch, arguments.dtype), arguments.vision_post_norm
         network = load_network(language, weights, llama, clip, dtype, self._mode, post_norm)
-        self.network = place(network, network.language_model, self.device, arguments.device_map, self.model_id)
+        self.network = place(
+            network, network.language_model, self.device, arguments.device_map, self.model_id
+        )
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put one ``<image>`` into the text per image; missing ones come first.
@@ -357,7 +445,9 @@ class MedFlamingo(MedicalAdapter):
         """
         for marker in self._markers:
             if marker in reply:
-                raise MedTasksError(f"the continuation holds '{marker}', which the model cannot generate")
+                raise MedTasksError(
+                    f"the continuation holds '{marker}', which the model cannot generate"
+                )
         missing = len(images) - text.count(IMAGE)
         if missing < 0:
             raise MedTasksError(
@@ -366,9 +456,14 @@ class MedFlamingo(MedicalAdapter):
         ids = [self.arguments.bos_id, *self._text.encode(IMAGE * missing + text + reply)]
         limit = self.language_model.config.max_position_embeddings
         if len(ids) > limit:
-            raise MedTasksError(f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}")
+            raise MedTasksError(
+                f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}"
+            )
         size = self.network.vision.config.image_size
-        return Encoded(ids, self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")))
+        return Encoded(
+            ids,
+            self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")),
+        )
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the markers; if text looks at the following image, each with the text before it."""
@@ -384,7 +479,9 @@ class MedFlamingo(MedicalAdapter):
         rows = self.cached_features(prompts)
         example = next((row for row in rows if row is not None), None)
         padded = [] if example is None else [example[:0] if row is None else row for row in rows]
-        media = pad_sequence(padded, batch_first=True) if padded else None  # (batch, most images, latents, width)
+        media = (
+            pad_sequence(padded, batch_first=True) if padded else None
+        )  # (batch, most images, latents, width)
         times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
         return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 

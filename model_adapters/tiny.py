@@ -26,7 +26,14 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, argument
-from .base.batching import Continuation, Encoded, GenerationSettings, Spans, before_stops, counted_as
+from .base.batching import (
+    Continuation,
+    Encoded,
+    GenerationSettings,
+    Spans,
+    before_stops,
+    counted_as,
+)
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -76,12 +83,26 @@ class TinyNetwork(nn.Module):
         super().__init__()
         sizes = {"num_attention_heads": _HEADS, "attn_implementation": "sdpa"}
         vision_sizes, text_sizes = (
-            {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers, **sizes}
-            for width, layers in ((shape.vision_width, shape.vision_layers), (shape.text_width, shape.text_layers))
+            {
+                "hidden_size": width,
+                "intermediate_size": 2 * width,
+                "num_hidden_layers": layers,
+                **sizes,
+            }
+            for width, layers in (
+                (shape.vision_width, shape.vision_layers),
+                (shape.text_width, shape.text_layers),
+            )
         )
-        vision = CLIPVisionConfig(image_size=shape.image_size, patch_size=shape.patch_size, **vision_sizes)
-        language = LlamaConfig(vocab_size=shape.vocabulary, max_position_embeddings=32768, **text_sizes)
-        with torch.random.fork_rng([]):  # building in transformers draws weights, which are replaced later
+        vision = CLIPVisionConfig(
+            image_size=shape.image_size, patch_size=shape.patch_size, **vision_sizes
+        )
+        language = LlamaConfig(
+            vocab_size=shape.vocabulary, max_position_embeddings=32768, **text_sizes
+        )
+        with torch.random.fork_rng(
+            []
+        ):  # building in transformers draws weights, which are replaced later
             self.vision_tower = CLIPVisionModel(vision)
             self.projector = nn.Linear(shape.vision_width, shape.text_width)
             self.language_model = LlamaForCausalLM(language)
@@ -137,21 +158,30 @@ class MedTasksTiny(MedicalAdapter):
     def load(self) -> None:
         """Read the trained weights, or draw them; the same seed gives the same ones on every machine and device."""
         if self.arguments.weights == "trained":
-            self.tokens: Sequence[str] = (WEIGHTS / "words.txt").read_text(encoding="utf-8").split("\n")
+            self.tokens: Sequence[str] = (
+                (WEIGHTS / "words.txt").read_text(encoding="utf-8").split("\n")
+            )
             self.pattern, self.separator = WORD, " "
             self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
             self.network = TinyNetwork(self.shape)
             weights = load_file(WEIGHTS / "model.safetensors")
             # Versions of transformers name the parts of the vision tower with this level or without.
-            names = {name: name.replace("vision_model.", "") for name, _ in self.network.named_parameters()}
+            names = {
+                name: name.replace("vision_model.", "")
+                for name, _ in self.network.named_parameters()
+            }
             self.network.load_state_dict({name: weights[stored] for name, stored in names.items()})
         else:
             self.tokens, self.pattern, self.separator = CHARACTERS, re.compile(".", re.DOTALL), ""
             self.shape = RANDOM_SHAPE
             self.network = TinyNetwork(self.shape)
             self.network.draw_weights(self.arguments.seed)
-        self.ids_by_token = {token: number for number, token in enumerate(self.tokens, SPECIAL_TOKENS)}
-        self.remark = "MADE-UP WORDING" if self.arguments.wording == "made_up" else ""  # of all results
+        self.ids_by_token = {
+            token: number for number, token in enumerate(self.tokens, SPECIAL_TOKENS)
+        }
+        self.remark = (
+            "MADE-UP WORDING" if self.arguments.wording == "made_up" else ""
+        )  # of all results
         self.image_tokens = (self.shape.image_size // self.shape.patch_size) ** 2
         self.network.eval().requires_grad_(False).to(self.device)
 
@@ -161,7 +191,9 @@ class MedTasksTiny(MedicalAdapter):
         What the vocabulary lacks becomes the unknown token.
         """
         ids = [BEGIN_ID] + [IMAGE_ID] * (self.image_tokens * len(images))
-        ids += [self.ids_by_token.get(token, UNKNOWN_ID) for token in self.pattern.findall(text + reply)]
+        ids += [
+            self.ids_by_token.get(token, UNKNOWN_ID) for token in self.pattern.findall(text + reply)
+        ]
         return Encoded(ids, self.prepared(images, partial(pixels_of, size=self.shape.image_size)))
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -169,7 +201,9 @@ class MedTasksTiny(MedicalAdapter):
         images, length = 0 if prompt.pixels is None else len(prompt.pixels), self.image_tokens
         return [(1 + length * number, 1 + length * (number + 1)) for number in range(images)]
 
-    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+    def generate_batch(
+        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+    ) -> list[str]:
         """Generate replies; random weights spell no letter, so theirs to listed options begins with the likeliest.
 
         With ``wording=made_up`` a made-up sentence is put around each reply, or a refusal in its place.
@@ -178,26 +212,40 @@ class MedTasksTiny(MedicalAdapter):
         if self.arguments.weights == "random":
             self._choose_letters(prompts, replies, settings)
         if self.arguments.wording == "made_up":
-            return [in_made_up_words(prompt.ids, reply) for prompt, reply in zip(prompts, replies, strict=True)]
+            return [
+                in_made_up_words(prompt.ids, reply)
+                for prompt, reply in zip(prompts, replies, strict=True)
+            ]
         return replies
 
-    def _choose_letters(self, prompts: Sequence[Encoded], replies: list[str], settings: GenerationSettings) -> None:
+    def _choose_letters(
+        self, prompts: Sequence[Encoded], replies: list[str], settings: GenerationSettings
+    ) -> None:
         """Let replies to listed options begin with the likeliest letter."""
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
             listed = set(_OPTION.findall(self.decode(prompt.ids)))
             letters = list(takewhile(listed.__contains__, ascii_uppercase))
             if len(letters) > 1 and reply:
-                sequences = [replace(prompt, ids=[*prompt.ids, self.ids_by_token[letter]]) for letter in letters]
+                sequences = [
+                    replace(prompt, ids=[*prompt.ids, self.ids_by_token[letter]])
+                    for letter in letters
+                ]
                 scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
                 losses = [score.mean for score in scores]
-                text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the reply's length
+                text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[
+                    : len(reply)
+                ]  # with the reply's length
                 text = before_stops(text, settings.until).strip()
                 replies[row] = counted_as(reply, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens left out; no blank precedes a sign that ends a phrase."""
         tokens = [self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS]
-        return re.sub(r" (?=[.,:;?!)])", "", self.separator.join(tokens)) if self.separator else "".join(tokens)
+        return (
+            re.sub(r" (?=[.,:;?!)])", "", self.separator.join(tokens))
+            if self.separator
+            else "".join(tokens)
+        )
 
 
 def in_made_up_words(prompt: Sequence[int], reply: str) -> str:
@@ -210,6 +258,8 @@ def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:
     """Return images as shape (images, 3, size, size), values in -1 to 1, aspect ratio not kept."""
     if not images:
         return None
-    small = [image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC) for image in images]
+    small = [
+        image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC) for image in images
+    ]
     values = torch.stack([torch.from_numpy(np.asarray(image, dtype=np.float64)) for image in small])
     return values.permute(0, 3, 1, 2) / 127.5 - 1

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 # Console scripts are those of this environment, activated or not.
-os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+os.environ["PATH"] = os.pathsep.join(
+    [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
+)
 if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folders of the process that started it
     _session = Path(tempfile.mkdtemp(prefix="medtasks-tests-"))
     atexit.register(shutil.rmtree, _session, ignore_errors=True)
     os.environ["HF_HOME"] = str(_session / "hub")
-    os.environ["MEDTASKS_HOME"] = str(_session / "home")  # of doctests; each test has one of its own
+    os.environ["MEDTASKS_HOME"] = str(
+        _session / "home"
+    )  # of doctests; each test has one of its own
     os.environ["MEDTASKS_TEST_UNPACKED"] = str(_session / "recordings")
     # Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
     _path = [str(Path(__file__).with_name("start_up")), os.environ.get("PYTHONPATH")]
@@ -45,15 +49,23 @@ from .start_up import sitecustomize  # noqa: F401 - reads YAML quickly
 for module in ("lmms_eval.tasks.amber_g.utils", "lmms_eval.tasks.coco_cap_chair.utils"):
     sys.modules[module] = None  # type: ignore[assignment]
 # However slow; 40 examples of each law, and others in each run.
-settings.register_profile("any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell's background; processes of tests would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Files whose tests read the same run of all tasks, and those that share a fork server.
 TOGETHER = (
-    ("tests/lmms/test_every_task.py", "tests/lmms/test_judged_tasks.py", "tests/lmms/test_sanity_runs.py"),
+    (
+        "tests/lmms/test_every_task.py",
+        "tests/lmms/test_judged_tasks.py",
+        "tests/lmms/test_sanity_runs.py",
+    ),
     ("tests/lmms/test_canary.py", "tests/lmms/test_two_processes.py", "tests/test_plugin.py"),
 )
 
@@ -91,8 +103,20 @@ def outdated() -> str:
 OUTDATED = outdated()
 # All their tests need such an adapter, or imports what old versions lack.
 OF_ARCHITECTURES = {
-    *("test_device_map.py", "test_golden_adapters.py", "test_hf_vlm.py", "test_hf_vlm_options.py", "test_loading.py"),
-    *("test_image_features.py", "test_llava_med.py", "test_med_flamingo.py", "test_radfm.py", "test_volumes.py"),
+    *(
+        "test_device_map.py",
+        "test_golden_adapters.py",
+        "test_hf_vlm.py",
+        "test_hf_vlm_options.py",
+        "test_loading.py",
+    ),
+    *(
+        "test_image_features.py",
+        "test_llava_med.py",
+        "test_med_flamingo.py",
+        "test_radfm.py",
+        "test_volumes.py",
+    ),
     "test_shared_scoring.py",
 }
 
@@ -104,9 +128,15 @@ class OutdatedModule(pytest.Module):
         pytest.skip(OUTDATED, allow_module_level=True)
 
 
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
     """Skip the files that need newer packages, without importing them."""
-    if OUTDATED and module_path.parent.name == "model_adapters" and module_path.name in OF_ARCHITECTURES:
+    if (
+        OUTDATED
+        and module_path.parent.name == "model_adapters"
+        and module_path.name in OF_ARCHITECTURES
+    ):
         return OutdatedModule.from_parent(parent, path=module_path)
     return None
 
@@ -160,7 +190,9 @@ def reference_folder(variable: str, name: str) -> Path:
 
 def _existing(folder: Path, variable: str) -> Path:
     if not folder.is_dir():
-        pytest.skip(f"no recorded reference material in {folder}; set {variable} to the folder that holds it")
+        pytest.skip(
+            f"no recorded reference material in {folder}; set {variable} to the folder that holds it"
+        )
     return folder
 
 
@@ -171,7 +203,9 @@ def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_sample_home(folder)
     before = _datasets_and_tasks(folder)
     yield folder
-    assert _datasets_and_tasks(folder) == before, "a test changed the drawn sample that others use, too"
+    assert _datasets_and_tasks(folder) == before, (
+        "a test changed the drawn sample that others use, too"
+    )
 
 
 def _datasets_and_tasks(home: Path) -> list[Path]:
@@ -181,7 +215,9 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
-    monkeypatch.setenv("MEDTASKS_HOME", tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
+    monkeypatch.setenv(
+        "MEDTASKS_HOME", tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp())
+    )
     ours = (
         "MEDTASKS_JUDGE_",
         "MEDTASKS_TRUSTED_",
@@ -230,5 +266,7 @@ def sample(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def multimedeval_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds all of MultiMedEval's datasets in miniature; tests must not change it."""
-    names = [name.removeprefix("multimedeval_") for name in CATALOGUE if name.startswith("multimedeval_")]
+    names = [
+        name.removeprefix("multimedeval_") for name in CATALOGUE if name.startswith("multimedeval_")
+    ]
     return tiny_multimedeval.prepare_all(tmp_path_factory.mktemp("multimedeval_home"), names)

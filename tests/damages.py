@@ -50,7 +50,9 @@ def text(file: str, old: str, new: str) -> Damage:
 def written(file: str, data: bytes | str) -> Damage:
     name, _, member = file.partition("!")
     encoded = data if isinstance(data, bytes) else data.encode()
-    return changed(file, lambda _: encoded) if member else lambda source: put(source / name, encoded)
+    return (
+        changed(file, lambda _: encoded) if member else lambda source: put(source / name, encoded)
+    )
 
 
 def cut(file: str, length: int) -> Damage:
@@ -63,7 +65,9 @@ def lost(*files: str) -> Damage:
             name, _, member = file.partition("!")
             path = source / name
             if member:
-                put_zip(path, {name: data for name, data in content(path).items() if name != member})
+                put_zip(
+                    path, {name: data for name, data in content(path).items() if name != member}
+                )
             elif path.is_dir():
                 shutil.rmtree(path)
             else:
@@ -95,7 +99,9 @@ def row(file: str, number: int | str, **fields: Any) -> Damage:
 
 def every_row(file: str, **fields: Any) -> Damage:
     """Change fields of all rows of a parquet file, in which a column has one type."""
-    return lambda source: put_parquet(source / file, [{**row, **fields} for row in parquet_rows(source / file)])
+    return lambda source: put_parquet(
+        source / file, [{**row, **fields} for row in parquet_rows(source / file)]
+    )
 
 
 def parquet_rows(file: Path) -> list[dict[str, Any]]:
@@ -108,7 +114,9 @@ def arrays(**new: Any) -> Damage:
 
     def run(source: Path) -> None:
         with np.load(source / "octmnist.npz") as known:
-            remaining = {key: value for key, value in ({**known} | new).items() if value is not None}
+            remaining = {
+                key: value for key, value in ({**known} | new).items() if value is not None
+            }
         np.savez_compressed(source / "octmnist.npz", **remaining)
 
     return run

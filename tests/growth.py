@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 
 SIZES = (100, 400, 1_600, 6_400)  # characters, each four times the one before
-_TOO_MUCH = (
-    8  # times the CPU time for a text of four times the length: 4 where time is linear, 16 where it is quadratic
+# Times the CPU time for a text of four times the length: 4 where time is linear, 16 where it is quadratic.
+_TOO_MUCH = 8
+_MEASURABLE = (
+    0.015  # seconds of CPU time; below it noise counts, and above it no longer text is needed
 )
-_MEASURABLE = 0.015  # seconds of CPU time; below it noise counts, and above it no longer text is needed
 _HANGS = 20.0  # seconds of CPU time for one text
 _REPEATS = 5
 

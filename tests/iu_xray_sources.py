@@ -10,7 +10,11 @@ from .multimedeval_sources import picture, put
 
 # Number of the study: indication, findings, images.
 STUDIES = {
-    10: ("Chest pain", "The heart is XXXX.\n\nNo & nothing.", ["CXR10_IM-0002-1001", "CXR10_IM-0002-2001"]),
+    10: (
+        "Chest pain",
+        "The heart is XXXX.\n\nNo & nothing.",
+        ["CXR10_IM-0002-1001", "CXR10_IM-0002-2001"],
+    ),
     2: ("", "Lungs are clear.", ["CXR2_IM-0652-1001"]),
     3: ("Cough", None, ["CXR3_IM-1384-1001"]),
     4: ("Cough", "Seen by nobody.", []),
@@ -19,12 +23,19 @@ STUDIES = {
 
 def report(number: int) -> str:
     indication, findings, images = STUDIES[number]
-    texts = {"COMPARISON": "None.", "INDICATION": indication, "FINDINGS": findings, "IMPRESSION": "Normal chest."}
+    texts = {
+        "COMPARISON": "None.",
+        "INDICATION": indication,
+        "FINDINGS": findings,
+        "IMPRESSION": "Normal chest.",
+    }
     sections = "".join(
         f'<AbstractText Label="{label}">{(text or "").replace("&", "&amp;")}</AbstractText>'
         for label, text in texts.items()
     )
-    shown = "".join(f'<parentImage id="{image}"><figureId>F1</figureId></parentImage>' for image in images)
+    shown = "".join(
+        f'<parentImage id="{image}"><figureId>F1</figureId></parentImage>' for image in images
+    )
     return (
         f'<?xml version="1.0" encoding="utf-8"?><eCitation><uId id="CXR{number}"/><MedlineCitation><Article><Abstract>'
         f"{sections}</Abstract></Article></MedlineCitation>{shown}</eCitation>"
@@ -44,7 +55,9 @@ def put_r2gen(folder: Path) -> Path:
     for number in (7, 5):
         study = f"CXR{number}_IM-{number:04d}"
         names = [f"{study}/{position}.png" for position in (0, 1)]
-        rows.append({"id": study, "report": f"Report {number}.", "image_path": names, "split": "test"})
+        rows.append(
+            {"id": study, "report": f"Report {number}.", "image_path": names, "split": "test"}
+        )
         for position, name in enumerate(names):
             put(folder / "images" / name, picture(number + 50 * position, "PNG"))
     put(folder / "annotation.json", json.dumps({"train": [], "val": [], "test": rows}))
@@ -63,7 +76,10 @@ def put_tgz(path: Path, members: Mapping[str, bytes]) -> Path:
 
 def pack(folder: Path) -> Path:
     """Replace Open-i's unpacked files by its archives."""
-    for part, archive in (("ecgen-radiology", "NLMCXR_reports.tgz"), ("NLMCXR_png", "NLMCXR_png.tgz")):
+    for part, archive in (
+        ("ecgen-radiology", "NLMCXR_reports.tgz"),
+        ("NLMCXR_png", "NLMCXR_png.tgz"),
+    ):
         files = sorted((folder / part).iterdir())
         # Images stand at the top of their archive, and what a Mac adds has the names of the real files.
         prefix = "" if archive == "NLMCXR_png.tgz" else f"{part}/"

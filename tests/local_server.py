@@ -37,7 +37,9 @@ _Server = TypeVar("_Server", bound=LocalServer)
 @contextlib.contextmanager
 def serving(server: _Server) -> Iterator[_Server]:
     """Run a server within the block."""
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     try:
         yield server
     finally:

@@ -10,7 +10,9 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 
 
-def write_run(folder: Path, tasks: Iterable[str], skill: float, seed: int, *, samples: bool = True) -> Path:
+def write_run(
+    folder: Path, tasks: Iterable[str], skill: float, seed: int, *, samples: bool = True
+) -> Path:
     """Write what the harness leaves of a made-up model that is right with probability ``skill``."""
     folder.mkdir()
     chance = random.Random(seed)

@@ -13,7 +13,12 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 
 SETS = [name for name in CATALOGUE if name.startswith("medheval_")]
-CLOSED = ["medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context"]
+CLOSED = [
+    "medheval_visual_mm",
+    "medheval_visual_cxr",
+    "medheval_knowledge_closed",
+    "medheval_context",
+]
 SLAKE, RAD = "xmlab{}/source.jpg", "synpic{}.jpg"
 IU, MIMIC = "CXR{}_IM-000{}-1001/0.png", "p10/p1000000{0}/s5000000{0}/{0:08d}-feed.jpg"
 INSTRUCTION = "Generate a medical report on the given Chest X-ray."
@@ -33,7 +38,13 @@ MM: tuple[_Question, ...] = (
     (RAD.format(7), 3, "A. Oedema; B. Infarct", "What is seen?", "B. Infarct"),
     (RAD.format(7), 3, "A. Oedema, B. Infarct, C. Tumour", "What is seen?", "A. Oedema, C. Tumour"),
     (RAD.format(7), 4, "A. MRI, B. CT", "How was it taken?", "Cannot be determined from the image"),
-    (RAD.format(8), 2, "A. Computed tomography (CT), B. Ultrasound (US)", "What measures it?", "A. Ultrasound (US)"),
+    (
+        RAD.format(8),
+        2,
+        "A. Computed tomography (CT), B. Ultrasound (US)",
+        "What measures it?",
+        "A. Ultrasound (US)",
+    ),
     (RAD.format(8), 3, "", "Is there an infarct?", "No information provided"),
     (RAD.format(8), 3, "", "Is there an infarct?", "No, the brain is normal."),
 )
@@ -57,7 +68,11 @@ def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Reco
     for qid, (name, kind, choices, question, answer) in enumerate(questions):
         of_slake = name.startswith("xmlab")
         question_type = "multi-choice" if choices and not choices.endswith("B. No") else "binary"
-        kinds = {"hallucination_type": f"type_{kind}", "question_type": question_type, "choices": choices}
+        kinds = {
+            "hallucination_type": f"type_{kind}",
+            "question_type": question_type,
+            "choices": choices,
+        }
         location = "Lung" if of_slake else "HEAD" if name.startswith("synpic") else None
         facts = {"location": location, "modality": "CT" if of_slake else None}
         source = {"source": "SLAKE" if of_slake else "VQA-RAD"} if with_source else {}
@@ -68,7 +83,14 @@ def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Reco
 def _yes_no(answers: list[str]) -> list[Record]:
     asked = "Does finding {} need an operation?".format
     return [
-        _record(qid, MIMIC.format(1 + qid // 2), asked(qid), answer, ground_truth_type="binary", choices="")
+        _record(
+            qid,
+            MIMIC.format(1 + qid // 2),
+            asked(qid),
+            answer,
+            ground_truth_type="binary",
+            choices="",
+        )
         for qid, answer in enumerate(answers)
     ]
 
@@ -87,9 +109,20 @@ RECORDS: Mapping[str, list[Record]] = {
     "medheval_visual_mm": _visual(MM, with_source=True),
     "medheval_visual_cxr": _visual(CXR, with_source=False),
     "medheval_visual_report": [
-        _report(0, 1, "The heart is enlarged. No effusion.", anatomy=["heart"], symptom=["enlarged heart"]),
         _report(
-            2, 2, "A nodule of 8 mm in the left lung.", anatomy=["left lung"], measurement=["8 mm"], symptom=["nodule"]
+            0,
+            1,
+            "The heart is enlarged. No effusion.",
+            anatomy=["heart"],
+            symptom=["enlarged heart"],
+        ),
+        _report(
+            2,
+            2,
+            "A nodule of 8 mm in the left lung.",
+            anatomy=["left lung"],
+            measurement=["8 mm"],
+            symptom=["nodule"],
         ),
     ],
     "medheval_knowledge_closed": _yes_no(["No", "yes", "no", "Unclear"]),
@@ -127,7 +160,9 @@ def draw(root: Path, name: str) -> None:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     colour = tuple(sum(map(ord, name[start::3])) % 256 for start in range(3))
-    Image.new("RGB", (16 + len(name) % 7, 12), colour).save(path, "PNG" if name.endswith("png") else "JPEG")
+    Image.new("RGB", (16 + len(name) % 7, 12), colour).save(
+        path, "PNG" if name.endswith("png") else "JPEG"
+    )
 
 
 def prepared_home(folder: Path) -> Path:

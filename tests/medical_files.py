@@ -28,7 +28,10 @@ def nifti(
     header["vox_offset"] = 352
     header["scl_slope"], header["scl_inter"] = scaling
     if rotation is not None:
-        header["qform_code"], header["quatern_b"], header["quatern_c"], header["quatern_d"] = 1, *rotation
+        header["qform_code"], header["quatern_b"], header["quatern_c"], header["quatern_d"] = (
+            1,
+            *rotation,
+        )
     elif directions is not None:
         affine = np.eye(4)
         affine[:3, :3] = directions
@@ -75,12 +78,19 @@ def put_dicom(
     meta.MediaStorageSOPClassUID = pydicom.uid.UID("1.2.840.10008.5.1.4.1.1.1.2")
     meta.MediaStorageSOPInstanceUID = pydicom.uid.UID("1.2.3.4")
     dataset = pydicom.dataset.FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+    dataset.SOPClassUID, dataset.SOPInstanceUID = (
+        meta.MediaStorageSOPClassUID,
+        meta.MediaStorageSOPInstanceUID,
+    )
     dataset.Rows, dataset.Columns = values.shape[-2:]
     if values.ndim == 3:
         dataset.NumberOfFrames = len(values)
     dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 8 * values.itemsize, stored, stored - 1
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = (
+        8 * values.itemsize,
+        stored,
+        stored - 1,
+    )
     dataset.PhotometricInterpretation = kind
     dataset.PixelData = values.tobytes()
     for name, value in (fields or {}).items():

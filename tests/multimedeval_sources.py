@@ -79,7 +79,9 @@ def put_zip(path: Path, members: Mapping[str, bytes | str]) -> Path:
 def put_parquet(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any = None) -> Path:
     """Write rows in many row groups, as the Hub has them."""
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), buffer, row_group_size=4)
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist(list(rows), schema), buffer, row_group_size=4
+    )
     return put(path, buffer.getvalue())
 
 
@@ -97,7 +99,12 @@ def medqa(folder: Path) -> tuple[Path, Expected]:
     def line(number: int) -> dict[str, Any]:
         options = {letter: f"drug {letter}{number}" for letter in "ABCDE"}
         key = "ABCDE"[number % 5]
-        return {"question": f"Which {number}?", "answer": options[key], "options": options, "answer_idx": key}
+        return {
+            "question": f"Which {number}?",
+            "answer": options[key],
+            "options": options,
+            "answer_idx": key,
+        }
 
     texts = {"test": json_lines(map(line, TEST)), "train": json_lines(map(line, TRAIN))}
     members = {f"data_clean/questions/US/{split}.jsonl": text for split, text in texts.items()}
@@ -107,7 +114,13 @@ def medqa(folder: Path) -> tuple[Path, Expected]:
 def medmcqa(folder: Path) -> tuple[Path, Expected]:
     def row(number: int) -> dict[str, Any]:
         options = {f"op{letter}": f"nerve {letter}{number}" for letter in "abcd"}
-        return {"id": f"q{number}", "question": f"Which {number}", **options, "cop": number % 4, "subject_name": "Skin"}
+        return {
+            "id": f"q{number}",
+            "question": f"Which {number}",
+            **options,
+            "cop": number % 4,
+            "subject_name": "Skin",
+        }
 
     for split, numbers in (("validation", TEST), ("train", TRAIN)):
         put_parquet(folder / "data" / f"{split}-00000-of-00001.parquet", list(map(row, numbers)))
@@ -119,7 +132,11 @@ def pubmedqa(folder: Path) -> tuple[Path, Expected]:
         found = {}
         for number in numbers:
             decision = ("yes", "no", "maybe")[number % 3]
-            found[str(number)] = {"QUESTION": "Is it?", "CONTEXTS": [f"N={number}.", "So."], "final_decision": decision}
+            found[str(number)] = {
+                "QUESTION": "Is it?",
+                "CONTEXTS": [f"N={number}.", "So."],
+                "final_decision": decision,
+            }
         return json.dumps(found)
 
     members = {"pqal_test_set.json": entries(TEST), "pqal_fold1/train_set.json": entries(TRAIN)}
@@ -134,7 +151,9 @@ def mednli(folder: Path) -> tuple[Path, Expected]:
     inside = "mednli-a-natural-language-inference-dataset-for-the-clinical-domain-1.0.0"
     texts = {"test": json_lines(map(line, TEST)), "train": json_lines(map(line, TRAIN))}
     members = {f"{inside}/mli_{split}_v1.jsonl": text for split, text in texts.items()}
-    return put_zip(folder / f"{inside}.zip", members), named("p{}", lambda number: "ABC"[number % 3])
+    return put_zip(folder / f"{inside}.zip", members), named(
+        "p{}", lambda number: "ABC"[number % 3]
+    )
 
 
 def mmlu(folder: Path) -> tuple[Path, Expected]:
@@ -142,7 +161,12 @@ def mmlu(folder: Path) -> tuple[Path, Expected]:
     subjects = ["abstract_algebra", *sorted(MMLU_SUBJECTS)]
     for split, each in (("test", 4), ("dev", 5)):
         rows = [
-            {"question": f"{n}?", "subject": subject, "choices": list("wxyz"), "answer": (n + place) % 4}
+            {
+                "question": f"{n}?",
+                "subject": subject,
+                "choices": list("wxyz"),
+                "answer": (n + place) % 4,
+            }
             for place, subject in enumerate(subjects)
             for n in range(each)
         ]
@@ -167,7 +191,9 @@ def vqa(shards: int) -> Writer:
             ]
             for part in range(shards):
                 name = f"{split}-{part:05d}-of-{shards:05d}-e5bc3d208bb4deeb.parquet"
-                put_parquet(folder / "data" / name, np.array_split(np.array(rows), shards)[part].tolist())
+                put_parquet(
+                    folder / "data" / name, np.array_split(np.array(rows), shards)[part].tolist()
+                )
         return folder, placed("test", "train", answers * 2, images=3)
 
     return write
@@ -177,7 +203,11 @@ def slake(folder: Path) -> tuple[Path, Expected]:
     """Write the English questions and, after each, a Chinese one."""
 
     def question(number: int, language: str) -> dict[str, Any]:
-        ids = {"qid": 2 * number + (language == "zh"), "img_name": f"xmlab{number}/source.jpg", "q_lang": language}
+        ids = {
+            "qid": 2 * number + (language == "zh"),
+            "img_name": f"xmlab{number}/source.jpg",
+            "q_lang": language,
+        }
         texts = {"question": f"What is {number}?", "answer": ("Yes", "CT", "No")[number % 3]}
         return {**ids, **texts, "answer_type": "OPEN", "content_type": "Organ"}
 
@@ -194,9 +224,17 @@ def mnist(name: str) -> Writer:
 
     def write(folder: Path) -> tuple[Path, Expected]:
         classes = len(CLASSES[name])
-        shape = (28, 28, 3) if name in ("pathmnist", "bloodmnist", "dermamnist", "retinamnist") else (28, 28)
+        shape = (
+            (28, 28, 3)
+            if name in ("pathmnist", "bloodmnist", "dermamnist", "retinamnist")
+            else (28, 28)
+        )
         arrays: dict[str, Any] = {}
-        for split, rows in (("train", 10), ("val", 2), ("test", 24 if name == "tissuemnist" else 6)):
+        for split, rows in (
+            ("train", 10),
+            ("val", 2),
+            ("test", 24 if name == "tissuemnist" else 6),
+        ):
             noise = np.random.default_rng(rows)
             arrays[f"{split}_images"] = noise.integers(0, 256, (rows, *shape), np.uint8)
             arrays[f"{split}_labels"] = (np.arange(rows) % classes).astype(np.uint8)[:, None]
@@ -217,13 +255,24 @@ def pad_ufes(evaluated: Sequence[int]) -> Writer:
         unknown = [""] * known.count(",")
         names = {number: f"PAT_{number // 4}_{number // 2}_{number}" for number in BOTH}
         rows = [
-            (f"PAT_{number // 4}", number // 2, "False", *unknown, 40, "ARM", list(SKIN)[number % 7], f"{name}.png")
+            (
+                f"PAT_{number // 4}",
+                number // 2,
+                "False",
+                *unknown,
+                40,
+                "ARM",
+                list(SKIN)[number % 7],
+                f"{name}.png",
+            )
             for number, name in names.items()
         ]
         put(folder / "metadata.csv", csv_text(columns, rows))
         for part in (1, 2, 3):
             chosen = [number for number in BOTH if number % 3 == part - 1]
-            members = {f"imgs_part_{part}/{names[number]}.png": picture(number, "PNG") for number in chosen}
+            members = {
+                f"imgs_part_{part}/{names[number]}.png": picture(number, "PNG") for number in chosen
+            }
             put_zip(folder / f"imgs_part_{part}.zip", members)
         for split, numbers in (("test", TEST), ("train", TRAIN)):
             lesions = [{"ids": number // 2} for number in numbers[::2]]
@@ -240,9 +289,16 @@ def vindr(folder: Path) -> tuple[Path, Expected]:
     for number in BOTH:
         image = 4 if number == 5 else number
         split = "test" if number in TEST else "training"
-        rows += [(f"s{image // 4}", f"i{image}", grade, split) for grade in (f"BI-RADS {1 + number % 5}", "")]
-        put_dicom(folder / "images" / f"s{image // 4}" / f"i{image}.dicom", noise(image), "MONOCHROME1")
-    put(folder / "finding_annotations.csv", csv_text("study_id,image_id,finding_birads,split", rows))
+        rows += [
+            (f"s{image // 4}", f"i{image}", grade, split)
+            for grade in (f"BI-RADS {1 + number % 5}", "")
+        ]
+        put_dicom(
+            folder / "images" / f"s{image // 4}" / f"i{image}.dicom", noise(image), "MONOCHROME1"
+        )
+    put(
+        folder / "finding_annotations.csv", csv_text("study_id,image_id,finding_birads,split", rows)
+    )
     shots = [f"i{number}/1" for number in SPREAD]
     test = ["i0/1", "i1/1", "i2/1", "i3/1", "i4/1", "i4/2"]
     return folder, Expected(test, shots, [number % 5 for number in TEST], images=5)
@@ -254,14 +310,26 @@ def cbis(abnormality: str) -> Writer:
     def write(folder: Path) -> tuple[Path, Expected]:
         info = []
         for number in BOTH:
-            for name, description in (("1-1.jpg", "cropped images"), ("2-1.jpg", "ROI mask images")):
-                put(folder / "jpeg" / f"1.3.{number}" / name, picture(number if name[0] == "1" else 127))
+            for name, description in (
+                ("1-1.jpg", "cropped images"),
+                ("2-1.jpg", "ROI mask images"),
+            ):
+                put(
+                    folder / "jpeg" / f"1.3.{number}" / name,
+                    picture(number if name[0] == "1" else 127),
+                )
                 info.append((f"CBIS-DDSM/jpeg/1.3.{number}/{name}", description))
         put(folder / "csv" / "dicom_info.csv", csv_text("image_path,SeriesDescription", info))
         columns = "patient_id,pathology,image file path,cropped image file path"
         for split, numbers in (("test", TEST), ("train", TRAIN)):
-            rows = [(f"P_{n}", PATHOLOGIES[n % 3], "x", f"case_{n}/1.2/1.3.{n}/000000.dcm\n") for n in numbers]
-            put(folder / "csv" / f"{abnormality}_case_description_{split}_set.csv", csv_text(columns, rows))
+            rows = [
+                (f"P_{n}", PATHOLOGIES[n % 3], "x", f"case_{n}/1.2/1.3.{n}/000000.dcm\n")
+                for n in numbers
+            ]
+            put(
+                folder / "csv" / f"{abnormality}_case_description_{split}_set.csv",
+                csv_text(columns, rows),
+            )
         return folder, named("case_{}", lambda number: number % 3, images=6)
 
     return write
@@ -270,9 +338,15 @@ def cbis(abnormality: str) -> Writer:
 def put_mimic(folder: Path) -> None:
     images = [(f"d{number}", number // 2, 10000000 + number // 2, number) for number in BOTH]
     for dicom_id, study, subject, number in images:
-        put(folder / "files" / f"p{subject}"[:3] / f"p{subject}" / f"s{study}" / f"{dicom_id}.jpg", picture(number))
+        put(
+            folder / "files" / f"p{subject}"[:3] / f"p{subject}" / f"s{study}" / f"{dicom_id}.jpg",
+            picture(number),
+        )
     rows = [(*ids, "test" if number in TEST else "train") for *ids, number in images]
-    put_gzip(folder / "mimic-cxr-2.0.0-split.csv.gz", csv_text("dicom_id,study_id,subject_id,split", rows))
+    put_gzip(
+        folder / "mimic-cxr-2.0.0-split.csv.gz",
+        csv_text("dicom_id,study_id,subject_id,split", rows),
+    )
     findings = [(image[2], image[1], *finding_values(image[1]), "") for image in images[::2]]
     columns = f"subject_id,study_id,{','.join(chest.FIVE_FINDINGS)},Fracture"
     put_gzip(folder / "mimic-cxr-2.0.0-chexpert.csv.gz", csv_text(columns, findings))
@@ -290,12 +364,17 @@ def put_gzip(path: Path, text: str) -> None:
 
 def mimic_classification(folder: Path) -> tuple[Path, Expected]:
     put_mimic(folder)
-    return folder, named("d{}", lambda n: [int(value == "1.0") for value in finding_values(n // 2)], images=6)
+    return folder, named(
+        "d{}", lambda n: [int(value == "1.0") for value in finding_values(n // 2)], images=6
+    )
 
 
 def mimic_reports(folder: Path) -> tuple[Path, Expected]:
     put_mimic(folder)
-    texts = {study: f" FILM\n INDICATION: Cough.\n FINDINGS:\n Clear.\n\n {study} nodules.\n" for study in range(60)}
+    texts = {
+        study: f" FILM\n INDICATION: Cough.\n FINDINGS:\n Clear.\n\n {study} nodules.\n"
+        for study in range(60)
+    }
     members = {f"files/p10/p{10000000 + study}/s{study}.txt": text for study, text in texts.items()}
     put_zip(folder / "mimic-cxr-reports.zip", members)
     keys = [f" Clear.\n\n {study} nodules.\n" for study in (0, 1, 2)]
@@ -309,7 +388,9 @@ def mimic_summaries(lower_case: bool) -> Writer:
         exams = ["MR HEAD W/O CONTRAST"] * 4 + ["CT HEAD W/O CONTRAST"] * 2
         report = " CT\n  FINAL REPORT\n FINDINGS: Nodule {0}.\n IMPRESSION: A nodule, {0}"
         notes = [(900 + n, n // 2, exams[n % 6], report.format(n)) for n in BOTH]
-        put_gzip(folder / "NOTEEVENTS.csv.gz", csv_text("ROW_ID,SUBJECT_ID,DESCRIPTION,TEXT", notes))
+        put_gzip(
+            folder / "NOTEEVENTS.csv.gz", csv_text("ROW_ID,SUBJECT_ID,DESCRIPTION,TEXT", notes)
+        )
         put(folder / "split" / "idsTest.csv", csv_text("ids", [(900 + number,) for number in TEST]))
         order = (4, 5, 0, 1, 2, 3)
         keys = [f"{'a' if lower_case else 'A'} nodule, {number}" for number in order]
@@ -328,7 +409,9 @@ def ct_rate(folder: Path) -> tuple[Path, Expected]:
     for number in TEST:
         place = top / "valid" / f"valid_{number}" / f"valid_{number}_a"
         put_nifti(place / f"valid_{number}_a_1.nii.gz", scan(number))
-    return folder, Expected([f"valid_{number}_a_1" for number in TEST], [], [row[1] for row in rows], images=6)
+    return folder, Expected(
+        [f"valid_{number}_a_1" for number in TEST], [], [row[1] for row in rows], images=6
+    )
 
 
 def diff_vqa(folder: Path) -> tuple[Path, Expected]:
@@ -336,11 +419,21 @@ def diff_vqa(folder: Path) -> tuple[Path, Expected]:
     put_mimic(folder)
     answers = ("no", "nothing, as before", "edema")
     rows = [
-        (number // 2, 10000000 + number // 2, "presence", f"what is {number}?", answers[number % 3], split)
+        (
+            number // 2,
+            10000000 + number // 2,
+            "presence",
+            f"what is {number}?",
+            answers[number % 3],
+            split,
+        )
         for split, numbers in (("test", TEST), ("train", TRAIN))
         for number in numbers
     ]
-    put(folder / "mimic_pair_questions.csv", csv_text("study_id,subject_id,question_type,question,answer,split", rows))
+    put(
+        folder / "mimic_pair_questions.csv",
+        csv_text("study_id,subject_id,question_type,question,answer,split", rows),
+    )
     return folder, placed("test", "train", [answers[number % 3] for number in TEST], images=6)
 
 
@@ -351,12 +444,22 @@ def chest_xrays(folder: Path) -> tuple[Path, Expected]:
         return [int(number % 3 > 0 and place in (number % 14, 13)) for place in range(14)]
 
     def row(number: int) -> tuple[Any, ...]:
-        present = [name for name, label in zip(chest.FOURTEEN_FINDINGS, labels(number), strict=True) if label]
+        present = [
+            name
+            for name, label in zip(chest.FOURTEEN_FINDINGS, labels(number), strict=True)
+            if label
+        ]
         return f"{number:08d}_000.png", "|".join(present) or "No Finding", number // 2
 
     for number in BOTH:
-        put(folder / f"images_{1 + number % 2:03d}" / "images" / f"{number:08d}_000.png", picture(number, "PNG"))
-    put(folder / "Data_Entry_2017.csv", csv_text("Image Index,Finding Labels,Patient ID", map(row, BOTH)))
+        put(
+            folder / f"images_{1 + number % 2:03d}" / "images" / f"{number:08d}_000.png",
+            picture(number, "PNG"),
+        )
+    put(
+        folder / "Data_Entry_2017.csv",
+        csv_text("Image Index,Finding Labels,Patient ID", map(row, BOTH)),
+    )
     lists: tuple[tuple[str, Iterable[int]], ...] = (("test_list", TEST), ("train_val_list", TRAIN))
     for name, numbers in lists:
         put(folder / f"{name}.txt", "\n".join(f"{number:08d}_000.png" for number in numbers))

@@ -54,7 +54,13 @@ def prepare_set(
     with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         splits = [[_document(name, row, images) for row in part] for part in (rows, examples)]
-        facts = {"source": "drawn", "revision": "local", "sample": False, "complete": True, "access": access}
+        facts = {
+            "source": "drawn",
+            "revision": "local",
+            "sample": False,
+            "complete": True,
+            "access": access,
+        }
         counts = {"rows": len(rows), "images": len(rows), "text_sha256": "0", "pixels_sha256": "0"}
         manifest = Manifest.model_validate({"name": name, **facts, **counts})
         publish(work, manifest, splits[0], arrow_schema({**CHOICE, "pair_id": "string"}), splits[1])
@@ -68,10 +74,16 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
         Image.Image: images.add_pixels,
         Path: images.add_volume,
     }
-    stored = [next(add for kind, add in adding.items() if isinstance(item, kind))(item) for item in pictures]
+    stored = [
+        next(add for kind, add in adding.items() if isinstance(item, kind))(item)
+        for item in pictures
+    ]
     question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
     ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
-    files = {"image_files": [image.file for image in stored], "image_sha256": [image.sha256 for image in stored]}
+    files = {
+        "image_files": [image.file for image in stored],
+        "image_sha256": [image.sha256 for image in stored],
+    }
     own = {column: value for column, value in row.items() if column != "pictures"}
     return {"subject": None, "context": None, **question, **ids, **own, **files}
 

@@ -53,7 +53,10 @@ def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
         return dict(_indexed[folder])
 
     def entries(index: dict[str, Any], *, sanity: bool = True) -> dict[str, Any]:
-        if any(task_index.tasks_folder() not in task.path.parents for task in task_files.task_files().values()):
+        if any(
+            task_index.tasks_folder() not in task.path.parents
+            for task in task_files.task_files().values()
+        ):
             return write(index, sanity=sanity)
         key = json.dumps([sanity, *index])
         if key not in _indexed:
@@ -68,16 +71,24 @@ def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def run_here(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_here(
+    command: Sequence[str], folder: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command of ours or of the harness in this process, which has imported everything already.
 
     ``medtasks run`` runs the harness in this process, too. Working folder, variables, streams and the logger are as
     before afterwards. Commands of others, and those of several processes, are for :func:`run_fresh`.
     """
     out, err = io.StringIO(), io.StringIO()
-    with harness_indexed_once() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        harness_indexed_once() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         _set_variables(patch, {**_ALWAYS, **variables})
-        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # was read from its variable before
+        patch.setattr(
+            "huggingface_hub.constants.HF_HUB_OFFLINE", True
+        )  # was read from its variable before
         patch.chdir(folder)
         patch.setattr(subprocess, "Popen", HarnessHere)
         forget_warnings()
@@ -138,12 +149,20 @@ class HarnessHere(_Popen[Any]):
         super().__init__(command, *args, **options)
 
 
-def run_fresh(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_fresh(
+    command: Sequence[str], folder: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run Python or a console script in a process of its own, with this process's environment but for variables."""
     environment = _environment(variables)
     line = [*_python(command)]
     return subprocess.run(
-        line, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+        line,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
 
@@ -157,7 +176,15 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, **_ALWAYS, **variables, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
-_LIBRARIES = ("torch", "torchvision", "transformers", "datasets", "evaluate", "accelerate", "torch.distributed")
+_LIBRARIES = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "datasets",
+    "evaluate",
+    "accelerate",
+    "torch.distributed",
+)
 _START = """
 import os, sys
 os.chdir({folder!r})
@@ -169,17 +196,24 @@ os.dup2(output, 1), os.dup2(output, 2)
 """
 
 
-def start_forked(script: str, folder: Path, log: Path, *arguments: str, **variables: str) -> BaseProcess:
+def start_forked(
+    script: str, folder: Path, log: Path, *arguments: str, **variables: str
+) -> BaseProcess:
     """Start a script in a process that has not imported the harness yet, but the libraries that take it seconds.
 
     Python's fork server imports them once for this process. The output goes to a file.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*_LIBRARIES])
-    path, file = [variables["PYTHONPATH"]] if "PYTHONPATH" in variables else [], log.with_suffix(".py")
+    path, file = (
+        [variables["PYTHONPATH"]] if "PYTHONPATH" in variables else [],
+        log.with_suffix(".py"),
+    )
     start = {"variables": _environment(variables), "path": path, "command": [file.name, *arguments]}
     file.write_text(_START.format(folder=str(folder), log=str(log), **start) + script)
-    process = context.Process(target=runpy.run_path, args=(str(file),), kwargs={"run_name": "__main__"})
+    process = context.Process(
+        target=runpy.run_path, args=(str(file),), kwargs={"run_name": "__main__"}
+    )
     process.start()
     return process
 
@@ -197,11 +231,17 @@ def on_two_processes(script: str, folder: Path, *arguments: str, **variables: st
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not exported explicitly
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    places = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
     places |= {"WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "true", **variables}
     logs = [folder / f"rank_{rank}.txt" for rank in range(2)]
     ranks = [
-        start_forked(script, folder, log, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **places)
+        start_forked(
+            script, folder, log, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **places
+        )
         for rank, log in enumerate(logs)
     ]
     for rank in ranks:

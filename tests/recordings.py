@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ARCHIVES = Path(__file__).with_name("recorded")
-UNPACKED = (
-    "MEDTASKS_TEST_UNPACKED"  # the folder that all processes of a session share; conftest.py names and removes it
-)
+# The folder that all processes of a session share; conftest.py names and removes it.
+UNPACKED = "MEDTASKS_TEST_UNPACKED"
 LOOSE = "files"  # the archive of the files that are in no subfolder
 
 

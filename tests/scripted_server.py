@@ -42,10 +42,25 @@ class Endpoint(local_server.LocalServer):
         pass
 
     def reply(
-        self, text: str | None, delay: float = 0.0, finish: str = "stop", choices: int = 1, cut: bool = False
+        self,
+        text: str | None,
+        delay: float = 0.0,
+        finish: str = "stop",
+        choices: int = 1,
+        cut: bool = False,
     ) -> Step:
-        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
-        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice] * choices}
+        choice = {
+            "index": 0,
+            "finish_reason": finish,
+            "message": {"role": "assistant", "content": text},
+        }
+        body = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice] * choices,
+        }
         text = json.dumps(body)
         return self.status(200, body=text[: len(text) // 2] if cut else text, delay=delay)
 
@@ -69,7 +84,9 @@ class Endpoint(local_server.LocalServer):
 
     def reset(self) -> Step:
         def step(handler: Handler) -> None:
-            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            handler.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             handler.rfile.close()
             handler.connection.close()
 
@@ -93,7 +110,11 @@ class Handler(local_server.QuietHandler):
         server = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
-            step = server.choose(body) if server.choose else server.script[min(server.count, len(server.script) - 1)]
+            step = (
+                server.choose(body)
+                if server.choose
+                else server.script[min(server.count, len(server.script) - 1)]
+            )
             server.bodies.append(body)
             server.headers.append({name.lower(): text for name, text in self.headers.items()})
             server.paths.append(self.path)
@@ -115,4 +136,6 @@ class Handler(local_server.QuietHandler):
             self.send_error(405)
         else:
             self.inside = False
-            self.server.status(200, json.dumps({"object": "list", "data": self.server.models}))(self)
+            self.server.status(200, json.dumps({"object": "list", "data": self.server.models}))(
+                self
+            )

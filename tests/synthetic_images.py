@@ -57,7 +57,9 @@ class Sheet:
         """Draw a line with round ends and joints."""
         for x, y in points:
             self.ellipse((x, y), (width / 2, width / 2), grey)
-        self._draw.line(self._scaled(points), fill=grey, width=round(width * self._scale), joint="curve")
+        self._draw.line(
+            self._scaled(points), fill=grey, width=round(width * self._scale), joint="curve"
+        )
 
     def tube(self, points: Sequence[Point], widths: Sequence[float], grey: int) -> None:
         """Draw a line whose width changes from point to point."""
@@ -98,7 +100,13 @@ def vessel(sheet: Sheet, narrowed: bool = False, bulge: bool = False) -> None:
     bottom = sheet.height
     sheet.ellipse((50, 0.5 * bottom), (46, 0.47 * bottom), 185)
     waist = 2.0 if narrowed else 13.0
-    trunk = [(46.0, bottom), (50.0, 0.78 * bottom), (52.0, 0.66 * bottom), (50.0, 0.54 * bottom), (49.0, 0.42 * bottom)]
+    trunk = [
+        (46.0, bottom),
+        (50.0, 0.78 * bottom),
+        (52.0, 0.66 * bottom),
+        (50.0, 0.54 * bottom),
+        (49.0, 0.42 * bottom),
+    ]
     sheet.tube(trunk, [13, 13, waist, 13, 12], 45)
     sheet.tube([(49, 0.42 * bottom), (36, 0.26 * bottom), (26, 0.1 * bottom)], [11, 8, 5], 45)
     sheet.tube([(49, 0.42 * bottom), (64, 0.28 * bottom), (76, 0.12 * bottom)], [11, 8, 5], 45)
@@ -110,25 +118,43 @@ def neck(sheet: Sheet, airway: Literal["middle", "right"]) -> None:
     """Draw a neck from the front: jaw above, shoulders below, vertebrae in the middle, a dark airway before them."""
     sheet.ground(20)
     bottom = sheet.height
-    sheet.polygon([(28, 0), (72, 0), (70, 0.7 * bottom), (100, bottom), (0, bottom), (30, 0.7 * bottom)], 110)
+    sheet.polygon(
+        [(28, 0), (72, 0), (70, 0.7 * bottom), (100, bottom), (0, bottom), (30, 0.7 * bottom)], 110
+    )
     sheet.ellipse((50, 0), (27, 14), 200)
     for step in range(6):
         sheet.ellipse((50, (0.24 + 0.12 * step) * bottom), (9, 4), 165)
     shift = 0 if airway == "middle" else 15
-    path = [(50.0, 0.2 * bottom), (50.0 + shift, 0.45 * bottom), (50.0 + shift, 0.7 * bottom), (50.0, 0.97 * bottom)]
+    path = [
+        (50.0, 0.2 * bottom),
+        (50.0 + shift, 0.45 * bottom),
+        (50.0 + shift, 0.7 * bottom),
+        (50.0, 0.97 * bottom),
+    ]
     sheet.tube(path, [7, 8, 8, 7], 22)
 
 
-def spine(sheet: Sheet, curved: bool = False, slipped: bool = False, collapsed: bool = False) -> None:
+def spine(
+    sheet: Sheet, curved: bool = False, slipped: bool = False, collapsed: bool = False
+) -> None:
     """Draw a column of seven vertebrae: straight, bent sideways, with one step, or with one flat vertebra."""
     sheet.ground(40)
     bottom, pitch = sheet.height, sheet.height / 7.6
     sheet.polygon([(22, 0), (78, 0), (84, bottom), (16, bottom)], 85)
     for number in range(7):
-        x = 50 + (16 * sin(pi * (number + 0.5) / 7) - 6 if curved else 0) + (13 if slipped and number < 3 else 0)
+        x = (
+            50
+            + (16 * sin(pi * (number + 0.5) / 7) - 6 if curved else 0)
+            + (13 if slipped and number < 3 else 0)
+        )
         y = pitch * (0.8 + number)
         top = y + 0.14 * pitch if collapsed and number == 3 else y - 0.36 * pitch
-        corners = [(x - 15, top), (x + 15, top), (x + 15, y + 0.36 * pitch), (x - 15, y + 0.36 * pitch)]
+        corners = [
+            (x - 15, top),
+            (x + 15, top),
+            (x + 15, y + 0.36 * pitch),
+            (x - 15, y + 0.36 * pitch),
+        ]
         sheet.polygon(corners, 205)
 
 
@@ -145,7 +171,9 @@ def long_bone(sheet: Sheet, broken: Level | None = None) -> None:
         sheet.line([(34, y + 5), (46, y - 1), (53, y + 2), (66, y - 6)], 4.5, 55)
 
 
-def chest(sheet: Sheet, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None) -> None:
+def chest(
+    sheet: Sheet, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None
+) -> None:
     """Draw a chest from the front: two dark lungs under ribs, a heart, perhaps a catheter or one round nodule."""
     sheet.ground(12)
     bottom = sheet.height
@@ -156,9 +184,15 @@ def chest(sheet: Sheet, large_heart: bool = False, catheter: bool = False, nodul
             y = (0.2 + 0.12 * step) * bottom
             sheet.line([(x - 15, y + 3), (x, y), (x + 15, y + 3)], 1.6, 85)
     sheet.line([(50, 0.05 * bottom), (50, 0.95 * bottom)], 9, 175)
-    sheet.ellipse((56, 0.68 * bottom), (31, 0.2 * bottom) if large_heart else (14, 0.15 * bottom), 190)
+    sheet.ellipse(
+        (56, 0.68 * bottom), (31, 0.2 * bottom) if large_heart else (14, 0.15 * bottom), 190
+    )
     if catheter:
-        sheet.line([(12, 0.12 * bottom), (34, 0.17 * bottom), (45, 0.3 * bottom), (48, 0.64 * bottom)], 2.6, 255)
+        sheet.line(
+            [(12, 0.12 * bottom), (34, 0.17 * bottom), (45, 0.3 * bottom), (48, 0.64 * bottom)],
+            2.6,
+            255,
+        )
         sheet.ellipse((12, 0.13 * bottom), (7, 5), 255)
     if nodule:
         sheet.ellipse((25 if nodule == "left" else 75, 0.38 * bottom), (6.5, 6.5), 235)
@@ -205,7 +239,8 @@ def bone_scan(sheet: Sheet, hot_spot: Level) -> None:
 
 
 _DRAWINGS: dict[str, Callable[..., None]] = {
-    draw.__name__: draw for draw in (head, vessel, neck, spine, long_bone, chest, stomach, bowel, bone_scan)
+    draw.__name__: draw
+    for draw in (head, vessel, neck, spine, long_bone, chest, stomach, bowel, bone_scan)
 }
 
 
@@ -228,7 +263,10 @@ def write_sample_source(folder: Path) -> None:
     records = {}
     for number, pair in enumerate(SAMPLE["pairs"], _FIRST_PAIR):
         first, second = pair["images"]
-        texts = {"question": pair["question"], **dict(zip(("option_A", "option_B"), pair["options"], strict=True))}
+        texts = {
+            "question": pair["question"],
+            **dict(zip(("option_A", "option_B"), pair["options"], strict=True)),
+        }
         records[str(number)] = {
             "im_1": f"drawn/{first}.jpg",
             "im_2": f"drawn/{second}.jpg",
@@ -245,4 +283,6 @@ def write_sample_source(folder: Path) -> None:
             "im_2_correct": "B" if pair["answer"] == "A" else "A",
             **{f"AI_{name}": text for name, text in texts.items()},
         }
-    (folder / "dataset.json").write_text(f"{json.dumps(records, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
+    (folder / "dataset.json").write_text(
+        f"{json.dumps(records, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
+    )

@@ -13,7 +13,9 @@ import pytest
 _READINGS = Path(__file__).parent / "extract" / "readings"
 
 
-def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def each_row(
+    names: str | Sequence[str], rows: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test on every row, like ``pytest.mark.parametrize`` but as one test with a subtest per row.
 
     Every row has a folder, a monkeypatch and an empty log of its own; other fixtures are shared by all rows.
@@ -42,9 +44,9 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Calla
                         skips.append(skipped)
             if skips:
                 reasons = "; ".join(str(skipped.msg) for skipped in skips)
-                raise pytest.skip.Exception(f"{len(skips)} of {len(all_rows)} rows: {reasons}").with_traceback(
-                    skips[0].__traceback__
-                )
+                raise pytest.skip.Exception(
+                    f"{len(skips)} of {len(all_rows)} rows: {reasons}"
+                ).with_traceback(skips[0].__traceback__)
 
         all_keys = [*keys, *inner_keys]
         run.table = (function, all_keys, all_rows)  # type: ignore[attr-defined]  # for another table above this one
@@ -58,7 +60,9 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Calla
     return decorate
 
 
-def _fixtures_of_row(fixtures: dict[str, Any], patch: pytest.MonkeyPatch, number: int) -> dict[str, Any]:
+def _fixtures_of_row(
+    fixtures: dict[str, Any], patch: pytest.MonkeyPatch, number: int
+) -> dict[str, Any]:
     """Return the fixtures that a row does not share with the others, and empty the log."""
     own: dict[str, Any] = {}
     if "tmp_path" in fixtures:
@@ -73,7 +77,9 @@ def _fixtures_of_row(fixtures: dict[str, Any], patch: pytest.MonkeyPatch, number
 
 def tables_of(module: str) -> dict[str, list[Any]]:
     """Return the tables in the JSON file next to a test module, given its ``__file__``, by name."""
-    tables: dict[str, list[Any]] = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
+    tables: dict[str, list[Any]] = json.loads(
+        Path(module).with_suffix(".json").read_text(encoding="utf-8")
+    )
     return tables
 
 
@@ -82,10 +88,15 @@ def readings(name: str) -> tuple[dict[str, Any], list[tuple[Any, Any, str]]]:
 
     A context is what an extractor needs besides the reply, such as options. The file's first line has them by name.
     """
-    contexts, *lines = map(json.loads, (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+    contexts, *lines = map(
+        json.loads, (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     return contexts, [(contexts[context], expected, reply) for context, expected, reply in lines]
 
 
 def rows_in(name: str) -> list[Any]:
     """Return the rows of a table on disk, one JSON value a line."""
-    return [json.loads(line) for line in (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]

@@ -41,7 +41,11 @@ UNREADABLE = "mumble mumble"
 
 
 def score_of(
-    family: TaskFamily, doc: Mapping[str, Any], reply: Any = None, rule: str | None = None, **how: Any
+    family: TaskFamily,
+    doc: Mapping[str, Any],
+    reply: Any = None,
+    rule: str | None = None,
+    **how: Any,
 ) -> Score:
     """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Rule`."""
     given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
@@ -64,7 +68,11 @@ def flat(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
 
 def task_of(module: str, rows: Mapping[str, Rule], **changes: Any) -> TaskFile:
     """Return a task that the hooks of a module score, of any open dataset."""
-    columns: dict[str, Any] = {"dataset": "mediconfusion", "output_type": "generate_until", **changes}
+    columns: dict[str, Any] = {
+        "dataset": "mediconfusion",
+        "output_type": "generate_until",
+        **changes,
+    }
     return TaskFile(
         name="made_up",
         kind="task",
@@ -92,12 +100,16 @@ class MadeUp:
 
     @property
     def process(self) -> Callable[..., Mapping[str, Any]]:
-        process: Callable[..., Mapping[str, Any]] = DottedName(f"{HOOKS}{self.module}.process_results").resolve()
+        process: Callable[..., Mapping[str, Any]] = DottedName(
+            f"{HOOKS}{self.module}.process_results"
+        ).resolve()
         return process
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
-        metrics: Sequence[Mapping[str, Any]] = DottedName(f"{HOOKS}{self.module}.METRIC_LIST").resolve()
+        metrics: Sequence[Mapping[str, Any]] = DottedName(
+            f"{HOOKS}{self.module}.METRIC_LIST"
+        ).resolve()
         return metrics
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
@@ -123,7 +135,10 @@ def document(n: int, **columns: Any) -> dict[str, Any]:
 
 
 def made_up(
-    module: str, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]
+    module: str,
+    rules: Sequence[str | None],
+    replies: Sequence[str],
+    **columns: Callable[[int], Any],
 ) -> MadeUp:
     """Return the family of a module; ``columns`` say what its documents have besides those of a single choice."""
     documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
@@ -136,10 +151,38 @@ def rotations_of(module: str, rule: str, **columns: Any) -> MadeUp:
 
 
 LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
-SAID = ["A growth.", "yes", "mass in the lung", "no", "Rest.", "", "No mass.", "B", "", "Edema.", "yes, a mass", "A"]
+SAID = [
+    "A growth.",
+    "yes",
+    "mass in the lung",
+    "no",
+    "Rest.",
+    "",
+    "No mass.",
+    "B",
+    "",
+    "Edema.",
+    "yes, a mass",
+    "A",
+]
 NAMED = ["Atelectasis", "Edema, Consolidation", "", "none of them", "Cardiomegaly", *SAID[5:]]
-WORDS = ["yes", "no", "maybe", "entailment", "contradiction", "", "neutral", "It is yes.", "no", "maybe", "yes", "no"]
-OF_WORDS = [rule for rule in extractors(AnswerKind.CHOICE) if "yes_no_maybe" in rule or "nli" in rule]
+WORDS = [
+    "yes",
+    "no",
+    "maybe",
+    "entailment",
+    "contradiction",
+    "",
+    "neutral",
+    "It is yes.",
+    "no",
+    "maybe",
+    "yes",
+    "no",
+]
+OF_WORDS = [
+    rule for rule in extractors(AnswerKind.CHOICE) if "yes_no_maybe" in rule or "nli" in rule
+]
 PAIRED: dict[str, Callable[[int], Any]] = {
     "doc_id": lambda n: f"{n // 2}/{n % 2 + 1}",
     "pair_id": lambda n: str(n // 2),
@@ -157,15 +200,21 @@ CLOSED: dict[str, Callable[[int], Any]] = {
     "hallucination": lambda n: "symptom",
     "source": lambda n: "slake",
 }
-REPORT: dict[str, Callable[[int], Any]] = {"report": lambda n: ("No mass.", "Edema and a mass in the lung.")[n % 2]}
+REPORT: dict[str, Callable[[int], Any]] = {
+    "report": lambda n: ("No mass.", "Edema and a mass in the lung.")[n % 2]
+}
 COMPONENTS: dict[str, Callable[[int], Any]] = {
     "anatomy": lambda n: ["lung"],
     "measurement": lambda n: [],
     "symptom": lambda n: ["edema"],
 }
-OPEN: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]}
+OPEN: dict[str, Callable[[int], Any]] = {
+    "answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]
+}
 # What published code cannot score, an open reply without words, has tests of its own.
-SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "No mass.", "mass in the lung")[n % 4]}
+SHORT: dict[str, Callable[[int], Any]] = {
+    "answer": lambda n: ("yes", "no", "No mass.", "mass in the lung")[n % 4]
+}
 STRUCTURED = [rule for rule in extractors(AnswerKind.KIT_QUESTION) if "radrestruct" in rule]
 OF_SHORT = [rule for rule in extractors(AnswerKind.KIT_QUESTION) if rule not in STRUCTURED]
 JUDGED_SHORT: dict[str, Callable[[int], Any]] = {
@@ -176,38 +225,63 @@ FINDINGS: dict[str, Callable[[int], Any]] = {
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
 }
 FAMILIES = {
-    "choice": made_up("choice", [rule for rule in extractors(AnswerKind.CHOICE) if rule not in OF_WORDS], LETTERS),
+    "choice": made_up(
+        "choice", [rule for rule in extractors(AnswerKind.CHOICE) if rule not in OF_WORDS], LETTERS
+    ),
     "choice_of_words": made_up(
-        "choice", OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
+        "choice",
+        OF_WORDS,
+        WORDS,
+        options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2],
     ),
     "pairs": made_up("pairs", ["mediconfusion_reference", "robust_choice"], LETTERS, **PAIRED),
     "free_form": made_up("free_form", [None], SAID, **PAIRED),
     "kit_choice": made_up(
         "kit_choice",
-        [rule for rule in extractors(AnswerKind.CHOICE) if rule.startswith("medevalkit") and "mmmu" not in rule],
+        [
+            rule
+            for rule in extractors(AnswerKind.CHOICE)
+            if rule.startswith("medevalkit") and "mmmu" not in rule
+        ],
         LETTERS,
     ),
     "kit_submission": made_up("kit_submission", ["robust_mmmu"], LETTERS),
     "grouped_choice": made_up("grouped_choice", ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
     "judged_choice": made_up("judged_choice", ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
     "classification": made_up(
-        "classification", ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
+        "classification",
+        ["multimedeval_class_v0_1_0", "robust_class"],
+        LETTERS,
+        label=lambda n: n % 3,
     ),
     "multilabel": made_up(
-        "multilabel", [rule for rule in extractors(AnswerKind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
+        "multilabel",
+        [rule for rule in extractors(AnswerKind.LABELS) if rule != "listed_options"],
+        NAMED,
+        **FINDINGS,
     ),
-    "closed_questions": made_up("closed_questions", list(extractors(AnswerKind.CLOSED)), SAID, **CLOSED),
-    "multi_answer": made_up("multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
+    "closed_questions": made_up(
+        "closed_questions", list(extractors(AnswerKind.CLOSED)), SAID, **CLOSED
+    ),
+    "multi_answer": made_up(
+        "multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]
+    ),
     "open_questions": made_up("open_questions", list(extractors(AnswerKind.OPEN)), SAID, **OPEN),
     "reports": made_up("reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
-    "multimedeval_reports": made_up("multimedeval_reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
-    "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **OPEN),
+    "multimedeval_reports": made_up(
+        "multimedeval_reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT
+    ),
+    "knowledge_hallucination": made_up(
+        "knowledge_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **OPEN
+    ),
     "visual_hallucination": made_up(
         "visual_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
     ),
     "kit_questions": made_up("kit_questions", OF_SHORT, SAID, **SHORT),
     "radrestruct": made_up("radrestruct", STRUCTURED, SAID, **SHORT),
-    "kit_reports": made_up("kit_reports", [f"medevalkit_report{ending}" for ending in ("", "_fixed")], SAID, **REPORT),
+    "kit_reports": made_up(
+        "kit_reports", [f"medevalkit_report{ending}" for ending in ("", "_fixed")], SAID, **REPORT
+    ),
     "judged_questions": made_up(
         "judged_questions",
         [rule for rule in OF_SHORT if "release" not in rule],  # which has empty replies judged
@@ -220,12 +294,22 @@ FAMILIES = {
 }
 CASES = {f"{name}-{rule}": (one, rule) for name, one in FAMILIES.items() for rule in one.rules}
 """Every family under each of its rules."""
-WITH_LIKELIHOODS = ("choice", "pairs", "grouped_choice", "classification", "closed_questions", "rotations")
+WITH_LIKELIHOODS = (
+    "choice",
+    "pairs",
+    "grouped_choice",
+    "classification",
+    "closed_questions",
+    "rotations",
+)
 
 
 def losses(one: MadeUp) -> list[list[float]]:
     """Return losses of the options of each document, all different."""
-    return [[1.0 + (n * 7 + k * 5) % 11 for k in range(len(doc["options"]))] for n, doc in enumerate(one.documents)]
+    return [
+        [1.0 + (n * 7 + k * 5) % 11 for k in range(len(doc["options"]))]
+        for n, doc in enumerate(one.documents)
+    ]
 
 
 def kept(whole: Sequence[Any]) -> list[Any]:
@@ -234,7 +318,10 @@ def kept(whole: Sequence[Any]) -> list[Any]:
 
 def with_lost(replies: Sequence[Any], *instead: Any) -> list[Any]:
     """Return replies of which the lost ones are replaced, by turns with each of ``instead``."""
-    return [instead[LOST.index(n) % len(instead)] if n in LOST else reply for n, reply in enumerate(replies)]
+    return [
+        instead[LOST.index(n) % len(instead)] if n in LOST else reply
+        for n, reply in enumerate(replies)
+    ]
 
 
 class TextMetrics:
@@ -252,10 +339,17 @@ class TextMetrics:
             if name in self.broken:
                 raise self.broken[name]
             both = zip(references, hypotheses, strict=True)
-            shares = [len({*key.split()} & {*said.split()}) / (len({*key.split()}) or 1) for key, said in both]
-            samples = {key: [share + len(key) for share in shares] for key in metric_info(name).keys}
+            shares = [
+                len({*key.split()} & {*said.split()}) / (len({*key.split()}) or 1)
+                for key, said in both
+            ]
+            samples = {
+                key: [share + len(key) for share in shares] for key in metric_info(name).keys
+            }
             totals = {key: mean(values) for key, values in samples.items()}
-            return ReportScores({} if name.startswith("f1_chexbert") else samples, totals, {"fake": "yes"})
+            return ReportScores(
+                {} if name.startswith("f1_chexbert") else samples, totals, {"fake": "yes"}
+            )
 
         return metric
 
@@ -268,7 +362,9 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compared = TextMetrics()
     asked = compared.compared
 
-    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
+    def ask(
+        self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1
+    ) -> JudgeVerdict[Any]:
         asked.append(user)
         if UNREADABLE in user:
             return JudgeVerdict(None, "no verdict", False, "")
@@ -281,7 +377,9 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if UNREADABLE in texts:
             raise ValueError("mumbled")
         said = [text.casefold() for text in texts]
-        return [{name: Finding(int(name.casefold() in text)) for name in CONDITIONS} for text in said]
+        return [
+            {name: Finding(int(name.casefold() in text)) for name in CONDITIONS} for text in said
+        ]
 
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")

@@ -26,8 +26,14 @@ ROOT = Path(__file__).parents[1]
 SETUP = ROOT / "setup.cfg"
 # The first version that keeps our promises, and what breaks them before. All bounds of setup.cfg were tested together.
 LEAST = {
-    "datasets": ("4.8", "files in archives of credentialed data are not found; before 4.7 mixed columns are an error"),
-    "filelock": ("3.20.3", "lock files follow links that others place (CVE-2025-68146, CVE-2026-22701)"),
+    "datasets": (
+        "4.8",
+        "files in archives of credentialed data are not found; before 4.7 mixed columns are an error",
+    ),
+    "filelock": (
+        "3.20.3",
+        "lock files follow links that others place (CVE-2025-68146, CVE-2026-22701)",
+    ),
     "jinja2": ("3.1.6", "templates leave the sandbox (CVE-2025-27516)"),
     "nibabel": ("5.3", "volumes cannot be read with numpy 2"),
     "numpy": ("2", "pyarrow 26 needs it without saying so"),
@@ -37,7 +43,10 @@ LEAST = {
     "python-gdcm": ("3.2", "damaged JPEG 2000 images of DICOM files are shown as noise"),
     "requests": ("2.32.4", "passwords of .netrc go to other hosts (CVE-2024-47081)"),
     "setuptools": ("78.1.1", "packages write anywhere (CVE-2025-47273)"),
-    "torch": ("2.6", "padding on the left is unknown; before 2.5 models of transformers 4.52 cannot be built"),
+    "torch": (
+        "2.6",
+        "padding on the left is unknown; before 2.5 models of transformers 4.52 cannot be built",
+    ),
 }
 # Metric packages that pull numpy below 2 or pin old versions of torch and transformers.
 BREAKING = {"radeval", "f1chexbert", "ratescore", "green-score", "medspacy", "fast-bleu", "stanza"}
@@ -46,7 +55,9 @@ BREAKING = {"radeval", "f1chexbert", "ratescore", "green-score", "medspacy", "fa
 def _requirements(name: str, extra: str = "") -> list[Requirement]:
     environment = {**default_environment(), "extra": extra}
     requirements = [Requirement(line) for line in requires(name) or []]
-    return [item for item in requirements if item.marker is None or item.marker.evaluate(environment)]
+    return [
+        item for item in requirements if item.marker is None or item.marker.evaluate(environment)
+    ]
 
 
 def _closure(roots: list[Requirement]) -> list[tuple[str, Requirement]]:
@@ -108,7 +119,9 @@ def test_what_one_part_needs_is_checked_where_it_starts(tmp_path, monkeypatch):
     versions = {"torch": "2.8.0", "transformers": "4.57.6"}
     monkeypatch.setattr("medtasks.version.metadata.version", versions.__getitem__)
     torch.save({"a": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
-    (tmp_path / "config.json").write_text('{"vision_config": {"_attn\\u005fimplementation_internal": "a/b"}}')
+    (tmp_path / "config.json").write_text(
+        '{"vision_config": {"_attn\\u005fimplementation_internal": "a/b"}}'
+    )
     checks = {
         "torch 2.10 or newer, and 2.8.0": lambda: list(stored_tensors(tmp_path)),
         "transformers 5.5 or newer, and 4.57.6": lambda: check_configuration(tmp_path),
@@ -134,4 +147,7 @@ def test_notice_names_every_repository_whose_prompts_are_shipped():
     assert len(sources) == 5
     assert [source for source, commit in sources if f"{source} at {commit}" not in notice] == []
     assert all((ROOT / path).is_file() for path in re.findall(r"medtasks/[\w/]+\.\w+", notice))
-    assert SETUP.read_text(encoding="utf-8").split("license_files =")[1].split()[:2] == ["LICENSE", "NOTICE"]
+    assert SETUP.read_text(encoding="utf-8").split("license_files =")[1].split()[:2] == [
+        "LICENSE",
+        "NOTICE",
+    ]

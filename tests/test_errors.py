@@ -5,7 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from loguru import logger
 
-from medtasks.errors import UnknownName, collected_warnings, forget_warnings, near_match, unknown_name, warn_once
+from medtasks.errors import (
+    UnknownName,
+    collected_warnings,
+    forget_warnings,
+    near_match,
+    unknown_name,
+    warn_once,
+)
 from medtasks.tasks.task_files import task_file, task_files
 
 MANY = [f"task_{number:02}" for number in range(40)]
@@ -19,10 +26,18 @@ def test_unknown_names():
     assert many.startswith("unknown task 'task_1'; did you mean 'task_")
     assert many.endswith(" All 40: medtasks tasks")
     assert many.count("task_") == 1 + 5  # what was given, and five near ones
-    assert str(unknown_name("task", "xyz", MANY, "medtasks tasks")) == "unknown task 'xyz'. All 40: medtasks tasks"
+    assert (
+        str(unknown_name("task", "xyz", MANY, "medtasks tasks"))
+        == "unknown task 'xyz'. All 40: medtasks tasks"
+    )
     nearest = str(unknown_name("task", "mediconfuson", [*MANY, "mediconfusion"], "medtasks tasks"))
-    assert nearest == "unknown task 'mediconfuson'; did you mean 'mediconfusion'? All 41: medtasks tasks"
-    assert all(name in str(unknown_name("column", "task_1", MANY)) for name in MANY)  # no command lists them
+    assert (
+        nearest
+        == "unknown task 'mediconfuson'; did you mean 'mediconfusion'? All 41: medtasks tasks"
+    )
+    assert all(
+        name in str(unknown_name("column", "task_1", MANY)) for name in MANY
+    )  # no command lists them
     assert near_match("xyz", MANY) == ""
     assert near_match("qa", ["medevalkit_medxpertqa_mm"]) == ""  # too short to mean anything
 
@@ -30,10 +45,15 @@ def test_unknown_names():
 def test_a_misspelt_task_gets_a_message_that_can_be_read():
     with pytest.raises(UnknownName) as caught:
         task_file("mediconfusio")
-    assert str(caught.value).startswith("unknown task 'mediconfusio'; did you mean 'mediconfusion'? Also near: ")
+    assert str(caught.value).startswith(
+        "unknown task 'mediconfusio'; did you mean 'mediconfusion'? Also near: "
+    )
     assert f" All {len(task_files())}: medtasks tasks" in str(caught.value)
     assert len(str(caught.value)) < 300
-    with pytest.raises(UnknownName, match="did you mean 'medevalkit_medxpertqa_mm' or 'medevalkit_medxpertqa_text' or"):
+    with pytest.raises(
+        UnknownName,
+        match="did you mean 'medevalkit_medxpertqa_mm' or 'medevalkit_medxpertqa_text' or",
+    ):
         task_file("MedXpertQA")
 
 
@@ -58,5 +78,7 @@ def test_a_sentence_is_given_once(records):
         list(pool.map(lambda _: warn_once("the judge is down"), range(200)))
     assert len(records) == 4
     warn_once('the judge said {"score": 1} {0}')
-    assert records[-1]["message"] == 'the judge said {"score": 1} {0}'  # braces are text, and the caller is named
+    assert (
+        records[-1]["message"] == 'the judge said {"score": 1} {0}'
+    )  # braces are text, and the caller is named
     assert records[-1]["function"] == "test_a_sentence_is_given_once"

@@ -62,14 +62,18 @@ def test_prompts_to_the_letter():
     )
     assert (target(DOC), target(several)) == ("B", "A,B")
     braces = {**DOC, "question": "{options} {0} <img>?", "options": ["{x}", "}"]}
-    assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(braces, settings("gmai_mmbench_val"))
+    assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(
+        braces, settings("gmai_mmbench_val")
+    )
 
 
 def test_several_answers_are_scored_by_case():
     document = {**DOC, "options": list("wxyz"), "answers": ["A", "C"]}
     documents = [{**document, "doc_id": str(n), "image_id": str(n // 2)} for n in range(4)]
     replies = ["A,C", "A, B", "none of these", "A,B,C,D"]
-    scores = [score_of(MULTI_SELECT, doc, reply) for doc, reply in zip(documents, replies, strict=True)]
+    scores = [
+        score_of(MULTI_SELECT, doc, reply) for doc, reply in zip(documents, replies, strict=True)
+    ]
     values = values_of(MULTI_SELECT, scores)
     assert values["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
     assert values["mcls_recall"] == (1 + 0.5 + 0 + 1) / 4
@@ -81,9 +85,14 @@ def test_submission_holds_every_reply_and_no_formula(val):
     from openpyxl import load_workbook
 
     replies = ["B", "=1+1", "\x01 control", "y" * 40_000, *["A"] * (len(val) - 4)]
-    scores = [score_of(SUBMISSION, {**doc, "answer": None}, reply) for doc, reply in zip(val, replies, strict=True)]
+    scores = [
+        score_of(SUBMISSION, {**doc, "answer": None}, reply)
+        for doc, reply in zip(val, replies, strict=True)
+    ]
     random.Random(1).shuffle(scores)
-    (count_rows,) = (one["aggregation"] for one in submission.METRIC_LIST if one["metric"] == "submission_rows")
+    (count_rows,) = (
+        one["aggregation"] for one in submission.METRIC_LIST if one["metric"] == "submission_rows"
+    )
     assert count_rows(scores) == len(val)
     (path,) = (home() / "submissions" / "gmai_mmbench_val").glob("*.xlsx")
     header, *rows = load_workbook(path).active.iter_rows(values_only=True)

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def faults():
-    spec = importlib.util.spec_from_file_location("medevalkit_faults", ROOT / "benchmarks" / "medevalkit_faults.py")
+    spec = importlib.util.spec_from_file_location(
+        "medevalkit_faults", ROOT / "benchmarks" / "medevalkit_faults.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there
     spec.loader.exec_module(module)
@@ -23,11 +25,16 @@ def faults():
     del sys.modules[spec.name]
 
 
-def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, recorded_data, monkeypatch):
+def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(
+    faults, recorded_data, monkeypatch
+):
     """A part of the rows: all take half a minute."""
     page, samples = faults.PAGE.read_text(encoding="utf-8"), faults.medxpertqa(recorded_data)
     monkeypatch.setattr(faults, "FAULTS", faults.FAULTS[2::3])
-    tables = [faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""), faults.faults_table()]
+    tables = [
+        faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""),
+        faults.faults_table(),
+    ]
     tables.append(faults.text_table(faults.medxpertqa(recorded_data, faults.TEXTS)))
     rows = [row for table in tables for row in table.splitlines()[2:]]
     for part in (f"{len(samples):,} questions", *rows, faults.permuted_names()):
@@ -48,8 +55,14 @@ def test_golden_medevalkit_checks_an_empty_reply_is_a(golden):
         for ending in ("", "_release", "_fixed"):
             extract = extractor_of(rule + ending).extract
             for kind, choices in asked:
-                sample = Sample({"options": choices, "option_lines": choices, "answer": "B", "gold": "B"})
-                assert extract("", sample).value == extract("A", sample).value == "A", (rule, ending, kind)
+                sample = Sample(
+                    {"options": choices, "option_lines": choices, "answer": "B", "gold": "B"}
+                )
+                assert extract("", sample).value == extract("A", sample).value == "A", (
+                    rule,
+                    ending,
+                    kind,
+                )
 
 
 def test_golden_medevalkit_checks_perfect_replies(faults):

@@ -75,8 +75,13 @@ def report(study):
 
 def scored(samples, rule):
     """Return the scores of recorded studies."""
-    texts = [{"doc_id": str(number), "image_id": None, "report": report(study)} for number, study in enumerate(samples)]
-    replies = [study["response"] if isinstance(study["response"], str) else None for study in samples]
+    texts = [
+        {"doc_id": str(number), "image_id": None, "report": report(study)}
+        for number, study in enumerate(samples)
+    ]
+    replies = [
+        study["response"] if isinstance(study["response"], str) else None for study in samples
+    ]
     return [score_of(FAMILY, text, reply, rule) for text, reply in zip(texts, replies, strict=True)]
 
 
@@ -87,20 +92,27 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
             assert (case["set"], case["error"]) == ("IU_XRAY", "NameError")
             continue
         assert case["num_chunks"] > 1 or [sample["id"] for sample in case["samples"]] == list(by_id)
-        settings = resolved(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])["default"]
+        settings = resolved(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])[
+            "default"
+        ]
         for sample in case["samples"]:
             document = by_id[sample["id"]]
             assert document["report"] == report(sample)
             (turn,) = messages(document, settings)
             shown = [part.get("text", "image") for part in turn["content"]]
-            labels = [[f"<image_{at + 1}>: "] if "images" in sample["message_keys"] else [] for at in range(9)]
+            labels = [
+                [f"<image_{at + 1}>: "] if "images" in sample["message_keys"] else []
+                for at in range(9)
+            ]
             images = [part for label in labels[: sample["images"]] for part in (*label, "image")]
             assert "".join(shown) == "".join([*images, sample["prompt"]])
             assert shown.count("image") == sample["images"]
 
 
 def test_golden_medevalkit_reports_csv(golden):
-    case = json.loads((golden / "reports" / "medevalkit_reports" / "csv.json").read_text(encoding="utf-8"))
+    case = json.loads(
+        (golden / "reports" / "medevalkit_reports" / "csv.json").read_text(encoding="utf-8")
+    )
     scores = scored(case["samples"], "medevalkit_report")
     for name, field in (("ground_truth.csv", "reference"), ("predictions.csv", "reply")):
         rows = csv.DictReader(io.StringIO(case[name], newline=""))
@@ -121,9 +133,15 @@ def assert_means(case, published, fixed, names):
     kept = dict(zip(case["kept"], case["per_sample"], strict=True))
     scored = [kept[number] for number, score in enumerate(fixed) if score["averaged"]]
     for name, ours in names.items():
-        assert found[ours] == pytest.approx(case["metrics"][name], rel=1e-9, abs=1e-12), (case["samples"], name)
+        assert found[ours] == pytest.approx(case["metrics"][name], rel=1e-9, abs=1e-12), (
+            case["samples"],
+            name,
+        )
         expected = mean([sample[name] for sample in scored])
-        assert mended[ours] == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True), (case["samples"], name)
+        assert mended[ours] == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True), (
+            case["samples"],
+            name,
+        )
 
 
 def test_golden_medevalkit_reports_corpora(corpora):
@@ -140,8 +158,13 @@ def test_golden_medevalkit_reports_corpora(corpora):
         compared = [score for score in published if score["compared"]]
         for field, side in (("reply", "candidates"), ("reference", "references")):
             assert [score[field].text for score in compared] == case["passed_to_neural"][side]
-        assert [number for number, score in enumerate(published) if score["compared"]] == case["kept"]
-        tokens = [medevalkit_texts.report_words(compared[-1][field].text) for field in ("reference", "reply")]
+        assert [number for number, score in enumerate(published) if score["compared"]] == case[
+            "kept"
+        ]
+        tokens = [
+            medevalkit_texts.report_words(compared[-1][field].text)
+            for field in ("reference", "reply")
+        ]
         assert tokens == case["tokens_of_last"]
 
 
@@ -158,17 +181,27 @@ def test_golden_medevalkit_reports_meteor(corpora, monkeypatch):
 
 
 def test_golden_medevalkit_radrestruct_prompts(cases, sets):
-    by_question = {(row["image_id"], int(row["doc_id"].rpartition("/")[2]) - 1): row for row in sets["Radrestruct"]}
+    by_question = {
+        (row["image_id"], int(row["doc_id"].rpartition("/")[2]) - 1): row
+        for row in sets["Radrestruct"]
+    }
     for case in cases("radrestruct_prompts"):
         document = by_question[case["report"], case["index"]]
-        settings = prompt_settings("medevalkit_radrestruct" + "_reasoning" * case["reasoning"])["default"]
+        settings = prompt_settings("medevalkit_radrestruct" + "_reasoning" * case["reasoning"])[
+            "default"
+        ]
         assert prompt({**document, "image_files": []}, settings) == case["prompt"]
         assert (document["answer"], document["options"]) == (case["answer"], case["choices"])
-        assert (document["answers"], document["answer_type"]) == (case["answers"], case["answer_type"])
+        assert (document["answers"], document["answer_type"]) == (
+            case["answers"],
+            case["answer_type"],
+        )
 
 
 def test_golden_medevalkit_radrestruct_head(golden, sets):
-    head = json.loads((golden / "reports" / "medevalkit_reports" / "radrestruct_head.json").read_text("utf-8"))
+    head = json.loads(
+        (golden / "reports" / "medevalkit_reports" / "radrestruct_head.json").read_text("utf-8")
+    )
     rows = [(row["doc_id"].rpartition("/")[0], row["question"]) for row in sets["Radrestruct"]]
     last = dict(rows)
     assert (len(rows), len(last)) == (head["loaded"], head["distinct"])
@@ -192,16 +225,26 @@ def test_golden_medevalkit_radrestruct_metrics(cases):
         )
         found, mended = values_of(RAD_RESTRUCT, published), values_of(RAD_RESTRUCT, fixed)
         if "error" in case:  # a set of one kind, or a reply that failed
-            assert math.isnan(found["accuracy"]) == (case["error"] == "ZeroDivisionError"), case["name"]
+            assert math.isnan(found["accuracy"]) == (case["error"] == "ZeroDivisionError"), case[
+                "name"
+            ]
             assert math.isnan(mended["accuracy"]) == (not documents)
             assert found["failed_samples"] == sum(row["response"] is None for row in documents)
             continue
-        assert [score["correct"] for score in published] == [bool(correct) for correct in case["correct"]]
+        assert [score["correct"] for score in published] == [
+            bool(correct) for correct in case["correct"]
+        ]
         for group, ours in names.items():
-            assert found[ours] == mended[ours] == pytest.approx(case["metrics"][group]["acc"], rel=1e-9)
+            assert (
+                found[ours]
+                == mended[ours]
+                == pytest.approx(case["metrics"][group]["acc"], rel=1e-9)
+            )
 
 
-def test_golden_weights_one_run_of_the_four_tasks_is_scored_compared_and_reported(golden, tmp_path, monkeypatch):
+def test_golden_weights_one_run_of_the_four_tasks_is_scored_compared_and_reported(
+    golden, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     wordnet = SimpleNamespace(synsets=lambda word: (), get_version=lambda: "without words")
     monkeypatch.setattr(medevalkit_texts, "load_wordnet", lambda: wordnet)
@@ -224,10 +267,21 @@ def test_golden_weights_one_run_of_the_four_tasks_is_scored_compared_and_reporte
         return " ".join((done.stdout + done.stderr).split())
 
     tiny = ("--model", "medtasks_tiny", "--device", "cpu", "--model_args", "journal=false")
-    medtasks("run", *tiny, "--tasks", "medevalkit_reports", "--gen_kwargs", "max_new_tokens=4", "--output_path", "run")
+    medtasks(
+        "run",
+        *tiny,
+        "--tasks",
+        "medevalkit_reports",
+        "--gen_kwargs",
+        "max_new_tokens=4",
+        "--output_path",
+        "run",
+    )
     for name in SOURCES.values():
         (file,) = (tmp_path / "run").rglob(f"*_samples_{name}.jsonl")
-        assert (CATALOGUE[name].access is Access.CREDENTIALED) == ("mimic" in name or "chexpert" in name)
+        assert (CATALOGUE[name].access is Access.CREDENTIALED) == (
+            "mimic" in name or "chexpert" in name
+        )
         if CATALOGUE[name].access is Access.CREDENTIALED:
             assert "Clear lungs" not in file.read_text(encoding="utf-8")
             (file,) = (tmp_path / "home" / "replies" / name).iterdir()

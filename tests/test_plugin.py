@@ -115,21 +115,38 @@ def test_entry_point_is_light():
     ran = run_fresh([sys.executable, "-c", LIGHT], Path.cwd(), MEDTASKS_AUTOLOAD="1")
     assert ran.returncode == 0, ran.stderr[-3000:]
     light = json.loads(ran.stdout)
-    heavy = {"torch", "datasets", "transformers", "pydantic", "PIL", "rich", "numpy", "lmms_eval.tasks"}
+    heavy = {
+        "torch",
+        "datasets",
+        "transformers",
+        "pydantic",
+        "PIL",
+        "rich",
+        "numpy",
+        "lmms_eval.tasks",
+    }
     assert {*heavy, "lmms_eval.api"}.isdisjoint(light["imported"])
     assert sorted(name for name, *_ in light["manifests"]) == MODELS
     assert (light["again"], light["finders"], light["off"]) == (True, 1, [])
     for model, path, chat in light["manifests"]:
         module, _, name = path.rpartition(".")
         adapter = getattr(importlib.import_module(module), name)
-        assert (getattr(adapter, "model_id", "adapter"), adapter.is_simple, chat) == (model, True, None)
+        assert (getattr(adapter, "model_id", "adapter"), adapter.is_simple, chat) == (
+            model,
+            True,
+            None,
+        )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Small stand-ins for the harness's own tasks and a user's, with names of ours among them."""
     folder = tmp_path_factory.mktemp("tasks")
-    tasks = {"stock": ["stock"], "defaults": ["mediconfusion_gd", "stock"], "user": ["mediconfusion", "own"]}
+    tasks = {
+        "stock": ["stock"],
+        "defaults": ["mediconfusion_gd", "stock"],
+        "user": ["mediconfusion", "own"],
+    }
     for place, names in tasks.items():
         (folder / place).mkdir()
         for name in names:
@@ -170,7 +187,11 @@ def variants(*bases):
 
 
 def test_tasks_are_found_whenever_the_harness_calls_us(real):
-    assert (real["tasks imported by models"], real["wrapped on import"], real["finders left"]) == (False, True, 0)
+    assert (real["tasks imported by models"], real["wrapped on import"], real["finders left"]) == (
+        False,
+        True,
+        0,
+    )
     assert real["wrapped when called late"]
     assert real["wrapped once"]
     assert real["stock"]
@@ -190,13 +211,20 @@ def test_a_variant_is_its_base_but_for_a_few_changes_and_matches_only_patterns_t
     }
     assert real["base"] == {"task": "mediconfusion_gd", "process_docs": "None"}
     endings = ("blind", "blank", "swapped", "rotated")
-    assert real["tag"] == ["mediconfusion_gd", *(f"mediconfusion_gd_{ending}" for ending in endings)]
+    assert real["tag"] == [
+        "mediconfusion_gd",
+        *(f"mediconfusion_gd_{ending}" for ending in endings),
+    ]
     assert real["reading is the harness's"]
     assert real["patterns"] == {
         "mediconfusion*": OURS,
         "mediconfusion_*": OURS[1:],
         "mediconfusion_b*": ["mediconfusion_blank", "mediconfusion_blind"],
-        "mediconfusion_*_blind": ["mediconfusion_ff_blind", "mediconfusion_gd_blind", "mediconfusion_ps_blind"],
+        "mediconfusion_*_blind": [
+            "mediconfusion_ff_blind",
+            "mediconfusion_gd_blind",
+            "mediconfusion_ps_blind",
+        ],
         "*_gd_sanity": ["mediconfusion_gd_sanity"],
     }
 
@@ -205,7 +233,9 @@ def test_the_harness_and_the_user_come_first(real, folder):
     assert real["default wins"] == str(folder / "defaults/mediconfusion_gd.yaml")
     assert real["user wins"] == str(folder / "user/mediconfusion.yaml")
     # Nothing is made of a task that another one has replaced.
-    assert real["all"] == sorted([*OURS, *variants("mediconfusion_ff", "mediconfusion_ps"), "own", "stock"])
+    assert real["all"] == sorted(
+        [*OURS, *variants("mediconfusion_ff", "mediconfusion_ps"), "own", "stock"]
+    )
     assert real["no defaults"] == ["mediconfusion", "own"]
     assert real["malformed"] == "ParserError"  # as without us
     assert real["matched"] == OURS
@@ -220,7 +250,9 @@ class Manager:
     all_tasks = ("mediconfusion", "mediconfusion_gd")
 
     def __init__(self, include_path=None, include_defaults=True):
-        self.paths = self.initialize_tasks(include_path=include_path, include_defaults=include_defaults)
+        self.paths = self.initialize_tasks(
+            include_path=include_path, include_defaults=include_defaults
+        )
 
     def initialize_tasks(self, include_path=None, include_defaults=True):
         paths = [include_path] if isinstance(include_path, str) else list(include_path or [])
@@ -260,7 +292,9 @@ def test_our_folder_is_the_last(harness):
         assert chosen == ["a", "b"]
         assert manager("user", include_defaults=False).paths == ["user"]
         assert manager(None, False).paths == []
-        with pytest.raises(RuntimeError, match="malformed"):  # errors of the user's own folder are the harness's
+        with pytest.raises(
+            RuntimeError, match="malformed"
+        ):  # errors of the user's own folder are the harness's
             manager("malformed")
         grown = harness(MoreParameters)()
         assert grown.initialize_tasks(recursive=False) == ["defaults", ours, "recursive=False"]
@@ -298,7 +332,10 @@ class NoIndex:
 
 @pytest.mark.parametrize("manager", [None, OtherSignature, NoMethods, NoIndex])
 def test_an_odd_task_manager_is_left_alone(harness, manager):
-    with pytest.warns(UserWarning, match=r"could not register itself with this version of lmms-eval.*--include_path"):
+    with pytest.warns(
+        UserWarning,
+        match=r"could not register itself with this version of lmms-eval.*--include_path",
+    ):
         odd = harness(manager)
     for name in ("initialize_tasks", "match_tasks"):
         assert manager is None or vars(odd).get(name) is vars(manager).get(name)
@@ -323,5 +360,7 @@ def test_task_files_that_others_may_have_written_are_not_loaded(harness, tmp_pat
     manager = harness(Manager)
     assert str(tmp_path / "tasks") in manager("user").paths
     (tmp_path / "tasks").chmod(0o777)
-    with pytest.warns(UserWarning, match="writable by others, and task files can run code; .* chmod"):
+    with pytest.warns(
+        UserWarning, match="writable by others, and task files can run code; .* chmod"
+    ):
         assert manager("user").paths == ["defaults", "user"]

@@ -30,13 +30,21 @@ def test_a_session_unpacks_once_and_a_named_folder_comes_first(tmp_path, monkeyp
     monkeypatch.delenv("MEDTASKS_GOLDEN", raising=False)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "rule.jsonl").write_text("{}\n")
-    pack([tmp_path / "files" / "rule.jsonl"], tmp_path / "files", tmp_path / "archives" / "golden" / "files.tar.xz")
+    pack(
+        [tmp_path / "files" / "rule.jsonl"],
+        tmp_path / "files",
+        tmp_path / "archives" / "golden" / "files.tar.xz",
+    )
     folder = recordings.recordings("MEDTASKS_GOLDEN", "golden")
     assert (folder / "rule.jsonl").read_text() == "{}\n"
     written = (folder / "rule.jsonl").stat()
     assert recordings.recordings("MEDTASKS_GOLDEN", "golden") == folder
     assert (folder / "rule.jsonl").stat() == written
-    assert {path.name for path in tmp_path.iterdir()} == {"session", "archives", "files"}  # nothing half unpacked
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "session",
+        "archives",
+        "files",
+    }  # nothing half unpacked
     monkeypatch.setenv("MEDTASKS_GOLDEN", str(tmp_path / "elsewhere"))
     assert recordings.recordings("MEDTASKS_GOLDEN", "golden") == tmp_path / "elsewhere"
 

@@ -12,7 +12,11 @@ TABLE = re.findall(r"^\| `(\w+)` \| ", PART.partition("\n## ")[0], re.MULTILINE)
 
 def rooms() -> dict[str, list[Path]]:
     """Return the modules of each room: a folder of the package, or a module directly in it."""
-    entries = [path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    entries = [
+        path
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    ]
     folders = [path for path in (*entries, ROOT / "model_adapters") if path.name != "__init__.py"]
     return {path.stem: [*path.rglob("*.py")] if path.is_dir() else [path] for path in folders}
 

@@ -10,7 +10,20 @@ from transformers import BertConfig, BertModel
 
 from medtasks.metrics.neural.chexbert_network import CLASS_COUNTS, ChexbertNetwork
 
-WORDS = ["no", "edema", "effusion", "heart", "lungs", "clear", "left", "right", "small", "is", "there", "the"]
+WORDS = [
+    "no",
+    "edema",
+    "effusion",
+    "heart",
+    "lungs",
+    "clear",
+    "left",
+    "right",
+    "small",
+    "is",
+    "there",
+    "the",
+]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
 VOCABULARY = [*SPECIAL, *".,-", *string.digits, *LETTERS, *WORDS]
@@ -41,7 +54,10 @@ def checkpoint(seed: int = 0) -> dict[str, Any]:
         elif "embeddings" not in key and key.startswith("bert."):
             state[key] /= 5
     assert len(CLASS_COUNTS) == 14
-    optimiser = {"state": {0: {"step": 3, "exp_avg": torch.zeros(4)}}, "param_groups": [{"lr": 2e-5}]}
+    optimiser = {
+        "state": {0: {"step": 3, "exp_avg": torch.zeros(4)}},
+        "param_groups": [{"lr": 2e-5}],
+    }
     named = {f"module.{key}": tensor for key, tensor in state.items()}
     return {"epoch": 7, "model_state_dict": named, "optimizer_state_dict": optimiser}
 
@@ -50,7 +66,9 @@ def write_encoder(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config().to_dict()))
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true, "tokenizer_class": "BertTokenizer"}')
+    (folder / "tokenizer_config.json").write_text(
+        '{"do_lower_case": true, "tokenizer_class": "BertTokenizer"}'
+    )
     return folder
 
 
@@ -65,5 +83,9 @@ def write_fetched(weights: Path, *, seed: int = 0) -> Path:
     """Write what ``medtasks weights fetch chexbert bert-base-uncased`` leaves, below ``weights``."""
     write_encoder(weights / "bert-base-uncased")
     (weights / "chexbert").mkdir()
-    torch.save(checkpoint(seed), weights / "chexbert" / "chexbert.pth", _use_new_zipfile_serialization=False)
+    torch.save(
+        checkpoint(seed),
+        weights / "chexbert" / "chexbert.pth",
+        _use_new_zipfile_serialization=False,
+    )
     return weights

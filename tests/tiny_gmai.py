@@ -14,18 +14,41 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 
 COLUMNS = (
-    *("index", "image", "question", "A", "B", "C", "D", "E", "F", "answer", "category", "clinical VQA task"),
+    *(
+        "index",
+        "image",
+        "question",
+        "A",
+        "B",
+        "C",
+        "D",
+        "E",
+        "F",
+        "answer",
+        "category",
+        "clinical VQA task",
+    ),
     *("department", "perceptual granularity", "modality", "original task"),
 )
 TASKS = ("Disease Diagnosis", "Severity Grading", "Organ Recognition - Abdomen", "Bone", "Counting")
 DEPARTMENTS = ("Ophthalmology", "None", "Orthopedic Surgery", "Gastroenterology and Hepatology")
 MODALITIES = ("Fundus Photography", "CT", "X-ray", "Endoscopy")
-KEYWORDS = ("early glaucoma", "advanced glaucoma", "liver", "healthy bone", "NA", 'so-called "normal" line', "polyp")
+KEYWORDS = (
+    "early glaucoma",
+    "advanced glaucoma",
+    "liver",
+    "healthy bone",
+    "NA",
+    'so-called "normal" line',
+    "polyp",
+)
 
 
 def png(seed: int, side: int = 12) -> str:
     rng = random.Random(seed)
-    image = Image.new("RGB", (side, side), (rng.randrange(256), rng.randrange(256), rng.randrange(256)))
+    image = Image.new(
+        "RGB", (side, side), (rng.randrange(256), rng.randrange(256), rng.randrange(256))
+    )
     image.putpixel((rng.randrange(side), rng.randrange(side)), (rng.randrange(256), 0, 255))
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
@@ -62,17 +85,23 @@ def rows(number: int, seed: int = 0) -> list[dict[str, str]]:
     return made
 
 
-def write(path: Path, content: Sequence[Mapping[str, str]], columns: Sequence[str] = COLUMNS) -> Path:
+def write(
+    path: Path, content: Sequence[Mapping[str, str]], columns: Sequence[str] = COLUMNS
+) -> Path:
     """Write rows as pandas does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="ignore")
+        table = csv.DictWriter(
+            stream, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="ignore"
+        )
         table.writeheader()
         table.writerows(content)
     return path
 
 
-def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: int, seed: int, unkeyed: int) -> None:
+def prepare_all(
+    folder: Path, validation: Sequence[Mapping[str, str]], several: int, seed: int, unkeyed: int
+) -> None:
     """Prepare all parts below ``MEDTASKS_HOME``, from files written into ``folder``.
 
     They are the rows of the validation part, ``several`` rows drawn from a ``seed`` with several right options, and
@@ -81,7 +110,10 @@ def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: 
     test, mcls = CATALOGUE["gmai_mmbench_test"], CATALOGUE["gmai_mmbench_mcls"]
     write(folder / "val" / "GMAI-MMBench_VAL.tsv", validation)
     for part, name in enumerate(test.md5):
-        drawn = [{**row, "index": f"{part}{row['index']}", "answer": ""} for row in rows(unkeyed, seed=part)]
+        drawn = [
+            {**row, "index": f"{part}{row['index']}", "answer": ""}
+            for row in rows(unkeyed, seed=part)
+        ]
         write(folder / "test" / name, drawn)
     keyed = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)]
     write(folder / "mcls" / "own.tsv", keyed)

@@ -32,18 +32,35 @@ def columns(name: str) -> Columns:
 def own_columns(name: str, number: int) -> dict[str, Any]:
     """Return made-up columns of one row, without its ids and images."""
     if columns(name) is CHOICE:
-        row = {"subject": None, "context": None, "question": f"Which {number}?", "answer": "ABC"[number % 3]}
+        row = {
+            "subject": None,
+            "context": None,
+            "question": f"Which {number}?",
+            "answer": "ABC"[number % 3],
+        }
         if name == "pubmedqa":
-            return row | {"context": f"Abstract {number}.", "question": "Is it so?", "options": ["yes", "no", "maybe"]}
+            return row | {
+                "context": f"Abstract {number}.",
+                "question": "Is it so?",
+                "options": ["yes", "no", "maybe"],
+            }
         if name == "mednli":
             options = ["entailment", "contradiction", "neutral"]
-            return row | {"context": f"He has {number}.", "question": "He is ill.", "options": options}
-        options = ["Aspirin", "Heparin", "Warfarin", "Insulin", "Morphine"][: 5 if name == "medqa" else 4]
+            return row | {
+                "context": f"He has {number}.",
+                "question": "He is ill.",
+                "options": options,
+            }
+        options = ["Aspirin", "Heparin", "Warfarin", "Insulin", "Morphine"][
+            : 5 if name == "medqa" else 4
+        ]
         return row | {"subject": "drugs", "options": options, "answer": "ABCD"[number % 4]}
     if columns(name) is REPORT:
         return {
             "context": f"there is {number} mm of fluid." if name.startswith("mimic_iii") else None,
-            "indication": f" Cough since {number} days.\n" if name.startswith("mimic_cxr") else None,
+            "indication": f" Cough since {number} days.\n"
+            if name.startswith("mimic_cxr")
+            else None,
             "report": f"Heart of normal size. {number} nodules.\n \n No effusion.",
         }
     if columns(name) is OPEN_QUESTION:
@@ -52,13 +69,18 @@ def own_columns(name: str, number: int) -> dict[str, Any]:
         return {"question": f"What is {number}?", "answer": answer, "question_type": None}
     if name == "mimic_cxr_classification":
         # PublishedRow 3 has all findings, row 7 none.
-        return {"options": FIVE_FINDINGS, "labels": [int(number in (position, 3)) for position in range(5)]}
+        return {
+            "options": FIVE_FINDINGS,
+            "labels": [int(number in (position, 3)) for position in range(5)],
+        }
     if name == "chestxray14":
         labels = [int(number % 3 == position) for position in range(3)]
         return {"options": ["Mass", "Nodule", "Edema"], "labels": labels}
-    options = {"vindr_mammo": list("12345"), "cbis_ddsm_mass": PATHOLOGY, "cbis_ddsm_calcification": PATHOLOGY}.get(
-        name, SKIN if name.startswith("pad") else MNIST.get(name, [])
-    )
+    options = {
+        "vindr_mammo": list("12345"),
+        "cbis_ddsm_mass": PATHOLOGY,
+        "cbis_ddsm_calcification": PATHOLOGY,
+    }.get(name, SKIN if name.startswith("pad") else MNIST.get(name, []))
     details = HISTORY if name.startswith("pad") else None
     return {"details": details, "options": options, "label": number % len(options)}
 
@@ -68,7 +90,9 @@ def pictures(name: str, number: int) -> list[Image.Image]:
     if columns(name) is CHOICE or name.startswith("mimic_iii"):
         return []
     count = 2 if name in ("diff_vqa", "mimic_cxr_report") else 1
-    return [Image.new("L", (10 + 2 * number + position, 8), 20 * number) for position in range(count)]
+    return [
+        Image.new("L", (10 + 2 * number + position, 8), 20 * number) for position in range(count)
+    ]
 
 
 def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
@@ -89,7 +113,9 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
         columns=columns(name),
         test=lambda _, images: rows(0, TEST_ROWS, images),
         layout="nothing",
-        demonstrations=(lambda _, images: rows(TEST_ROWS, DEMONSTRATION_ROWS, images)) if demonstrations else None,
+        demonstrations=(lambda _, images: rows(TEST_ROWS, DEMONSTRATION_ROWS, images))
+        if demonstrations
+        else None,
     )
     info = dataset_info(f"multimedeval_{name}")
     return prepare_recipe(info, recipe, Options(source=Path(__file__), sample=True)).model_dump()

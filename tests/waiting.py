@@ -7,7 +7,9 @@ from collections.abc import Callable
 PATIENCE = 600.0  # seconds after which something is broken and not slow
 
 
-def wait_until(condition: Callable[[], object], process: "subprocess.Popen[bytes] | None" = None) -> None:
+def wait_until(
+    condition: Callable[[], object], process: "subprocess.Popen[bytes] | None" = None
+) -> None:
     """Wait until ``condition()`` holds, which ``process`` has to bring about before it ends."""
     deadline = time.monotonic() + PATIENCE
     while not condition():

@@ -45,7 +45,12 @@ def modules(monkeypatch, tmp_path):
             shutil.copyfile(installed(path), copy)
             if name == "after":
                 command = ["git", "apply", "-p1", str(PATCHES / patch)]
-                subprocess.run(command, cwd=tmp_path / name, check=True, env={"GIT_CEILING_DIRECTORIES": str(tmp_path)})
+                subprocess.run(
+                    command,
+                    cwd=tmp_path / name,
+                    check=True,
+                    env={"GIT_CEILING_DIRECTORIES": str(tmp_path)},
+                )
             made.append(load(copy, f"harness_{name}", monkeypatch))
         return made[0], made[1]
 
@@ -64,7 +69,9 @@ def test_installed_packages_name_folders_of_tasks(modules, monkeypatch, tmp_path
         SimpleNamespace(value="broken", load=broken),
         SimpleNamespace(value="planted", load=lambda: lambda: [tmp_path / "planted"]),
     ]
-    monkeypatch.setattr(after, "entry_points", lambda group: plugins if group == "lmms_eval.tasks" else [])
+    monkeypatch.setattr(
+        after, "entry_points", lambda group: plugins if group == "lmms_eval.tasks" else []
+    )
     assert after.TaskManager().all_tasks == ["planted"]
     assert after.TaskManager(include_defaults=False).all_tasks == []
     assert before.TaskManager().all_tasks == []
@@ -75,7 +82,9 @@ def test_likelihoods_stay_numbers(modules):
     assert before.unwrap_generation_output((1.5, False)) == ("(1.5, False)", None)
     assert after.unwrap_generation_output((1.5, False)) == ((1.5, False), None)
     for output in ("text", ["one", "two", "three"], ("text", {"output_tokens": 3}), 7):
-        assert repr(after.unwrap_generation_output(output)) == repr(before.unwrap_generation_output(output))
+        assert repr(after.unwrap_generation_output(output)) == repr(
+            before.unwrap_generation_output(output)
+        )
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -91,7 +100,9 @@ def test_a_failed_evaluation_has_an_exit_code(modules, monkeypatch, fails):
     for module in (before, after):
         monkeypatch.setattr(module, "cli_evaluate_single", evaluate)
         accelerator = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
-        monkeypatch.setattr(module, "Accelerator", lambda accelerator=accelerator, **options: accelerator)
+        monkeypatch.setattr(
+            module, "Accelerator", lambda accelerator=accelerator, **options: accelerator
+        )
         try:
             module.cli_evaluate()
             codes.append(0)

@@ -17,22 +17,28 @@ def board(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN [RUN ...]", help=_RUNS)],
     tasks: Annotated[
-        str | None, Option(metavar="NAME,...", help="Columns: tasks and groups. Default: all of the runs.")
+        str | None,
+        Option(metavar="NAME,...", help="Columns: tasks and groups. Default: all of the runs."),
     ] = None,
     rule: Annotated[
         Literal["published", "careful"], Option(help="How replies are read, in all columns.")
     ] = "published",
-    published: Annotated[bool, Option("--published", help="Also show published results, in grey.")] = False,
+    published: Annotated[
+        bool, Option("--published", help="Also show published results, in grey.")
+    ] = False,
     step: Annotated[
         list[int] | None,
-        Option(help="Training step of each RUN in order. Default: what its name says, such as checkpoint-1200."),
+        Option(
+            help="Training step of each RUN in order. Default: what its name says, such as checkpoint-1200."
+        ),
     ] = None,
     html: Annotated[Path | None, Option(help="Page with a sortable table and curves.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the table as LaTeX (booktabs).")] = None,
     markdown: Annotated[Path | None, Option(help="Also write the table as Markdown.")] = None,
     csv: Annotated[Path | None, Option(help="Also write one line per model and task.")] = None,
     wandb: Annotated[
-        str | None, Option(metavar="PROJECT", help="Also log five numbers per task to Weights & Biases.")
+        str | None,
+        Option(metavar="PROJECT", help="Also log five numbers per task to Weights & Biases."),
     ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
@@ -48,10 +54,14 @@ def board(
     paths = [Path(name) for name in names]
     look_into(context, include_path, [path for path in paths if path.exists()])
     with out.status("Scoring ..."):
-        scored = board_of(names, reading=rule, tasks=[*filter(None, (tasks or "").split(","))], steps=step)
+        scored = board_of(
+            names, reading=rule, tasks=[*filter(None, (tasks or "").split(","))], steps=step
+        )
     rows = board_tables.published_rows(scored) if published else []
     if published and rule != "published":
-        raise MedTasksError("published results were read by published rules; leave out --rule careful or --published")
+        raise MedTasksError(
+            "published results were read by published rules; leave out --rule careful or --published"
+        )
     table = board_tables.board_table(scored, rows)
     show(board_tables.board_table(scored, rows, intervals=len(scored.columns) <= 2))
     for sentence in (*table.warnings, *table.notes):

@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.options import FileColumns, IncludePath, JsonFile, KitName, ModelName, look_into, named_columns
+from medtasks.cli.options import (
+    FileColumns,
+    IncludePath,
+    JsonFile,
+    KitName,
+    ModelName,
+    look_into,
+    named_columns,
+)
 from medtasks.cli.output import print_state_of_data, say, write_json
 from medtasks.errors import MedTasksError, NoVerdict
 from medtasks.home import as_json
@@ -16,7 +24,13 @@ from medtasks.report.wording import estimate, number, points
 from medtasks.runs.foreign.matching import MatchedReplies
 from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.printed_check import PrintedCheck, RuleScore, check_printed, in_printed_unit, printed_number
+from medtasks.scores.printed_check import (
+    PrintedCheck,
+    RuleScore,
+    check_printed,
+    in_printed_unit,
+    printed_number,
+)
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
@@ -24,11 +38,19 @@ from medtasks.version import __version__
 def check(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
-    printed: Annotated[
-        str, Option(metavar="NUMBER", help="The number with its digits as printed; a share in percent, such as 72.5.")
+    replies: Annotated[
+        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
     ],
-    metric: Annotated[str | None, Option(help="Metric that the number is of; default: the task's main one.")] = None,
+    printed: Annotated[
+        str,
+        Option(
+            metavar="NUMBER",
+            help="The number with its digits as printed; a share in percent, such as 72.5.",
+        ),
+    ],
+    metric: Annotated[
+        str | None, Option(help="Metric that the number is of; default: the task's main one.")
+    ] = None,
     model: ModelName = None,
     kit: KitName = None,
     columns_of_file: FileColumns = None,
@@ -51,7 +73,9 @@ def check(
         raise NoVerdict(str(error)) from error
     header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     matching = {"matching": read.matched.counts} if read.matched else {}
-    write_json(json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)})
+    write_json(
+        json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)}
+    )
     for sentence in _sentences(verdict, read.matched):
         say(sentence)
     for sentence in read.notes:
@@ -67,7 +91,11 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     share = compared.score.share
     printed = f"{verdict.printed}{'%' if share else ''}"
     decimals = -int(verdict.printed.as_tuple().exponent)
-    subject = "the published rule" if verdict.is_published else "there is no published rule, and the task's own"
+    subject = (
+        "the published rule"
+        if verdict.is_published
+        else "there is no published rule, and the task's own"
+    )
     sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)}"
     sentence += f" on {_samples(verdict)}"
     if matched and (left_out := len(matched.unmatched) + len(matched.ambiguous)):
@@ -92,7 +120,11 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
 def _samples(verdict: PrintedCheck) -> str:
     """Count the samples behind a score, and those without one by cause."""
     counts = verdict.counts
-    losses = {"without a reply": verdict.missing, "failed": counts.failed, "unjudged": counts.unjudged}
+    losses = {
+        "without a reply": verdict.missing,
+        "failed": counts.failed,
+        "unjudged": counts.unjudged,
+    }
     text = f"{counts.scored} of {verdict.samples} samples"
     if in_none := ", ".join(f"{lost} {why}" for why, lost in losses.items() if lost):
         text += f" ({in_none})"

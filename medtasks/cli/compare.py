@@ -31,7 +31,9 @@ from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.version import __version__
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
-_FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
+_FULFILLED: Mapping[
+    str, frozenset[Verdict]
+] = {  # verdicts that are as good as the required one or better
     "identical": frozenset({Verdict.IDENTICAL}),
     "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
@@ -41,7 +43,9 @@ _LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,
-    Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
+    Option(
+        help="Model to take from folders with runs of several; once for all, or once per RUN in order."
+    ),
 ]
 _Require = Annotated[
     Required | None,
@@ -71,18 +75,31 @@ class ComparedRuns:
 def compare(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
-    metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
-    rule: Annotated[list[str] | None, Option(help="Compare only under this rule; repeatable.")] = None,
+    metric: Annotated[
+        list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")
+    ] = None,
+    rule: Annotated[
+        list[str] | None, Option(help="Compare only under this rule; repeatable.")
+    ] = None,
     equivalence: Annotated[
         float | None,
-        Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
+        Option(
+            "--equivalence",
+            "--margin",
+            metavar="MARGIN",
+            help=f"Also test for equivalence: {_MARGIN}",
+        ),
     ] = None,
     non_inferiority: Annotated[
         float | None,
-        Option(metavar="MARGIN", help="Test whether the second run is worse than the first by less than the margin."),
+        Option(
+            metavar="MARGIN",
+            help="Test whether the second run is worse than the first by less than the margin.",
+        ),
     ] = None,
     labels: Annotated[
-        list[Path] | None, Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts.")
+        list[Path] | None,
+        Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts."),
     ] = None,
     require: _Require = None,
     model: _Model = None,
@@ -97,7 +114,9 @@ def compare(
     of --require not-worse.
     """
     if equivalence is not None and non_inferiority is not None:
-        raise MedTasksError("give one margin, with --equivalence or --non-inferiority; both verdicts take the same")
+        raise MedTasksError(
+            "give one margin, with --equivalence or --non-inferiority; both verdicts take the same"
+        )
     look_into(context, include_path, [Path(name) for name in names])
     margin = equivalence if non_inferiority is None else non_inferiority
     margin = MARGIN if margin is None and require is not None else margin
@@ -126,14 +145,22 @@ def _compared(
     sources = _sources(paths, models, labels, task)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
-    verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
-    verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
+    verdicts = (
+        {}
+        if margin is None
+        else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
+    )
+    verdict = max(
+        (of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None
+    )
     tests = 0
     for of_task in tasks.values():
         tests += sum(not test.same_as for test in of_task.comparisons)
     runs = {label: source.path for label, source in sources.items()}
     numbers = (margin, verdicts, verdict, tests)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values()))
+    return ComparedRuns(
+        runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values())
+    )
 
 
 def _named_task(name: str) -> str | None:
@@ -142,7 +169,9 @@ def _named_task(name: str) -> str | None:
         return name
     if not Path(name).exists():
         hint = near_match(name, task_files())
-        raise RepliesError(f"'{name}' is neither a task of ours nor a folder or file{hint}; see 'medtasks tasks'")
+        raise RepliesError(
+            f"'{name}' is neither a task of ours nor a folder or file{hint}; see 'medtasks tasks'"
+        )
     return None
 
 
@@ -151,11 +180,17 @@ def _sources(
 ) -> dict[str, Source]:
     """Return the runs by letter; ``models`` are none, one for all, or one each, and ``labels`` none or one each."""
     if labels and (len(labels) != len(paths) or task is None):
-        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
+        raise RepliesError(
+            f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run"
+        )
     if not 2 <= len(paths) <= len(ascii_uppercase):
-        raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
+        raise RepliesError(
+            f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}"
+        )
     if len(models) > 1 and len(models) != len(paths):
-        raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
+        raise RepliesError(
+            f"{len(models)} models for {len(paths)} runs; give --model once, or once per run"
+        )
     model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
     files: Sequence[Path | None] = labels or [None] * len(paths)
     return dict(zip(ascii_uppercase, map(Source, paths, model_of_run, files), strict=False))
@@ -175,7 +210,9 @@ def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
     return primaries[0]
 
 
-def _print_comparisons(comparisons: ComparedRuns, required: Required | None, *, is_one_sided: bool) -> None:
+def _print_comparisons(
+    comparisons: ComparedRuns, required: Required | None, *, is_one_sided: bool
+) -> None:
     """Print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
     Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
@@ -199,7 +236,11 @@ def _print_comparisons(comparisons: ComparedRuns, required: Required | None, *, 
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     if is_one_sided or required == "not-worse":
         unmet = ", and ".join(_regressions(comparisons))
-        outcome = f"not shown: {unmet}" if unmet else "shown: in every main score B loses less than the margin to A"
+        outcome = (
+            f"not shown: {unmet}"
+            if unmet
+            else "shown: in every main score B loses less than the margin to A"
+        )
         say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
@@ -210,13 +251,17 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
     """Explain the tests in tables; ``number`` of them are corrected together."""
     names = {test.result.test for test in tests}
     if SIGN_FLIP in names:
-        more = f", {draws_for(number)} where p is at most {ALPHA}" if draws_for(number) > DRAWS else ""
+        more = (
+            f", {draws_for(number)} where p is at most {ALPHA}" if draws_for(number) > DRAWS else ""
+        )
         out.print(
             f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
             f"seed {SEED}."
         )
     if DYADIC in names:
-        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
+        out.print(
+            f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error."
+        )
     if tests:
         out.print(
             f"p, Holm: corrected for all {number} tests of this call, unlike p and the intervals.\n"
@@ -230,7 +275,11 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     if required == "not-worse":
         unmet = list(_regressions(comparisons))
     else:
-        unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
+        unmet = (
+            []
+            if comparisons.verdict in _FULFILLED[required]
+            else [f"the verdict is '{comparisons.verdict}'"]
+        )
     if comparisons.not_compared:
         unmet.append(f"{len(comparisons.not_compared)} of their tasks not compared")
     if unmet:
@@ -272,7 +321,9 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
 def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
     result = test.result
-    titles = {label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()}
+    titles = {
+        label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()
+    }
     names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
     samples = wording.counted(result.samples, "pair" if test.metric == "set_accuracy" else "sample")
     first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
@@ -328,7 +379,9 @@ def _print_origins(task: ComparedTask) -> None:
             say(f"{label}: {origins}.")
     repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
     if repeated:
-        say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
+        say(
+            f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats."
+        )
 
 
 def _print_rules(task: ComparedTask) -> None:
@@ -352,15 +405,31 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
 def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
-    names = ["samples (clusters or pairs)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
-    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence", "95 % interval, non-inferiority"]
+    names = [
+        "samples (clusters or pairs)",
+        first,
+        second,
+        f"{second} - {first}",
+        "95 % interval",
+        "test",
+        "p",
+    ]
+    names += [
+        "p, Holm",
+        "detectable difference",
+        "90 % interval",
+        "p, equivalence",
+        "95 % interval, non-inferiority",
+    ]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):
         of_metric = [test for test in distinct if test.metric == metric]
         rows = list(zip(names, *map(_cells, of_metric), strict=False))
         columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
         show(number_table(metric, columns, rows))
-    alike = wording.names_by((test.metric, (test.rule, test.same_as)) for test in tests if test.same_as)
+    alike = wording.names_by(
+        (test.metric, (test.rule, test.same_as)) for test in tests if test.same_as
+    )
     for (rule, same), metrics in alike.items():
         say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
 
@@ -385,28 +454,44 @@ def _cells(test: Comparison) -> list[str]:
     return cells
 
 
-def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
+def _agreement_lines(
+    agreement: Agreement, runs: tuple[str, str], details: bool
+) -> Iterator[tuple[str, str]]:
     """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
     if (failed := agreement.failed).one_sided:
-        yield "  failed", f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+        yield (
+            "  failed",
+            f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only",
+        )
     if (texts := agreement.texts) is not None:
-        spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
+        spaces = (
+            f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
+        )
         yield "  replies", f"{_equal(texts.equal, texts.samples)}{spaces}"
         if details and texts.characters and texts.words:
-            common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
-            yield "  they part", f"after {common} (median); {texts.at_first_word} within the first word"
+            common = (
+                f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+            )
+            yield (
+                "  they part",
+                f"after {common} (median); {texts.at_first_word} within the first word",
+            )
     if agreement.likelihoods is not None:
         yield from _likelihood_lines(agreement.likelihoods, runs[0], details)
     rows = []
     for row, answers in agreement.answers.items():
         neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
         rows.append((row, f"{_equal(answers.equal, answers.samples)}{neither}"))
-    yield from (("  answers", f"{text}, read by {names}") for text, names in wording.names_by(rows).items())
+    yield from (
+        ("  answers", f"{text}, read by {names}") for text, names in wording.names_by(rows).items()
+    )
     if details and agreement.examples:
         yield "  look at", ", ".join(agreement.examples)
 
 
-def _likelihood_lines(losses: LikelihoodAgreement, run: str, details: bool) -> Iterator[tuple[str, str]]:
+def _likelihood_lines(
+    losses: LikelihoodAgreement, run: str, details: bool
+) -> Iterator[tuple[str, str]]:
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:
         size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -436,7 +521,8 @@ def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
             "warnings": list(task.warnings),
             "repeats": dict(task.repeats),
             "not_compared": [
-                {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
+                {"rule": rule, "metric": metric, "why": why}
+                for (rule, metric), why in task.skipped.items()
             ],
             "reply_origins": as_json(task.origins),
         }
@@ -448,7 +534,10 @@ def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
         if verdict := comparisons.verdicts.get(name):
             agreed = as_json(verdict.agreement)
             tasks[name] = {
-                **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
+                **{
+                    key: str(getattr(verdict, key))
+                    for key in ("verdict", "explanation", "lacking", "non_inferiority")
+                },
                 "failed": agreed["failed"],
                 "replies": agreed["texts"],
                 "likelihoods": agreed["likelihoods"],
@@ -463,11 +552,16 @@ def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
         tasks[name]["documents"] = []
         for (first, second), overlap in task.overlaps.items():
             tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
-        runs_of = [{"first_run": test.first, "second_run": test.second, **numbers} for test, numbers in tests]
+        runs_of = [
+            {"first_run": test.first, "second_run": test.second, **numbers}
+            for test, numbers in tests
+        ]
         tasks[name]["comparisons"] = runs_of
     runs = {label: str(path) for label, path in comparisons.runs.items()}
     head: dict[str, Any] = {"schema_version": 1, "medtasks": __version__, "runs": runs}
-    settings = {} if comparisons.margin is None else {"margin": comparisons.margin, "near_tie": NEAR_TIE}
+    settings = (
+        {} if comparisons.margin is None else {"margin": comparisons.margin, "near_tie": NEAR_TIE}
+    )
     head["settings"] = {"alpha": ALPHA, **settings}
     head["settings"] |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
     head["models"] = dict(comparisons.models)

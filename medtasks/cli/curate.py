@@ -47,16 +47,27 @@ from medtasks.data.samples import option_index
 from medtasks.errors import MedTasksError
 from medtasks.report.tables import number_table
 
-app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
+app = typer.Typer(
+    help="Build a benchmark of your own from your images and reports.", no_args_is_help=True
+)
 
 StudyFolder = Annotated[Path, Argument(metavar="STUDY", help="Folder of the study.")]
-StudyName = Annotated[str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")]
+StudyName = Annotated[
+    str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")
+]
 AccessLevel = Annotated[
-    Access, Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")
+    Access,
+    Option(
+        "--access",
+        help="Access level of images and reports; credentialed ones stay on this machine.",
+    ),
 ]
 MaxRequests = Annotated[
     int | None,
-    Option(min=0, help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS."),
+    Option(
+        min=0,
+        help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS.",
+    ),
 ]
 
 _KINDS = Literal["visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"]
@@ -66,24 +77,43 @@ _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-la
 @app.command()
 def pairs(
     images: Annotated[
-        Path, Argument(metavar="IMAGES.jsonl", help='Lines of {"id", "image", "caption"}, also "group" and "licence".')
+        Path,
+        Argument(
+            metavar="IMAGES.jsonl",
+            help='Lines of {"id", "image", "caption"}, also "group" and "licence".',
+        ),
     ],
     out: Annotated[Path, Option(metavar="STUDY", help="Folder of the new study.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
-    encoder: Annotated[str | None, Option(help=f"Medical encoder: {_ENCODER}.", show_default="BiomedCLIP")] = None,
-    general_encoder: Annotated[
-        str | None, Option(help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base")
+    encoder: Annotated[
+        str | None, Option(help=f"Medical encoder: {_ENCODER}.", show_default="BiomedCLIP")
     ] = None,
-    sim_med: Annotated[float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")] = 0.9,
-    sim_gen: Annotated[float, Option(min=-1, max=1, help="Maximum similarity to the vision-only encoder.")] = 0.75,
+    general_encoder: Annotated[
+        str | None,
+        Option(help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base"),
+    ] = None,
+    sim_med: Annotated[
+        float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")
+    ] = 0.9,
+    sim_gen: Annotated[
+        float, Option(min=-1, max=1, help="Maximum similarity to the vision-only encoder.")
+    ] = 0.75,
     per_image: Annotated[
         int | None,
-        Option(min=1, help="Maximum number of pairs per image, largest gaps first.", show_default="unlimited"),
+        Option(
+            min=1,
+            help="Maximum number of pairs per image, largest gaps first.",
+            show_default="unlimited",
+        ),
     ] = None,
-    keep_near_duplicates: Annotated[bool, Option("--keep-near-duplicates", help="Keep pairs of equal images.")] = False,
+    keep_near_duplicates: Annotated[
+        bool, Option("--keep-near-duplicates", help="Keep pairs of equal images.")
+    ] = False,
     batch_size: Annotated[int, Option(min=1, help="Images per batch of an encoder.")] = 16,
-    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N.", show_default="a GPU if there is one")] = None,
+    device: Annotated[
+        str | None, Option(help="cpu, cuda or cuda:N.", show_default="a GPU if there is one")
+    ] = None,
 ) -> None:
     """Find confusing pairs of images: similar to a medical encoder, but not to a vision-only one.
 
@@ -96,18 +126,24 @@ def pairs(
     encoders = (encoder or MEDICAL, general_encoder or GENERAL)
     options = PairOptions(*encoders, sim_med, sim_gen, per_image, keep_near_duplicates)
     chosen = checked_name(name or out.absolute().name)
-    study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
+    study, confusing, unused = make_pair_study(
+        images, out, chosen, access, options, batch_size, device
+    )
     if unused:
         say(f"Keys of {images.name} that are not used: {', '.join(unused)}")
     if confusing is None:
         say(f"{out} exists already with the same settings; nothing was changed.")
     elif confusing.more:
-        say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
+        say(
+            f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered."
+        )
     counts = study.made_with["counts"]
     say_columns([(str(count), description) for description, count in counts.items()])
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
-    say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
+    say(
+        f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs."
+    )
 
 
 @app.command()
@@ -120,7 +156,9 @@ def hallucination(
         ),
     ],
     kind: Annotated[_KINDS, Option(help="Kind of questions.")],
-    out: Annotated[Path, Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")],
+    out: Annotated[
+        Path, Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")
+    ],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
     knowledge: Annotated[
@@ -158,8 +196,14 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
     if counts[DraftOutcome.FAILED] and not answered:
-        cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
-        raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
+        cause = next(
+            line.reason
+            for line in read_drafted(folder).values()
+            if line.outcome is DraftOutcome.FAILED
+        )
+        raise MedTasksError(
+            f"every request that was sent failed: {cause}; fix that and run the same command again"
+        )
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
         say("Some requests failed or were not sent; run the same command again to continue.")
     if read_drafts(folder):
@@ -170,7 +214,9 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
     """Print the right answers of drafts by type, and what publishing leaves out to balance them."""
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
+        chosen = [
+            draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error
+        ]
         rows.append(_answer_row(kind_of_error or "all", chosen))
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
@@ -180,8 +226,12 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
 
 def _answer_row(kind_of_error: str, drafts: Sequence[Draft]) -> tuple[str, str, str, str, str]:
     """Return the number of drafts by right answer."""
-    words = Counter(draft.options[option_index(draft.answers[0])] for draft in drafts if is_yes_no(draft))
-    letters = Counter(draft.answers[0] for draft in drafts if draft.options and not is_yes_no(draft))
+    words = Counter(
+        draft.options[option_index(draft.answers[0])] for draft in drafts if is_yes_no(draft)
+    )
+    letters = Counter(
+        draft.answers[0] for draft in drafts if draft.options and not is_yes_no(draft)
+    )
     others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
     return kind_of_error, str(len(drafts)), str(words["Yes"]), str(words["No"]), others
 
@@ -196,9 +246,14 @@ def draft(
     folder: StudyFolder,
     categories: Annotated[
         str | None,
-        Option(metavar="NAME,NAME,...", help="Medical areas to sort images into. Default: the paper's list."),
+        Option(
+            metavar="NAME,NAME,...",
+            help="Medical areas to sort images into. Default: the paper's list.",
+        ),
     ] = None,
-    no_categories: Annotated[bool, Option("--no-categories", help="Do not sort images into areas.")] = False,
+    no_categories: Annotated[
+        bool, Option("--no-categories", help="Do not sort images into areas.")
+    ] = False,
     max_requests: MaxRequests = None,
 ) -> None:
     """Let the LLM of MEDTASKS_JUDGE_* draft a question for each pair, and sort the images into medical areas.
@@ -213,7 +268,9 @@ def draft(
     llm = open_llm(study, max_requests)
     if study.kind is not StudyKind.PAIRS:
         if categories is not None:
-            raise MedTasksError(f"--categories is for studies of pairs, and {folder} is one of {study.kind}")
+            raise MedTasksError(
+                f"--categories is for studies of pairs, and {folder} is one of {study.kind}"
+            )
         counts = draft_hallucination(folder, study.kind, llm)
     else:
         counts = draft_pairs(folder, llm)
@@ -225,11 +282,17 @@ def draft(
 @app.command()
 def review(
     folder: StudyFolder,
-    reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
-    port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
+    reviewer: Annotated[
+        str | None, Option(help="Name of the reviewer. Default: your login name.")
+    ] = None,
+    port: Annotated[
+        int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")
+    ] = None,
     status: Annotated[
         bool,
-        Option("--status", help="Only print what was drafted and reviewed, and how reviewers agree."),
+        Option(
+            "--status", help="Only print what was drafted and reviewed, and how reviewers agree."
+        ),
     ] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
@@ -254,7 +317,9 @@ def _serve_review(folder: Path, study: str, reviewer: str | None, port: int | No
     try:
         name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
     except (KeyError, OSError):
-        raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
+        raise MedTasksError(
+            "your login name is unknown here; name the reviewer with --reviewer"
+        ) from None
     with open_reviewer_file(folder, name) as file:
         for ending in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
@@ -273,14 +338,32 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
         for result in of_pair:
             is_undefined = math.isnan(result.kappa)
             kappa = "undefined" if is_undefined else f"{result.kappa:.2f}"
-            span = "undefined" if math.isnan(result.low) else f"{result.low:.2f} to {result.high:.2f}"
-            figures = (f"{result.equal:.0%}", kappa, span) if result.questions else ("-", "nothing in common", "-")
+            span = (
+                "undefined" if math.isnan(result.low) else f"{result.low:.2f} to {result.high:.2f}"
+            )
+            figures = (
+                (f"{result.equal:.0%}", kappa, span)
+                if result.questions
+                else ("-", "nothing in common", "-")
+            )
             rows.append((result.what, str(result.questions), *figures))
             if result.constant:
-                who = result.constant[0] if len(result.constant) == 1 else "both" if is_undefined else "each"
+                who = (
+                    result.constant[0]
+                    if len(result.constant) == 1
+                    else "both"
+                    if is_undefined
+                    else "each"
+                )
                 consequence = f"kappa is {'not defined' if is_undefined else '0'}"
-                remarks.append(f"{result.what}: {who} said the same of every question, so {consequence}.")
-        print_table(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
+                remarks.append(
+                    f"{result.what}: {who} said the same of every question, so {consequence}."
+                )
+        print_table(
+            number_table(
+                "", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows
+            )
+        )
         for sentence in dict.fromkeys(remarks):
             say(sentence)
 
@@ -288,45 +371,79 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
 @app.command()
 def publish(
     folder: StudyFolder,
-    min_score: Annotated[int, Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer.")] = PASSING,
-    name: Annotated[str | None, Option("--as", help="Name of dataset and tasks. Default: that of the study.")] = None,
+    min_score: Annotated[
+        int, Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer.")
+    ] = PASSING,
+    name: Annotated[
+        str | None, Option("--as", help="Name of dataset and tasks. Default: that of the study.")
+    ] = None,
     wording: Annotated[
         str | None, Option(metavar="REVIEWER", help="Reviewer whose wording counts if they differ.")
     ] = None,
-    balance: Annotated[bool, Option(help="Hallucination studies: balance yes/no by leaving some out.")] = True,
+    balance: Annotated[
+        bool, Option(help="Hallucination studies: balance yes/no by leaving some out.")
+    ] = True,
     allow_incomplete: Annotated[
-        bool, Option("--allow-incomplete", help="Leave out questions whose image is missing; results will say so.")
+        bool,
+        Option(
+            "--allow-incomplete",
+            help="Leave out questions whose image is missing; results will say so.",
+        ),
     ] = False,
 ) -> None:
     """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
     from medtasks.curate.publishing import publish_study
 
     manifest, tasks, groups, sheet = publish_study(
-        folder, min_score, name=name, wording=wording, balance=balance, allow_incomplete=allow_incomplete
+        folder,
+        min_score,
+        name=name,
+        wording=wording,
+        balance=balance,
+        allow_incomplete=allow_incomplete,
     )
     report_prepared(manifest)
     left_out = ((reason, str(count)) for reason, count in sheet["left_out"].items())
-    say_columns([(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"])), *left_out])
+    say_columns(
+        [
+            (f"of {sheet['drafts']} drafts", "number"),
+            ("published", str(sheet["published"])),
+            *left_out,
+        ]
+    )
     if DISAGREED in sheet["left_out"]:
         say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
-        say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
+        say(
+            "Right answers: "
+            + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items())
+        )
     if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
         say(sheet["caveats"][-1])  # that pairs share images or patients
     say(f"Datasheet: {folder / 'datasheet.md'}")
     for task in (*tasks, *groups):
         say(f"  {task}")
     if manifest.access == Access.CREDENTIALED:
-        say("It is credentialed like its study: models and judges on other machines may not see it.")
+        say(
+            "It is credentialed like its study: models and judges on other machines may not see it."
+        )
     say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
 
 
 @app.command()
 def patterns(
-    name: Annotated[str, Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")],
-    source: Annotated[Path | None, Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json.")] = None,
+    name: Annotated[
+        str,
+        Argument(
+            metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion."
+        ),
+    ],
+    source: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json.")
+    ] = None,
     file: Annotated[
-        Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FAILURE_MODES}.")
+        Path | None,
+        Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FAILURE_MODES}."),
     ] = None,
     max_requests: MaxRequests = None,
 ) -> None:
@@ -353,8 +470,12 @@ def _print_state(folder: Path) -> None:
     study = read_study(folder)
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
-    say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
+    say(
+        f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts"
+    )
     _print_outcomes(folder, study.kind)
     for review in read_reviews(folder, study):
-        scored = [verdict for verdict in current(review, drafts).values() if verdict.scores is not None]
+        scored = [
+            verdict for verdict in current(review, drafts).values() if verdict.scores is not None
+        ]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")

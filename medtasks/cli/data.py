@@ -25,7 +25,13 @@ from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectabl
 from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
-from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
+from medtasks.tasks.documents import (
+    task_documents,
+    task_problems,
+    task_provenance,
+    unknown_keys,
+    unreadable_images,
+)
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_files
 
@@ -33,14 +39,19 @@ app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True
 
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
-_COUNTED = {"modality": "modalities", "keyword": "labels"}  # headings of numbers of values, as in GMAI-MMBench's paper
+_COUNTED = {
+    "modality": "modalities",
+    "keyword": "labels",
+}  # headings of numbers of values, as in GMAI-MMBench's paper
 SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
 """Synthetic images and questions in MediConfusion's layout."""
 
 
 @app.command("list")
 def list_datasets(
-    name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")] = None,
+    name: Annotated[
+        str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")
+    ] = None,
 ) -> None:
     """List datasets, your own last, with access level and state; or show source, licence and size of a single one."""
     infos = [*CATALOGUE.values(), *own_datasets().values()]
@@ -52,7 +63,9 @@ def list_datasets(
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
-        rows.append((info.name, prepared_state(info.name), str(info.access), questions, info.description))
+        rows.append(
+            (info.name, prepared_state(info.name), str(info.access), questions, info.description)
+        )
     say_columns(rows)
     if name is not None:
         say(total_size(infos))
@@ -77,7 +90,8 @@ def _show(info: DatasetInfo) -> None:
     facts = {
         "prepared": prepared_state(info.name),
         "access": info.access,
-        "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
+        "size": ", ".join(text.format(value) for value, text in sizes if value is not None)
+        or "not stated",
         "licence": info.licence,
         "source": f"{info.source} at {info.revision}{moving}",
         "--source": layout,  # contents of that folder
@@ -95,7 +109,9 @@ app.command()(prepare)
 @app.command()
 def verify(
     context: typer.Context,
-    name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")],
+    name: Annotated[
+        str, Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")
+    ],
     include_path: IncludePath = None,
 ) -> None:
     """Read a prepared dataset completely and compare it with its manifest.
@@ -129,15 +145,23 @@ def verify(
         _check_file(task)
     folder = dataset_folder(name)
     manifest = Manifest.read(folder)
-    kind = "synthetic sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
-    out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+    kind = (
+        "synthetic sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
+    )
+    out.print(
+        f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}"
+    )
     if manifest.access == Access.CREDENTIALED and open_to_others(folder):
-        say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
+        say(
+            f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}"
+        )
 
 
 def _check_file(task: TaskFile) -> None:
     for key in unknown_keys(task):
-        say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")
+        say(
+            f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+        )
     _fail(list(task_problems(task, download=True)), task.name, "")
 
 
@@ -150,7 +174,9 @@ def _fail(problems: Sequence[str], name: str, fix: str) -> None:
 
 
 @app.command()
-def sample(folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
+def sample(
+    folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")],
+) -> None:
     """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
     say(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}")
@@ -165,12 +191,16 @@ def write_sample_home(folder: Path) -> None:
     os.environ[HOME_VARIABLE] = str(folder.absolute())
     try:
         if prepared_state("mediconfusion") not in ("no", "sample"):
-            raise MedTasksError(f"{folder} holds the real MediConfusion; choose another folder for the sample")
+            raise MedTasksError(
+                f"{folder} holds the real MediConfusion; choose another folder for the sample"
+            )
         source = folder / "source" / "mediconfusion"
         shutil.copytree(SAMPLE, source, dirs_exist_ok=True)
         report_prepared(run("mediconfusion", Options(source, sample=True)))
     except OSError as error:
-        raise MedTasksError(f"cannot write the sample to {folder}: {error.strerror or error}") from error
+        raise MedTasksError(
+            f"cannot write the sample to {folder}: {error.strerror or error}"
+        ) from error
     finally:
         if before is None:
             del os.environ[HOME_VARIABLE]
@@ -182,15 +212,21 @@ def write_sample_home(folder: Path) -> None:
 def select(
     context: typer.Context,
     name: Prepared,
-    new: Annotated[str | None, Option("--as", help="Name of the new task. Default: only show.")] = None,
+    new: Annotated[
+        str | None, Option("--as", help="Name of the new task. Default: only show.")
+    ] = None,
     department: Values = None,
     modality: Values = None,
     clinical_task: Values = None,
     granularity: Values = None,
     keyword: Values = None,
     original_task: Values = None,
-    where: Annotated[list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column.")] = None,
-    show: Annotated[bool, Option("--list", help="Show the values of the selected questions with counts.")] = False,
+    where: Annotated[
+        list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column.")
+    ] = None,
+    show: Annotated[
+        bool, Option("--list", help="Show the values of the selected questions with counts.")
+    ] = False,
 ) -> None:
     """Select questions by their columns, and make them a task of their own.
 
@@ -200,18 +236,24 @@ def select(
     from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    criteria = {column: tuple(context.params[column]) for column in options() if context.params[column]}
+    criteria = {
+        column: tuple(context.params[column]) for column in options() if context.params[column]
+    }
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
     condition = f" with {criteria_line(criteria)}" if criteria else ""
-    pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
+    pairs = (
+        ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
+    )
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
     if show or not criteria:
         _print_values(chosen)
     if "keyword" in criteria:
-        out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
+        out.print(
+            "The keyword is the right answer: accuracy on these questions is that answer's recall."
+        )
     if new is None:
         return
     manifest, tasks, groups = select_as(dataset, criteria, new)
@@ -233,10 +275,16 @@ def _print_values(documents: Sequence[Document]) -> None:
                 distinct.append(values_together(documents, column, other))
         rows = []
         for value in sorted(counts, key=lambda value: (-counts[value], value)):
-            rows.append((value, str(counts[value]), *(str(len(together[value])) for together in distinct)))
+            rows.append(
+                (value, str(counts[value]), *(str(len(together[value])) for together in distinct))
+            )
         print_table(number_table("", headings, rows))
 
 
 def options() -> dict[str, str]:
     """Return the options of ``medtasks data select`` by column; other columns are selected with --where."""
-    return {name: f"--{name.replace('_', '-')}" for name in inspect.signature(select).parameters if name in SELECTABLE}
+    return {
+        name: f"--{name.replace('_', '-')}"
+        for name in inspect.signature(select).parameters
+        if name in SELECTABLE
+    }

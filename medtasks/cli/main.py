@@ -9,14 +9,28 @@ from rich.markup import escape
 from typer import Option
 from typer.main import get_command
 
-from medtasks.cli import board, check, compare, curate, data, metrics, own_tasks, pages, questions, score, start
+from medtasks.cli import (
+    board,
+    check,
+    compare,
+    curate,
+    data,
+    metrics,
+    own_tasks,
+    pages,
+    questions,
+    score,
+    start,
+)
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError, plain
 from medtasks.runs.redaction import redact_log
 from medtasks.version import __version__
 
 app = typer.Typer(
-    help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Medical vision-language benchmarks for lmms-eval.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 _METAVARS = {"bool": "", "str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
@@ -53,7 +67,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass
 
@@ -65,7 +81,9 @@ def _plain_types(command: Any) -> None:
         if hasattr(parameter, "display_type"):
             label = parameter.display_type(context).strip("<>")
             name = label.removeprefix("list[").removesuffix("]")
-            metavar = name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
+            metavar = (
+                name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
+            )
             if label != name:
                 metavar += "..."
             parameter.display_type = lambda ctx, metavar=metavar: metavar
@@ -87,7 +105,11 @@ def main() -> None:
         _complain(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        _complain(
+            f"{error.filename}: {error.strerror}"
+            if error.filename and error.strerror
+            else str(error)
+        )
         sys.exit(1)
     except SystemExit as leaving:
         if leaving.code == 130:  # what Typer makes of Ctrl-C
@@ -96,7 +118,9 @@ def main() -> None:
 
 
 def _complain(sentence: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]medtasks:[/] {escape(plain(sentence))}", highlight=False)
+    Console(stderr=True, soft_wrap=True).print(
+        f"[bold red]medtasks:[/] {escape(plain(sentence))}", highlight=False
+    )
 
 
 if __name__ == "__main__":

@@ -19,31 +19,62 @@ from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
 from medtasks.metrics.missing_weights import weights_trouble
-from medtasks.metrics.model_settings import TOKENIZER, WEIGHTS, WORDNET, ModelSettings, fetch, weights_home
-from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
+from medtasks.metrics.model_settings import (
+    TOKENIZER,
+    WEIGHTS,
+    WORDNET,
+    ModelSettings,
+    fetch,
+    weights_home,
+)
+from medtasks.metrics.report_metrics import (
+    REPORT_METRICS,
+    ReportScores,
+    keys_of,
+    metric_info,
+    report_metric,
+)
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import names_by, number
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 from medtasks.version import __version__, installed_version
 
-weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
+weights_app = typer.Typer(
+    help="List and fetch the weights of metrics that are models.", no_args_is_help=True
+)
 _ALL = "all"
 _BETTER = {True: "higher", False: "lower"}
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
 
 
 def metrics(
-    refs: Annotated[Path | None, Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")] = None,
+    refs: Annotated[
+        Path | None, Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")
+    ] = None,
     hyps: Annotated[Path | None, Option(help="The model's reports, in any of these forms.")] = None,
-    metric: Annotated[list[str] | None, Option(help="Metric or one of its scores; 'all'. Default: list them.")] = None,
-    column: Annotated[str | None, Option(help="Column or field with the text, if not text or report.")] = None,
-    weights: Annotated[list[str] | None, Option(metavar="NAME=PATH", help="Location of weights; repeatable.")] = None,
-    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    dtype: Annotated[Literal["float32", "bfloat16"] | None, Option(help="bfloat16 is faster and less exact.")] = None,
+    metric: Annotated[
+        list[str] | None, Option(help="Metric or one of its scores; 'all'. Default: list them.")
+    ] = None,
+    column: Annotated[
+        str | None, Option(help="Column or field with the text, if not text or report.")
+    ] = None,
+    weights: Annotated[
+        list[str] | None, Option(metavar="NAME=PATH", help="Location of weights; repeatable.")
+    ] = None,
+    device: Annotated[
+        str | None, Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "bfloat16"] | None, Option(help="bfloat16 is faster and less exact.")
+    ] = None,
     batch_size: Annotated[int | None, Option(min=1, help="Texts per batch of a model.")] = None,
-    cache: Annotated[bool, Option(help="Keep models' outputs for each text for the next run.")] = True,
-    json_file: Annotated[Path | None, Option("--json", help="Also write every value as JSON.")] = None,
+    cache: Annotated[
+        bool, Option(help="Keep models' outputs for each text for the next run.")
+    ] = True,
+    json_file: Annotated[
+        Path | None, Option("--json", help="Also write every value as JSON.")
+    ] = None,
 ) -> None:
     """Score reports against references; without --metric, list the metrics and whether their weights are there."""
     if not metric:
@@ -52,7 +83,12 @@ def metrics(
     paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
     named = {name: Path(path).expanduser() for name, path in paths}
     settings = ModelSettings.from_environment()
-    settings = replace(settings, device=device or settings.device, dtype=dtype or settings.dtype, named_weights=named)
+    settings = replace(
+        settings,
+        device=device or settings.device,
+        dtype=dtype or settings.dtype,
+        named_weights=named,
+    )
     settings = replace(settings, batch_size=batch_size, progress=sys.stderr.isatty())
     chosen = _choose_scores(metric)
     if refs is None or hyps is None:
@@ -81,7 +117,9 @@ def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "description")]
     lacking: dict[str, str] = {}
     for info in REPORT_METRICS.values():
-        missing = {name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))}
+        missing = {
+            name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))
+        }
         lacking |= missing
         keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
         is_missing = missing or (info.asks_judge and not is_configured())
@@ -116,13 +154,17 @@ def _score(
         unread = int(result.totals.get(GREEN_FAILED, 0))
         counts = SampleCounts(len(pairs.references) - unread, 0, unread)
         if not FailureLimit.parse(DEFAULT_LIMIT).allows(counts):
-            failures[name] = f"{counts}, which is more than {DEFAULT_LIMIT}; the values are over the others"
+            failures[name] = (
+                f"{counts}, which is more than {DEFAULT_LIMIT}; the values are over the others"
+            )
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
-        raise MedTasksError("\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items()))
+        raise MedTasksError(
+            "\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items())
+        )
 
 
 def _score_table(
@@ -136,11 +178,15 @@ def _score_table(
             info = metric_info(key)
             value = number(result.totals[key], info.scale is Scale.SHARE)
             rows.append((key, value, _BETTER[info.higher_is_better]))
-    title = f"pairs: {len(pairs.references)}, empty replies: {replies}, empty references: {references}"
+    title = (
+        f"pairs: {len(pairs.references)}, empty replies: {replies}, empty references: {references}"
+    )
     return number_table(title, ("score", "value", "better"), rows)
 
 
-def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:
+def _as_dict(
+    pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "medtasks": __version__,
         "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
@@ -161,20 +207,29 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: M
 
 def _list_weights() -> None:
     """Print all weights, whether they are on this machine, and under which licence."""
-    rows = [(info.name, f"{info.size:,.0f}", info.description, info.licence) for info in WEIGHTS.values()]
+    rows = [
+        (info.name, f"{info.size:,.0f}", info.description, info.licence)
+        for info in WEIGHTS.values()
+    ]
     rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
     rows.append((TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later"))
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
     say(f"Weights folder: {weights_home()}")
     moving = [info.name for info in WEIGHTS.values() if info.hub]
-    say(f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}.")
+    say(
+        f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}."
+    )
 
 
 @weights_app.command("fetch")
 def fetch_weights(
-    names: Annotated[list[str] | None, Argument(help="Names; 'all' for all of them; none to list them.")] = None,
-    source: Annotated[Path | None, Option(help="For wordnet: a folder or archive instead of the download.")] = None,
+    names: Annotated[
+        list[str] | None, Argument(help="Names; 'all' for all of them; none to list them.")
+    ] = None,
+    source: Annotated[
+        Path | None, Option(help="For wordnet: a folder or archive instead of the download.")
+    ] = None,
 ) -> None:
     """List weights and their licences, or download some; those that are on this machine are not downloaded again."""
     if not names:
@@ -185,7 +240,9 @@ def fetch_weights(
         raise unknown_name("weights", unknown[0], (*existing, _ALL))
     chosen = existing if _ALL in names else tuple(dict.fromkeys(names))
     if source is not None and chosen != (WORDNET,):
-        raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")
+        raise typer.BadParameter(
+            "--source is for wordnet alone; other weights are put into their folder by hand"
+        )
     failures = []
     for name in chosen:
         try:

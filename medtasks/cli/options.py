@@ -17,21 +17,39 @@ from medtasks.runs.result_files import recorded_folders
 from medtasks.scores.score_model import RuleScores
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
-ModelName = Annotated[str | None, Option("--model", help="Model to take from a folder with runs of several models.")]
-MaxFailed = Annotated[str, Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict.")]
+ModelName = Annotated[
+    str | None, Option("--model", help="Model to take from a folder with runs of several models.")
+]
+MaxFailed = Annotated[
+    str,
+    Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."),
+]
 Yes = Annotated[bool, Option("--yes", help="Download more than 5 GB without asking.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
 GroupColumns = Annotated[
     str | None,
-    Option("--by", metavar="COLUMN,...", help="Compare groups by these columns of the data, such as sex,site."),
+    Option(
+        "--by",
+        metavar="COLUMN,...",
+        help="Compare groups by these columns of the data, such as sex,site.",
+    ),
 ]
-Prevalence = Annotated[float | None, Option(help="Also print the predictive values for this prevalence, such as 0.05.")]
+Prevalence = Annotated[
+    float | None, Option(help="Also print the predictive values for this prevalence, such as 0.05.")
+]
 KitName = Annotated[
-    str | None, Option("--format", help=f"Kit that wrote the replies, if not recognised: {', '.join(FORMATS)}.")
+    str | None,
+    Option(
+        "--format", help=f"Kit that wrote the replies, if not recognised: {', '.join(FORMATS)}."
+    ),
 ]
 FileColumns = Annotated[
     str | None,
-    Option("--columns", metavar="reply=COLUMN,...", help=f"Columns of a table: {', '.join(FIELDS)}, sheet."),
+    Option(
+        "--columns",
+        metavar="reply=COLUMN,...",
+        help=f"Columns of a table: {', '.join(FIELDS)}, sheet.",
+    ),
 ]
 IncludePath = Annotated[
     list[Path] | None,
@@ -68,12 +86,16 @@ def named_columns(text: str | None) -> dict[str, str]:
     for part in parts:
         name, _, column = part.partition("=")
         if not column or re.fullmatch(names, name.strip()) is None:
-            raise typer.BadParameter(f"--columns {text} is not of the form reply=COLUMN,id=COLUMN; names: {names}")
+            raise typer.BadParameter(
+                f"--columns {text} is not of the form reply=COLUMN,id=COLUMN; names: {names}"
+            )
         columns[name.strip()] = column.strip()
     return columns
 
 
-def for_prevalence(tasks: Sequence[Sequence[RuleScores]], prevalence: float | None) -> list[tuple[RuleScores, ...]]:
+def for_prevalence(
+    tasks: Sequence[Sequence[RuleScores]], prevalence: float | None
+) -> list[tuple[RuleScores, ...]]:
     """Add predictive values for another prevalence, if one is given, to the scores of tasks under each rule.
 
     Raises BadParameter if it does not lie between 0 and 1, or there are no clinical numbers.
@@ -83,17 +105,24 @@ def for_prevalence(tasks: Sequence[Sequence[RuleScores]], prevalence: float | No
     if not 0 < prevalence < 1:
         raise typer.BadParameter(f"--prevalence {prevalence:g} is not between 0 and 1")
     if not any(rule.by_class for rules in tasks for rule in rules):
-        raise typer.BadParameter("--prevalence needs yes/no questions, classes or findings, and there are none here")
+        raise typer.BadParameter(
+            "--prevalence needs yes/no questions, classes or findings, and there are none here"
+        )
     return [
         tuple(
-            replace(rule, by_class=tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class))
+            replace(
+                rule,
+                by_class=tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class),
+            )
             for rule in rules
         )
         for rules in tasks
     ]
 
 
-def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
+def look_into(
+    context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()
+) -> None:
     """Find tasks in the user's folders, too, until the command ends; folders recorded in runs are only mentioned."""
     context.with_resource(including(folders or ()))
     if runs:

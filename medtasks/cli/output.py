@@ -52,7 +52,9 @@ def write_text(path: Path | None, text: str) -> None:
         return
     try:
         with written_whole(path) as partial:
-            partial.write_bytes(text.encode("utf-8", "replace"))  # half a surrogate pair has no code
+            partial.write_bytes(
+                text.encode("utf-8", "replace")
+            )  # half a surrogate pair has no code
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -17,9 +17,15 @@ from medtasks.tasks.task_index import dumped, index_tasks
 
 def tasks(
     context: typer.Context,
-    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
-    sanity: Annotated[bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")] = False,
-    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
+    words: Annotated[
+        list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")
+    ] = None,
+    sanity: Annotated[
+        bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")
+    ] = False,
+    thinking: Annotated[
+        bool, Option("--thinking", help="List the tasks that have thinking variants.")
+    ] = False,
     include_path: IncludePath = None,
 ) -> None:
     """List our tasks and groups with a short description, or their variants.
@@ -58,15 +64,21 @@ def _whole_config(path: Path) -> dict[str, Any]:
 
 def new(
     context: typer.Context,
-    task: Annotated[str, Argument(help="Name of the new task, in small letters, digits and underscores.")],
-    questions: Annotated[Path, Argument(help="Your questions: CSV, TSV, .xlsx, JSON, JSONL or parquet.")],
+    task: Annotated[
+        str, Argument(help="Name of the new task, in small letters, digits and underscores.")
+    ],
+    questions: Annotated[
+        Path, Argument(help="Your questions: CSV, TSV, .xlsx, JSON, JSONL or parquet.")
+    ],
 ) -> None:
     """Write a task file next to your questions: find the family that their columns fit, and check the task."""
     from medtasks.tasks.new_task import QuestionFile, new_task
 
     path = questions.absolute().with_name(f"{task}.yaml")
     if not task.isidentifier() or task != task.lower():
-        raise MedTasksError(f"'{task}' cannot be a task's name; take small letters, digits and underscores")
+        raise MedTasksError(
+            f"'{task}' cannot be a task's name; take small letters, digits and underscores"
+        )
     if not questions.is_file():
         raise MedTasksError(f"there is no file {questions}")
     if path.exists():
@@ -77,7 +89,11 @@ def new(
         partial.write_text(text, encoding="utf-8")
     say(f"{path}:\n{text}")
     if not file.images:
-        say("note: no column holds images or their paths, so the questions are asked without images")
+        say(
+            "note: no column holds images or their paths, so the questions are asked without images"
+        )
     if "patient_id" not in file.columns:
-        say("note: if several questions are of one patient, name their column: columns: {patient_id: COLUMN}")
+        say(
+            "note: if several questions are of one patient, name their column: columns: {patient_id: COLUMN}"
+        )
     data.verify(context, task, [path.parent])

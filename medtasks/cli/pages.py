@@ -38,14 +38,24 @@ _PAGE = "report.html"
 
 def report(
     context: typer.Context,
-    run: Annotated[Path, Argument(help="Folder of a run (--output_path); with --task, a file of replies.")],
-    html: Annotated[Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")] = None,
-    task: Annotated[str | None, Option(help="RUN holds recorded replies to this task of ours.")] = None,
+    run: Annotated[
+        Path, Argument(help="Folder of a run (--output_path); with --task, a file of replies.")
+    ],
+    html: Annotated[
+        Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")
+    ] = None,
+    task: Annotated[
+        str | None, Option(help="RUN holds recorded replies to this task of ours.")
+    ] = None,
     model: ModelName = None,
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
-    figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
-    checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
+    figures: Annotated[
+        Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")
+    ] = None,
+    checklist: Annotated[
+        list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")
+    ] = None,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
     json_file: JsonFile = None,
@@ -64,12 +74,18 @@ def report(
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
     if task is None and run.is_file():
-        raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
+        raise RepliesError(
+            f"{run} is a file; give the folder of the run, or say with --task which task it answers"
+        )
     look_into(context, include_path, [run, *repeat_folders(run)])
     with out.status("Collecting ..."):
         columns = columns_of(by)
         try:
-            content = collect_repeats(run, model, columns) if task is None else collect_replies(task, [run], columns)
+            content = (
+                collect_repeats(run, model, columns)
+                if task is None
+                else collect_replies(task, [run], columns)
+            )
         except SeveralModels as error:
             command = ["medtasks", "report", str(run), "--model"]
             commands = [shlex.join([*command, name]) + included_option() for name in error.models]
@@ -77,8 +93,14 @@ def report(
                 f"{run} holds runs of {len(commands)} models; report on one with one of: {'; '.join(commands)}; "
                 f"all of them in one table: medtasks board {shlex.quote(str(run))}{included_option()}"
             ) from error
-        adjusted = zip(content.tasks, for_prevalence([part.rules for part in content.tasks], prevalence), strict=True)
-        content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted))
+        adjusted = zip(
+            content.tasks,
+            for_prevalence([part.rules for part in content.tasks], prevalence),
+            strict=True,
+        )
+        content = replace(
+            content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted)
+        )
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
@@ -100,7 +122,9 @@ def _print_notes(content: RunReport) -> None:
         say(f"note: {note}")
 
 
-def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
+def _write_tables(
+    content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None
+) -> None:
     """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
     from medtasks.report.checklist import write_checklist
     from medtasks.report.report_tables import report_tables
@@ -124,12 +148,18 @@ def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *fi
 def export(
     context: typer.Context,
     results: Annotated[Path, Argument(help="Folder of a finished run (its --output_path).")],
-    hub: Annotated[Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")] = None,
+    hub: Annotated[
+        Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")
+    ] = None,
     eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
-    benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,
+    benchmark: Annotated[
+        list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")
+    ] = None,
     organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
-    relationship: Annotated[Relationship, Option(help="Relation of who ran it to the model, for --eee.")] = "other",
+    relationship: Annotated[
+        Relationship, Option(help="Relation of who ran it to the model, for --eee.")
+    ] = "other",
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -148,22 +178,38 @@ def export(
     if hub:
         names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
         write_text(hub, hub_yaml(chosen, names))
-    for path in [*filter(None, [hub]), *(write_eee(chosen, eee, organization, relationship) if eee else ())]:
+    for path in [
+        *filter(None, [hub]),
+        *(write_eee(chosen, eee, organization, relationship) if eee else ()),
+    ]:
         say(f"written: {path}")
 
 
 def duplicates(
     context: typer.Context,
-    name: Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list', or a task of your own.")],
-    against: Annotated[str | None, Option(help="Folder of (training) images, or another prepared dataset.")] = None,
-    distance: Annotated[int, Option(min=0, max=64, help="Differing bits between hashes of duplicates, of 256.")] = 40,
-    html: Annotated[Path | None, Option(help="Page to write. Default: NAME_duplicates.html here.")] = None,
+    name: Annotated[
+        str, Argument(help="A prepared dataset, see 'medtasks data list', or a task of your own.")
+    ],
+    against: Annotated[
+        str | None, Option(help="Folder of (training) images, or another prepared dataset.")
+    ] = None,
+    distance: Annotated[
+        int, Option(min=0, max=64, help="Differing bits between hashes of duplicates, of 256.")
+    ] = 40,
+    html: Annotated[
+        Path | None, Option(help="Page to write. Default: NAME_duplicates.html here.")
+    ] = None,
     json_file: JsonFile = None,
     list_file: Annotated[
         Path | None,
-        Option("--list", help="Also write the doc_ids to leave out so that no duplicate remains, one per line."),
+        Option(
+            "--list",
+            help="Also write the doc_ids to leave out so that no duplicate remains, one per line.",
+        ),
     ] = None,
-    fail_on_found: Annotated[bool, Option("--fail-on-found", help="Exit with 1 if there are duplicates.")] = False,
+    fail_on_found: Annotated[
+        bool, Option("--fail-on-found", help="Exit with 1 if there are duplicates.")
+    ] = False,
     include_path: IncludePath = None,
 ) -> None:
     """Find images of a benchmark that are in it twice, in its few-shot examples, or among other images.
@@ -174,8 +220,17 @@ def duplicates(
     from medtasks.data.dataset_lookup import provenance
     from medtasks.data.duplicates.duplicate_search import find_duplicates
     from medtasks.data.duplicates.image_copies import dataset_images, other_images, own_images
-    from medtasks.report.dataset_pages import DuplicateNames, duplicates_as_dict, write_duplicates_page
-    from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
+    from medtasks.report.dataset_pages import (
+        DuplicateNames,
+        duplicates_as_dict,
+        write_duplicates_page,
+    )
+    from medtasks.tasks.documents import (
+        image_files,
+        private_datasets,
+        task_documents,
+        task_provenance,
+    )
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
@@ -184,7 +239,9 @@ def duplicates(
     if task is not None and task.kind == "task" and task.dataset is None:
         documents = task_documents(task)
         data = task_provenance(task, documents)
-        images = own_images(name, documents, image_files(task, documents), private_datasets(task, documents))
+        images = own_images(
+            name, documents, image_files(task, documents), private_datasets(task, documents)
+        )
     else:
         data = provenance(name)
         images = dataset_images(name)
@@ -200,14 +257,18 @@ def duplicates(
     say(f"Page: {page}")
     number = len(contents["within"]) + len(copies.outside)
     if number and fail_on_found:
-        raise MedTasksError(f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}")
+        raise MedTasksError(
+            f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}"
+        )
 
 
 def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
     from medtasks.report.dataset_pages import duplicate_tables, not_compared
 
     name, against, settings = contents["dataset"], contents["against"], contents["settings"]
-    say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}")
+    say(
+        f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}"
+    )
     if against:
         say(
             f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
@@ -223,7 +284,9 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         say(sentence)
     if groups := contents["groups"]:
         largest = counted(len(groups[0]), "distinct image")
-        out.print(f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}.")
+        out.print(
+            f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}."
+        )
     out.print(
         f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
@@ -236,6 +299,8 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         )
     if private:
         allowed = f"{LOG_TEXT_VARIABLE}={','.join(private)}"
-        say(f"Credentialed data: images and names are withheld, ids are hashed; {allowed} shows them.")
+        say(
+            f"Credentialed data: images and names are withheld, ids are hashed; {allowed} shows them."
+        )
     if contents["data"]["sample"]:
         out.print("SAMPLE DATA: synthetic images.")

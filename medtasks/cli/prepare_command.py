@@ -40,21 +40,41 @@ _ASKED_ABOVE_MB = 5000.0
 def prepare(
     names: Annotated[
         list[str] | None,
-        Argument(metavar="NAME", help="Datasets, benchmarks, tasks, groups or tags; 'medtasks data list'."),
+        Argument(
+            metavar="NAME",
+            help="Datasets, benchmarks, tasks, groups or tags; 'medtasks data list'.",
+        ),
     ] = None,
-    source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
-    fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
-    allow_incomplete: Annotated[bool, Option("--allow-incomplete", help="Leave out what is missing.")] = False,
+    source: Annotated[
+        Path | None, Option(help="Folder or archive with a copy, laid out as published.")
+    ] = None,
+    fetch_images: Annotated[
+        bool, Option("--fetch-images", help="Download images that --source lacks.")
+    ] = False,
+    allow_incomplete: Annotated[
+        bool, Option("--allow-incomplete", help="Leave out what is missing.")
+    ] = False,
     images: Annotated[
         list[str] | None,
-        Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
+        Option(
+            help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."
+        ),
     ] = None,
     allow_changed: Annotated[
-        bool, Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum.")
+        bool,
+        Option(
+            "--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum."
+        ),
     ] = False,
-    from_folder: Annotated[Path | None, Option(help="Folder with your own questions and dataset.json.")] = None,
-    own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
-    access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
+    from_folder: Annotated[
+        Path | None, Option(help="Folder with your own questions and dataset.json.")
+    ] = None,
+    own_name: Annotated[
+        str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")
+    ] = None,
+    access: Annotated[
+        Access | None, Option(help="Access level of --from-folder. Default: credentialed.")
+    ] = None,
     yes: Yes = False,
 ) -> None:
     """Prepare datasets, or all of tasks and groups; an interrupted run continues where it stopped.
@@ -62,31 +82,48 @@ def prepare(
     Several are listed first, with what has to be downloaded. What cannot be prepared is named, with one command for it.
     """
     names = list(dict.fromkeys(names or ()))
-    of_one = {"--source": source, "--fetch-images": fetch_images, "--images": images, "--allow-changed": allow_changed}
+    of_one = {
+        "--source": source,
+        "--fetch-images": fetch_images,
+        "--images": images,
+        "--allow-changed": allow_changed,
+    }
     given = [option for option, value in of_one.items() if value]
     _check_options(names, given, from_folder, own_name or access)
     if from_folder is not None:
         _prepare_own(from_folder, own_name, access, allow_incomplete)
         return
     folders = _image_folders(images or ())
-    options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
+    options = Options(
+        source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders
+    )
     infos = {name: datasets_of(name) for name in names}
     first = infos[names[0]][0]
     if names == [first.name]:
         _prepare_one(first, _with_login([first], options))
     elif failed := prepare_all(infos, options, yes=yes):
-        raise MedTasksError(f"{failed} of the datasets above could not be prepared; the command at the end is for them")
+        raise MedTasksError(
+            f"{failed} of the datasets above could not be prepared; the command at the end is for them"
+        )
 
 
-def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None) -> None:
+def _check_options(
+    names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None
+) -> None:
     """Raise BadParameter for options that do not go together."""
     name = "".join(names[:1])
     if (not names) == (from_folder is None):
-        raise typer.BadParameter("give the NAME of a dataset ('medtasks data list'), or your own with --from-folder")
+        raise typer.BadParameter(
+            "give the NAME of a dataset ('medtasks data list'), or your own with --from-folder"
+        )
     if of_one and len(names) != 1:
-        raise typer.BadParameter(f"options like {listed(of_one)} are for published datasets, one NAME at a time")
+        raise typer.BadParameter(
+            f"options like {listed(of_one)} are for published datasets, one NAME at a time"
+        )
     if from_folder is None and of_own:
-        raise typer.BadParameter("--name and --access are for --from-folder; published datasets have theirs")
+        raise typer.BadParameter(
+            "--name and --access are for --from-folder; published datasets have theirs"
+        )
     if "--images" in of_one and not name.startswith(MEDHEVAL):
         raise typer.BadParameter("--images is for the sets of MedHEval")
     if "--allow-changed" in of_one and not name.startswith((MEDHEVAL, "gmai_mmbench")):
@@ -96,7 +133,9 @@ def _check_options(names: Sequence[str], of_one: Sequence[str], from_folder: Pat
 def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Return the folders of images by their source, from values of --images."""
     folders: dict[str, Path] = {}
-    for image_source, folder in named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"):
+    for image_source, folder in named_values(
+        "--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"
+    ):
         if image_source in folders:
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
@@ -116,19 +155,27 @@ def datasets_of(name: str) -> list[DatasetInfo]:
     infos = {**CATALOGUE, **own_datasets()}
     if name in infos:
         return [infos[name]]
-    if datasets := datasets_of_tasks(name) or [info for info in infos.values() if info.name.startswith(f"{name}_")]:
+    if datasets := datasets_of_tasks(name) or [
+        info for info in infos.values() if info.name.startswith(f"{name}_")
+    ]:
         return datasets
     if tasks_of(name):
-        raise MedTasksError(f"'{name}' reads none of the datasets of 'medtasks data list'; leave it out")
+        raise MedTasksError(
+            f"'{name}' reads none of the datasets of 'medtasks data list'; leave it out"
+        )
     files = task_files()
     tags = itertools.chain.from_iterable(task.tags for task in files.values())
-    raise unknown_name("dataset", name, {*infos, *files, *tags}, "medtasks data list, medtasks tasks")
+    raise unknown_name(
+        "dataset", name, {*infos, *files, *tags}, "medtasks data list, medtasks tasks"
+    )
 
 
 def datasets_of_tasks(name: str) -> list[DatasetInfo]:
     """Return the datasets that a task, group or tag reads; none for a name of others."""
     datasets = {task.dataset for task in members_of(name)}
-    return [info for info in (*CATALOGUE.values(), *own_datasets().values()) if info.name in datasets]
+    return [
+        info for info in (*CATALOGUE.values(), *own_datasets().values()) if info.name in datasets
+    ]
 
 
 def total_size(infos: Sequence[DatasetInfo]) -> str:
@@ -168,8 +215,12 @@ def prepare_all(
     named = {info.name: info for info in itertools.chain.from_iterable(by_name.values())}
     if not named:
         return 0
-    infos = sorted(named.values(), key=lambda info: bool(info.part_of))  # a part is made of a whole one
-    lacking = [info for info in infos if options.source or prepared_state(info.name) not in sufficient]
+    infos = sorted(
+        named.values(), key=lambda info: bool(info.part_of)
+    )  # a part is made of a whole one
+    lacking = [
+        info for info in infos if options.source or prepared_state(info.name) not in sufficient
+    ]
     rows = [("dataset", "prepared", "access", "size", "to do")]
     for info in infos:
         to_do = "nothing"
@@ -183,7 +234,9 @@ def prepare_all(
         _confirm(downloads, yes=yes)
     failed = _prepare_each(lacking, options)
     if failed:
-        say(f"For the rest (words in capitals are yours to replace):\n{_command_for(by_name, failed, options)}")
+        say(
+            f"For the rest (words in capitals are yours to replace):\n{_command_for(by_name, failed, options)}"
+        )
     return len(failed)
 
 
@@ -193,7 +246,9 @@ def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
         return options
     login = stored_login()
     if login is None and sys.stdin.isatty():
-        user = typer.prompt("PhysioNet user name (empty: without its datasets)", default="", show_default=False)
+        user = typer.prompt(
+            "PhysioNet user name (empty: without its datasets)", default="", show_default=False
+        )
         login = login_of(user, getpass("PhysioNet password: ")) if user else None
     return replace(options, login=login)
 
@@ -218,7 +273,9 @@ def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
     if yes or not (is_large or is_unknown):
         return
     if not sys.stdin.isatty():
-        raise MedTasksError(f"nobody can be asked here whether to download {amount}; add --yes to do so")
+        raise MedTasksError(
+            f"nobody can be asked here whether to download {amount}; add --yes to do so"
+        )
     typer.confirm("Download?", abort=True)
 
 
@@ -238,7 +295,9 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[Datase
     return failed
 
 
-def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options) -> str:
+def _command_for(
+    by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options
+) -> str:
     """Return one command line for datasets that are not prepared; words in capitals are for the user to replace."""
     retried = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
     commands: dict[str, None] = {}
@@ -251,7 +310,9 @@ def _command_for(by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[
     return " && \\\n".join(command + ending for command in commands)
 
 
-def _copy_commands(name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]) -> list[str]:
+def _copy_commands(
+    name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]
+) -> list[str]:
     """Return the commands that prepare datasets from copies; one for a group that is read from a single source."""
     # All datasets of the name are copies, there are several, and they have one source.
     if len(copies) == len(infos) > len({info.source for info in infos}) == 1:
@@ -284,17 +345,25 @@ def _prepare_one(info: DatasetInfo, options: Options) -> None:
         for count in preflight(info, options):
             missing = f", {len(count.missing)} missing" if count.missing else ""
             total = len(count.found) + len(count.missing)
-            say(f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}")
+            say(
+                f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}"
+            )
     report_prepared(prepare_dataset.prepare(info.name, options))
 
 
-def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
-    manifest = prepare_own(folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete)
+def _prepare_own(
+    folder: Path, name: str | None, access: Access | None, allow_incomplete: bool
+) -> None:
+    manifest = prepare_own(
+        folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete
+    )
     report_prepared(manifest)
     path = own_tasks_folder() / f"{manifest.name}.yaml"
     say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
     if access is None:
-        say("It counts as credentialed: no judge on another machine may see it. Change this with --access.")
+        say(
+            "It counts as credentialed: no judge on another machine may see it. Change this with --access."
+        )
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
@@ -302,13 +371,17 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
     if whole is not None:
         raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
     if study_of(info.name) is not None:
-        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{command}'")
+        raise MedTasksError(
+            f"'{info.name}' was published from a study; publish it again with '{command}'"
+        )
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(
             f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
         )
-    report_prepared(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
+    report_prepared(
+        prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True)
+    )
 
 
 def report_prepared(manifest: Manifest) -> None:

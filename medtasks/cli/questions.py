@@ -23,12 +23,21 @@ class QuestionForm(StrEnum):
 
 def questions(
     context: typer.Context,
-    tasks: Annotated[list[str], Argument(help="Tasks, variants, groups or tags, see 'medtasks tasks'.")],
-    folder: Annotated[Path, Option("--out", help="New folder; several tasks have a folder each in it.")],
+    tasks: Annotated[
+        list[str], Argument(help="Tasks, variants, groups or tags, see 'medtasks tasks'.")
+    ],
+    folder: Annotated[
+        Path, Option("--out", help="New folder; several tasks have a folder each in it.")
+    ],
     form: Annotated[
-        QuestionForm, Option("--format", help="Lines of messages with image files, or requests of OpenAI's batches.")
+        QuestionForm,
+        Option(
+            "--format", help="Lines of messages with image files, or requests of OpenAI's batches."
+        ),
     ] = QuestionForm.MESSAGES,
-    limit: Annotated[int | None, Option(min=1, help="Number of questions of each task, the first ones.")] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="Number of questions of each task, the first ones.")
+    ] = None,
     include_path: IncludePath = None,
 ) -> None:
     """Write prompts and images of tasks into files, to have them answered by a model that 'medtasks run' cannot ask.
@@ -45,7 +54,9 @@ def questions(
         folder_of_task = folder if len(chosen) == 1 else folder / task.name
         try:
             with out.status(f"Writing the questions of {task.name} ..."):
-                written = write_questions(task, folder_of_task, batch=form is QuestionForm.BATCH, limit=limit)
+                written = write_questions(
+                    task, folder_of_task, batch=form is QuestionForm.BATCH, limit=limit
+                )
         except MedTasksError as error:
             if len(chosen) == 1:
                 raise
@@ -53,7 +64,9 @@ def questions(
             say(str(error))
             left_out += 1
             continue
-        say(f"{written.samples} questions of {task.name} in {folder_of_task}; its README.md says how to go on")
+        say(
+            f"{written.samples} questions of {task.name} in {folder_of_task}; its README.md says how to go on"
+        )
     if left_out:
         raise typer.Exit(1)
 

@@ -53,7 +53,10 @@ from medtasks.scores.run_values import chosen_metrics
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including, task_file
 
-Launcher = Annotated[str, Option(help="Command that starts processes, such as 'accelerate launch --num_processes 4'.")]
+Launcher = Annotated[
+    str,
+    Option(help="Command that starts processes, such as 'accelerate launch --num_processes 4'."),
+]
 Part = Annotated[
     str,
     Option(
@@ -68,11 +71,19 @@ OnlyFailed = Annotated[
         help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
     ),
 ]
-RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")]
-BackendName = Annotated[str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")]
+RecipeName = Annotated[
+    str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")
+]
+BackendName = Annotated[
+    str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")
+]
 Repeats = Annotated[
     int,
-    Option(REPEATS, min=1, help="Repeat the run N times with new seeds; reports mean, spread, majority vote."),
+    Option(
+        REPEATS,
+        min=1,
+        help="Repeat the run N times with new seeds; reports mean, spread, majority vote.",
+    ),
 ]
 Primary = Annotated[
     str,
@@ -82,7 +93,11 @@ Primary = Annotated[
     ),
 ]
 Prepare = Annotated[
-    bool, Option("--prepare", help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.")
+    bool,
+    Option(
+        "--prepare",
+        help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.",
+    ),
 ]
 _PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -100,7 +115,9 @@ def run(
     backend: BackendName = "",
     repeats: Repeats = 1,
     primary: Primary = "",
-    margin: Annotated[float | None, Option(help="Margin of non-inferiority in the primary outcome.")] = None,
+    margin: Annotated[
+        float | None, Option(help="Margin of non-inferiority in the primary outcome.")
+    ] = None,
     prepare: Prepare = False,
     yes: Yes = False,
 ) -> None:
@@ -122,8 +139,19 @@ def run(
     try:
         start = shlex.split(launcher)
     except ValueError as error:
-        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
-    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
+        raise MedTasksError(
+            f"--launcher {launcher} cannot be read ({error}); close the quotation mark"
+        ) from error
+    command = [
+        "medtasks",
+        "run",
+        "--tasks",
+        tasks,
+        "--output_path",
+        str(output),
+        *_settings(context),
+        *context.args,
+    ]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
     if options.unknown:
@@ -144,7 +172,9 @@ def run(
         say(cause)
     ready = selection.ready or names
     notices = _checked_run(ready, options, arguments, part, output, repeats)
-    call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated)
+    call = _Call(
+        tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
+    )
     with stopping_by_signal():
         if repeats > 1:
             _repeat(call, output, arguments, repeats)
@@ -157,7 +187,9 @@ def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
     if not text:
         return None
     if repeats > 1:
-        raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
+        raise MedTasksError(
+            "--repeats and --shard do not go together; run each shard with --seed N, and merge by seed"
+        )
     if prepare:
         raise MedTasksError(
             "--prepare and --shard do not go together, as shards would prepare the same data; run 'medtasks data "
@@ -170,13 +202,20 @@ def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
     """Raise MedTasksError for an argument that neither this command nor the harness has."""
     name = argument.partition("=")[0]
     if not name.startswith("-"):
-        raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
+        raise MedTasksError(
+            f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes"
+        )
     ours = [option for param in context.command.params for option in param.opts]
-    hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
+    hint = (
+        near_match(name, [*ours, *option_names()])
+        or "; see medtasks run --help and lmms_eval --help"
+    )
     raise MedTasksError(f"there is no option '{name}'{hint}")
 
 
-def _primary_outcome(text: str, margin: float | None, names: Sequence[str]) -> PrimaryOutcome | None:
+def _primary_outcome(
+    text: str, margin: float | None, names: Sequence[str]
+) -> PrimaryOutcome | None:
     """Read ``--primary``. Raises MedTasksError for a task that is not asked, or a metric that compares no runs."""
     planned: dict[str, float] = {}
     if Path(text).is_file():
@@ -205,7 +244,10 @@ def _settings(context: typer.Context) -> list[str]:
     words: list[str] = []
     for option in context.command.params:
         value = context.params.get(str(option.name))
-        if option.name not in ("tasks", "output", "only_failed") and value not in (option.default, None):
+        if option.name not in ("tasks", "output", "only_failed") and value not in (
+            option.default,
+            None,
+        ):
             words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
     return words
 
@@ -230,14 +272,22 @@ class _Call:
         """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
-                self.command, arguments, self.names, self.selection, self.notices, self.part, self.recipe
+                self.command,
+                arguments,
+                self.names,
+                self.selection,
+                self.notices,
+                self.part,
+                self.recipe,
             )
             manifest = manifest.model_copy(update={"primary": self.primary})
             check_primary(output, manifest)
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
-            recording = RunRecording(output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}"))
+            recording = RunRecording(
+                output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
+            )
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
@@ -247,7 +297,14 @@ class _Call:
             with recording.until_its_end():
                 if self.selection.ready:
                     environment = {**kept_replies, **sharded, RUN_VARIABLE: manifest.run}
-                    run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
+                    run_tasks(
+                        self.selection.ready,
+                        arguments,
+                        output,
+                        self.start,
+                        recording.note,
+                        environment,
+                    )
         finally:
             _print_outcomes(recording.manifest, output)
         self._check_complete(recording)
@@ -257,11 +314,17 @@ class _Call:
         records = recording.manifest.tasks.values()
         outcomes = [record.outcome for record in records]
         if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
-            raise MedTasksError(f"none of the tasks in '{self.tasks}' can run, for the reasons above")
+            raise MedTasksError(
+                f"none of the tasks in '{self.tasks}' can run, for the reasons above"
+            )
         if lost := sum(outcome is not TaskOutcome.DONE for outcome in outcomes):
             others = "; the others are complete" if lost < len(outcomes) else ""
-            causes = dict.fromkeys(record.reason for record in records if record.outcome is TaskOutcome.FAILED)
-            raise MedTasksError("; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes]))
+            causes = dict.fromkeys(
+                record.reason for record in records if record.outcome is TaskOutcome.FAILED
+            )
+            raise MedTasksError(
+                "; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes])
+            )
         if incomplete := "; ".join(record.reason for record in records if record.reason):
             raise MedTasksError(f"{incomplete}; the scores are kept")
         if counts := recording.losses_over_limit():
@@ -330,8 +393,14 @@ def _checked_run(
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                writing = f"another run (process {earlier.process.pid}) is still writing into {output}"
-                notices.append(warn(f"{writing}; reports would mix the two: give this one another --output_path"))
+                writing = (
+                    f"another run (process {earlier.process.pid}) is still writing into {output}"
+                )
+                notices.append(
+                    warn(
+                        f"{writing}; reports would mix the two: give this one another --output_path"
+                    )
+                )
     notices += repeat_notices(ready, options, repeats)
     _raise_refused(notices)
     for notice in notices:
@@ -348,7 +417,9 @@ def _raise_refused(notices: Sequence[Notice]) -> None:
 def merge(
     context: typer.Context,
     output: Annotated[Path, Argument(help="New folder for the joined run.")],
-    shards: Annotated[list[Path], Argument(help="Folders (--output_path) of 'medtasks run --shard'.")],
+    shards: Annotated[
+        list[Path], Argument(help="Folders (--output_path) of 'medtasks run --shard'.")
+    ],
     max_failed: MaxFailed = DEFAULT_LIMIT,
     include_path: IncludePath = None,
 ) -> None:
@@ -364,7 +435,9 @@ def merge(
     look_into(context, include_path, shards)
     with out.status("Joining ..."):
         manifest, lost = merged(output, shards, limit)
-    for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
+    for results in dict.fromkeys(
+        record.results for record in manifest.tasks.values() if record.results
+    ):
         say(f"results: {output / results}")
     for name, record in manifest.tasks.items():
         if record.counts is not None and record.counts.lost:

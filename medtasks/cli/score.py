@@ -47,7 +47,13 @@ from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.scores.error_classes import OF_ANSWERS, WrongAnswer, count_kinds, draw_wrong_answers, export_wrong_answers
+from medtasks.scores.error_classes import (
+    OF_ANSWERS,
+    WrongAnswer,
+    count_kinds,
+    draw_wrong_answers,
+    export_wrong_answers,
+)
 from medtasks.scores.error_labels import kinds_by_human, read_error_labels
 from medtasks.scores.joint_judging import judge_side_by_side
 from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
@@ -62,7 +68,9 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
-judge_app = typer.Typer(help="Check a judge, or have several runs judged together.", no_args_is_help=True)
+judge_app = typer.Typer(
+    help="Check a judge, or have several runs judged together.", no_args_is_help=True
+)
 
 
 def _of_replies() -> list[str]:
@@ -79,12 +87,24 @@ def score(
             'files of the harness, lines of {"doc_id", "reply"} or {"id", "reply"}, or files of other kits and tables.'
         ),
     ],
-    answer_field: Annotated[str | None, Option(help="Score only this field of replies that are JSON objects.")] = None,
-    metric: Annotated[list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")] = None,
-    export_errors: Annotated[Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")] = None,
-    size: Annotated[int | None, Option(min=1, help="Export a sample: wrong answers to this many questions.")] = None,
-    error_labels: Annotated[Path | None, Option(help="Such a CSV file with a human's judgements: counts them.")] = None,
-    labels: Annotated[Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")] = None,
+    answer_field: Annotated[
+        str | None, Option(help="Score only this field of replies that are JSON objects.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")
+    ] = None,
+    export_errors: Annotated[
+        Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")
+    ] = None,
+    size: Annotated[
+        int | None, Option(min=1, help="Export a sample: wrong answers to this many questions.")
+    ] = None,
+    error_labels: Annotated[
+        Path | None, Option(help="Such a CSV file with a human's judgements: counts them.")
+    ] = None,
+    labels: Annotated[
+        Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")
+    ] = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     by: GroupColumns = None,
@@ -113,7 +133,12 @@ def score(
     by_human = _kinds_by_human(error_labels, rules)
     checked = _checked_scores(chosen, documents, runs, labels) if labels else {}
     classes = class_areas(chosen, documents, recorded)
-    summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
+    summary: dict[str, Any] = {
+        "schema_version": 1,
+        "task": task,
+        "medtasks": __version__,
+        "data": data,
+    }
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary |= _optional_facts(read, answer_field, classes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
@@ -123,7 +148,9 @@ def score(
     if classes:
         further.append(class_table(task, classes))
     if by_human:
-        further.append(_score_table("wrong answers, as a human judged them", by_human, paired=False))
+        further.append(
+            _score_table("wrong answers, as a human judged them", by_human, paired=False)
+        )
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
@@ -133,21 +160,31 @@ def _checked_scores(
 ) -> Mapping[str, CheckedScore]:
     """Correct the scores of the only run by people's labels. RepliesError: There are several runs."""
     if len(runs) > 1:
-        raise RepliesError(f"--labels are those of one run, and there are {len(runs)}; leave them out")
+        raise RepliesError(
+            f"--labels are those of one run, and there are {len(runs)}; leave them out"
+        )
     return checked_scores(task, documents, runs[0], read_labels(labels))
 
 
-def _check_options(task: TaskFile, export_errors: Path | None, error_labels: Path | None, size: int | None) -> None:
+def _check_options(
+    task: TaskFile, export_errors: Path | None, error_labels: Path | None, size: int | None
+) -> None:
     """Raise an error for options on wrong answers that do not fit."""
     names = {declared.name for declared in task.metrics}
     for option, path in (("--export-errors", export_errors), ("--error-labels", error_labels)):
         if path and names.isdisjoint(OF_ANSWERS):
-            raise RepliesError(f"'{task.name}' scores no single answers as right or wrong, so {option} would list none")
+            raise RepliesError(
+                f"'{task.name}' scores no single answers as right or wrong, so {option} would list none"
+            )
     if size and not export_errors:
-        raise typer.BadParameter("--size is the number of questions that --export-errors lists; name its file")
+        raise typer.BadParameter(
+            "--size is the number of questions that --export-errors lists; name its file"
+        )
 
 
-def _optional_facts(read: RecordedReplies, answer_field: str | None, classes: Sequence[ClassArea]) -> dict[str, Any]:
+def _optional_facts(
+    read: RecordedReplies, answer_field: str | None, classes: Sequence[ClassArea]
+) -> dict[str, Any]:
     """Return the parts of the JSON file that not every score has."""
     facts: dict[str, Any] = {}
     if read.matched is not None:
@@ -160,12 +197,18 @@ def _optional_facts(read: RecordedReplies, answer_field: str | None, classes: Se
 
 
 def _export_errors(
-    path: Path | None, task: TaskFile, documents: Documents, rules: Mapping[str, RuleScores], size: int | None
+    path: Path | None,
+    task: TaskFile,
+    documents: Documents,
+    rules: Mapping[str, RuleScores],
+    size: int | None,
 ) -> None:
     """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
     if path is None:
         return
-    wrong: Mapping[str, Sequence[WrongAnswer]] = {name: scores.wrong for name, scores in rules.items()}
+    wrong: Mapping[str, Sequence[WrongAnswer]] = {
+        name: scores.wrong for name, scores in rules.items()
+    }
     if size:
         wrong = draw_wrong_answers(wrong, size, task.breakdown)
     export_wrong_answers(path, private_datasets(task, documents), wrong)
@@ -178,7 +221,9 @@ def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[
     labels = read_error_labels(path)
     keys = {answer.key for rule in rules.values() for answer in rule.wrong}
     if lost := labels.keys() - keys:
-        say(f"Judgements in {path} of no wrong answer of this run, left out: {len(lost)} of {len(labels)}.")
+        say(
+            f"Judgements in {path} of no wrong answer of this run, left out: {len(lost)} of {len(labels)}."
+        )
     by_rule = {}
     for name, rule in rules.items():
         by_rule[name] = replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
@@ -193,7 +238,11 @@ def _rules_as_json(
 ) -> dict[str, dict[str, Any]]:
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
-        by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
+        by_rule[name]["judge"] = {
+            "metric": check.metric,
+            "judged": check.judged,
+            **as_json(check.judge),
+        }
     for name, kinds in by_human.items():
         by_rule[name]["wrong_answers_by_human"] = as_json(kinds.estimates)
     return by_rule
@@ -241,14 +290,18 @@ def _print_scores(
     """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
     _show_with_notes(tables)
     if replies < documents:
-        out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
+        out.print(
+            f"Questions without a reply, left out and not counted as wrong: {documents - replies}."
+        )
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
     _print_remarks(rules)
     print_state_of_data({"": data})
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
     if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
-        out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
+        out.print(
+            f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'."
+        )
     problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
     if problems:
         raise MedTasksError("\n".join(problems))
@@ -273,13 +326,25 @@ def _show_with_notes(tables: Iterable[Table]) -> None:
 
 def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
     """Print how many samples are in no score; yield a sentence if they are too many."""
-    worst = max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
-    counts = [rule.estimates[GREEN_FAILED].value for rule in rules.values() if GREEN_FAILED in rule.estimates]
-    score_name = "score of their judge" if any(counts) and not worst.failed else "score"  # others need no judge
+    worst = max(
+        (rule.counts for rule in rules.values()),
+        key=lambda counts: counts.lost,
+        default=SampleCounts(0, 0),
+    )
+    counts = [
+        rule.estimates[GREEN_FAILED].value
+        for rule in rules.values()
+        if GREEN_FAILED in rule.estimates
+    ]
+    score_name = (
+        "score of their judge" if any(counts) and not worst.failed else "score"
+    )  # others need no judge
     if worst.lost:
         out.print(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
-        retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
+        retry = (
+            "; judge them again with this command once the judge answers" if worst.unjudged else ""
+        )
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"
 
 
@@ -290,7 +355,10 @@ def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
         failures |= rule.failures
     if fetch := fetch_command(failures):
         missing = f"weights are missing; run: {fetch}"
-        failures = {name: missing if "medtasks weights fetch" in why else why for name, why in failures.items()}
+        failures = {
+            name: missing if "medtasks weights fetch" in why else why
+            for name, why in failures.items()
+        }
     for why, names in names_by(failures.items()).items():
         yield f"{names} could not be computed: {why}"
 
@@ -300,10 +368,16 @@ def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
     for name, rule in rules.items():
         columns = ("category", "images", "set", "individual", "confusion", "invalid")
         categories = [
-            (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
+            (
+                category,
+                str(counts.images),
+                *(number(getattr(counts, metric)) for metric in PAIR_METRICS),
+            )
             for category, counts in rule.categories.items()
         ]
-        yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+        yield number_table(
+            f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1
+        )  # total last
 
 
 def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
@@ -311,7 +385,10 @@ def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iter
     for column, groups in next(iter(rules.values())).groups.items():
         if column in by or not groups:
             continue
-        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in rules.values()]
+        by_rule = [
+            {group.name: group.scores[0] for group in rule.groups[column]}
+            for rule in rules.values()
+        ]
         rows = []
         for group in groups:
             scores = [by_group[group.name] for by_group in by_rule]
@@ -334,8 +411,16 @@ def _tables(
     if paired:
         yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
-    accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
-    scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
+    accuracies = {
+        name: rule.estimates["accuracy"]
+        for name, rule in rules.items()
+        if "accuracy" in rule.estimates
+    }
+    scored = {
+        name: rules[name]
+        for name, score in accuracies.items()
+        if math.isfinite(score.value) and not paired
+    }
     if scored:
         yield from _accuracy_tables(scored, by)
         yield from _wrong_answer_tables(scored)
@@ -355,7 +440,9 @@ def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -
             scores = [rule.estimates[name] for rule in rules.values()]
             rows.append((name, *map(_error_cell, scores)))
     for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
-        rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
+        rows.append(
+            (f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values()))
+        )
     return number_table(title, ("score ± standard error", *rules), rows)
 
 
@@ -375,9 +462,22 @@ def _label_table(checked: Mapping[str, CheckedScore]) -> Table:
     rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
     for name in ("sensitivity", "specificity", "kappa", "corrected"):
         if name == "corrected":
-            rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
+            rows.append(
+                (
+                    "judged score",
+                    *(f"{check.metric} {number(check.judged)}" for check in checked.values()),
+                )
+            )
         values = [getattr(check.judge, name) for check in checked.values()]
-        rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
+        rows.append(
+            (
+                name,
+                *(
+                    estimate(value.value, value.low, value.high, name != "kappa")
+                    for value in values
+                ),
+            )
+        )
     return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
@@ -389,10 +489,16 @@ def _error_cell(score: MetricScore) -> str:
 def sample(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
-    replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
+    replies: Annotated[
+        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
+    ],
     sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
-    size: Annotated[int, Option(min=4, help="Number of replies to draw, half of each verdict.")] = 200,
-    rule: Annotated[str | None, Option(help="Rule with the verdicts; default: the task's first.")] = None,
+    size: Annotated[
+        int, Option(min=4, help="Number of replies to draw, half of each verdict.")
+    ] = 200,
+    rule: Annotated[
+        str | None, Option(help="Rule with the verdicts; default: the task's first.")
+    ] = None,
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -410,8 +516,16 @@ def sample(
 @judge_app.command()
 def joint(
     context: typer.Context,
-    task: Annotated[str, Argument(help="Task with a prompt about several models: medheval_knowledge_open_eleven, ...")],
-    runs: Annotated[list[Path], Argument(help="A folder or samples file of each of 2 to 11 runs, model_1 first.")],
+    task: Annotated[
+        str,
+        Argument(
+            help="Task with a prompt about several models: medheval_knowledge_open_eleven, ..."
+        ),
+    ],
+    runs: Annotated[
+        list[Path],
+        Argument(help="A folder or samples file of each of 2 to 11 runs, model_1 first."),
+    ],
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
@@ -427,19 +541,30 @@ def joint(
     files = [replies_to(task, Source(path)) for path in runs]
     replies = [read_recorded(chosen, documents, [file]).logged_run(task) for file in files]
     fewer = judge_side_by_side(chosen, documents, replies)
-    by_model = {f"model_{n}": verdict_scores(chosen, documents, run) for n, run in enumerate(replies, start=1)}
+    by_model = {
+        f"model_{n}": verdict_scores(chosen, documents, run)
+        for n, run in enumerate(replies, start=1)
+    }
     for model, file in zip(by_model, files, strict=True):
         say(f"{model}: {file}")
     for rule in chosen.rows:
-        show(_score_table(rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False))
+        show(
+            _score_table(
+                rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False
+            )
+        )
     if fewer:
-        say(f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}.")
+        say(
+            f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}."
+        )
     rules: dict[str, RuleScores] = {}
     for model, rows in by_model.items():
         rules |= {f"{model}, {name}": scores for name, scores in rows.items()}
     _print_remarks(rules)
     as_dict = {model: _rules_as_json(chosen, rows, {}, {}) for model, rows in by_model.items()}
-    write_json(json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict})
+    write_json(
+        json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict}
+    )
     if problems := [*_print_losses(rules, limit)]:
         raise MedTasksError("\n".join(problems))
 
@@ -454,13 +579,23 @@ def check(json_file: JsonFile = None) -> None:
     judge = judge_for(None, "there is no judge to check")
     shares = check_judge(judge)
     rows = [
-        (name.replace("_", " "), f"{share.right} of {share.cases}", estimate(value, share.low, share.high, True))
+        (
+            name.replace("_", " "),
+            f"{share.right} of {share.cases}",
+            estimate(value, share.low, share.high, True),
+        )
         for name, share in shares.items()
         for value in (share.right / share.cases,)
     ]
-    show(number_table(f"check of {judge.settings.label}", ("cases", "right", "share [95 % interval]"), rows))
+    show(
+        number_table(
+            f"check of {judge.settings.label}", ("cases", "right", "share [95 % interval]"), rows
+        )
+    )
     by_kind = {name: asdict(share) for name, share in shares.items()}
-    write_json(json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind})
+    write_json(
+        json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind}
+    )
 
 
 def parse(

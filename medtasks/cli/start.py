@@ -38,11 +38,18 @@ from medtasks.tasks.task_files import INCLUDE, scored_task
 from medtasks.tasks.task_index import tasks_folder
 from medtasks.version import __version__
 
-_DEMO_SCORES = ("set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust")
+_DEMO_SCORES = (
+    "set_accuracy,reference",
+    "set_accuracy,robust",
+    "invalid_rate,reference",
+    "invalid_rate,robust",
+)
 
 
 def demo(
-    output: Annotated[Path, Option(help="Folder for data, log, results and report.")] = Path("medtasks-demo"),
+    output: Annotated[Path, Option(help="Folder for data, log, results and report.")] = Path(
+        "medtasks-demo"
+    ),
     device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
     """Run MediConfusion on synthetic images with a small built-in model, with and without images, and report on it."""
@@ -59,13 +66,17 @@ def demo(
     log, before = folder / "lmms_eval.log", results_files(results)
     with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
         command = [*python, "lmms_eval", *arguments]
-        ran = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False)
+        ran = subprocess.run(
+            command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
+        )
     # It exits with 0 after a failure, so only a new file counts.
     new = [path for path in results_files(results) if path not in before]
     newest = read_results(new[-1], say) if new and not ran.returncode else None
     if newest is None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise MedTasksError(f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}")
+        raise MedTasksError(
+            f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}"
+        )
     rows: list[tuple[str, ...]] = [("", *_DEMO_SCORES)]
     for task, scores in newest.rows().items():
         rows.append((task, *(number(scores.get(column, math.nan)) for column in _DEMO_SCORES)))
@@ -86,7 +97,12 @@ def demo(
     )
 
 
-_STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+_STYLES = {
+    State.OK: "green",
+    State.NOTE: "cyan",
+    State.WARNING: "yellow",
+    State.PROBLEM: "bold red",
+}
 _ModelArgs = Annotated[
     str,
     Option(
@@ -100,11 +116,17 @@ _ModelArgs = Annotated[
 
 def doctor(
     context: typer.Context,
-    tasks: Annotated[list[str] | None, Option("--task", help="Only for this task, group or tag; repeatable.")] = None,
+    tasks: Annotated[
+        list[str] | None, Option("--task", help="Only for this task, group or tag; repeatable.")
+    ] = None,
     verify: Annotated[bool, Option("--verify", help="Also read all prepared data.")] = False,
-    model: Annotated[str, Option(help="Also import this model, as --model names it for lmms_eval.")] = "",
+    model: Annotated[
+        str, Option(help="Also import this model, as --model names it for lmms_eval.")
+    ] = "",
     model_args: _ModelArgs = "",
-    json_file: Annotated[Path | None, Option("--json", help="Also write the results as JSON.")] = None,
+    json_file: Annotated[
+        Path | None, Option("--json", help="Also write the results as JSON.")
+    ] = None,
     include_path: IncludePath = None,
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.
@@ -143,16 +165,28 @@ def doctor(
 def plan(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    against: Annotated[float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")] = None,
-    difference: Annotated[float | None, Option(help="Difference to detect: 0.03 is three percentage points.")] = None,
-    margin: Annotated[float | None, Option(help="Also plan a non-inferiority test with this margin.")] = None,
+    against: Annotated[
+        float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")
+    ] = None,
+    difference: Annotated[
+        float | None, Option(help="Difference to detect: 0.03 is three percentage points.")
+    ] = None,
+    margin: Annotated[
+        float | None, Option(help="Also plan a non-inferiority test with this margin.")
+    ] = None,
     power: Annotated[float, Option(help="Probability of detecting a true difference.")] = POWER,
-    tests: Annotated[int, Option(help="Number of tests that share the level of 5 %, as in 'compare'.")] = 1,
+    tests: Annotated[
+        int, Option(help="Number of tests that share the level of 5 %, as in 'compare'.")
+    ] = 1,
     run: Annotated[
         list[Path] | None,
-        Option(help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."),
+        Option(
+            help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."
+        ),
     ] = None,
-    rule: Annotated[str | None, Option(help="Rule for the runs. Default: the task's first.")] = None,
+    rule: Annotated[
+        str | None, Option(help="Rule for the runs. Default: the task's first.")
+    ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -168,12 +202,20 @@ def plan(
         "no number of samples suffices" if count is None else f"{count} samples"
         for count in (result.needed, result.needed_for_margin)
     )
-    say(f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.")
+    say(
+        f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs."
+    )
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
-    say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
+    say(
+        f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source})."
+    )
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    one_sided = "" if result.margin is None else f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
-    say(f"Level: {result.level:.3g}, two-sided{one_sided}{of_tests}; power: {number(result.power)}.")
+    one_sided = (
+        "" if result.margin is None else f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
+    )
+    say(
+        f"Level: {result.level:.3g}, two-sided{one_sided}{of_tests}; power: {number(result.power)}."
+    )
     if result.difference is not None and result.reached is not None:
         say(
             f"To show a difference of {number(result.difference)}: {needed}. "
@@ -193,13 +235,16 @@ def plan(
 
 
 RunFolders = Annotated[
-    list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+    list[Path] | None,
+    Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes."),
 ]
 _WIDTH = 116
 
 
 def show_path(
-    lm_eval: Annotated[bool, Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")] = False,
+    lm_eval: Annotated[
+        bool, Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")
+    ] = False,
 ) -> None:
     """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
     # By the files in the other folder lm-eval finds our text-only tasks.
@@ -222,10 +267,17 @@ def models(
 
 def _list_models(folders: Sequence[Path]) -> None:
     """Print parameters, licence, gate on the Hub, backends, and how to make the model think."""
-    rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
+    rows: list[tuple[str, ...]] = [
+        ("name", "parameters", "licence", "gate", "backends", "thinking")
+    ]
     for each in recipes(folders).values():
         licence = each.fact("licence").partition(" (")[0]  # without its source
-        facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
+        facts = (
+            each.fact("parameters"),
+            licence,
+            each.fact("gated"),
+            ", ".join(each.backends) or "none",
+        )
         rows.append((each.recipe, *facts, each.fact("thinking")))
     say_columns(rows)
     if adapters := installed_adapters():
@@ -244,7 +296,9 @@ def _show_model(chosen: Recipe) -> None:
     in_tables = []
     for task, score in published_of(chosen.published_as):
         remark = f" ({score.remark})" if score.remark else ""
-        in_tables.append(f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}{remark}")
+        in_tables.append(
+            f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}{remark}"
+        )
     elsewhere = []
     for scores in chosen.scores:
         values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
@@ -285,4 +339,8 @@ def _print_commands(chosen: Recipe) -> None:
 def _print_line(text: str, indent: int = 2) -> None:
     first, others = " " * indent, " " * (indent + 2)
     for part in text.splitlines():
-        say(textwrap.fill(part, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False))
+        say(
+            textwrap.fill(
+                part, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+            )
+        )

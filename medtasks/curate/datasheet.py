@@ -15,7 +15,12 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.samples import option_index
 from medtasks.home import as_json
 
-_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
+_SECTIONS = (
+    "requests",
+    "reviewers",
+    "agreement",
+    "caveats",
+)  # lists with a section of their own in Markdown
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
     "only the reviewers named here what they say.",
@@ -55,8 +60,14 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
     study = about.study
     images = about.images
-    sent = [line for line in read_drafted(about.folder).values() if line.outcome is not DraftOutcome.SKIPPED]
-    image_ids = set(itertools.chain.from_iterable(draft.images for draft in about.published.values()))
+    sent = [
+        line
+        for line in read_drafted(about.folder).values()
+        if line.outcome is not DraftOutcome.SKIPPED
+    ]
+    image_ids = set(
+        itertools.chain.from_iterable(draft.images for draft in about.published.values())
+    )
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
     of_pairs = study.kind is StudyKind.PAIRS
@@ -130,14 +141,22 @@ def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
         "drafts_scored": len(by_item),
         "mean_score": sum(values) / len(values) if values else None,
         "share_reaching_the_score": passing / len(by_item) if by_item else None,
-        "share_published": sum(item in about.published for item in by_item) / len(by_item) if by_item else None,
+        "share_published": sum(item in about.published for item in by_item) / len(by_item)
+        if by_item
+        else None,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
-    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
-    plain = [(name.replace("_", " "), value) for name, value in sheet.items() if name not in sections]
+    sections = {
+        name: value
+        for name, value in sheet.items()
+        if isinstance(value, Mapping) or name in _SECTIONS
+    }
+    plain = [
+        (name.replace("_", " "), value) for name, value in sheet.items() if name not in sections
+    ]
     parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
     for name, value in sections.items():
         parts.append(f"## {name.replace('_', ' ').capitalize()}")
@@ -149,7 +168,10 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
             parts.append(
-                _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
+                _table(
+                    [key.replace("_", " ") for key in value[0]],
+                    [list(record.values()) for record in value],
+                )
             )
     return "\n\n".join(parts) + "\n"
 
@@ -173,5 +195,8 @@ def _text(value: object) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = [[_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
+    cells = [
+        [_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row]
+        for row in rows
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

@@ -76,7 +76,9 @@ class DraftOutcome(enum.StrEnum):
     REFUSED = "refused"  # the LLM would not
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
-    NOT_ASKED = "not asked"  # yet, and in no journal; the limit of requests was used up, for example
+    NOT_ASKED = (
+        "not asked"  # yet, and in no journal; the limit of requests was used up, for example
+    )
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
@@ -126,7 +128,9 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
     lines = read_drafted(folder)
     drafts = {draft.item_id: draft for line in lines.values() for draft in line.drafts}
-    drafts = {item: draft for item, draft in drafts.items() if draft.outcome is DraftOutcome.DRAFTED}
+    drafts = {
+        item: draft for item, draft in drafts.items() if draft.outcome is DraftOutcome.DRAFTED
+    }
     categories = {request: line.categories for request, line in lines.items() if line.categories}
     for item, draft in drafts.items() if categories else ():
         areas = tuple(categories.get(f"categories/{image}", ()) for image in draft.images)
@@ -146,11 +150,16 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     try:
         with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
             if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
-                os.truncate(path, written.rfind(b"\n") + 1)  # a torn line would make the next one unreadable
+                os.truncate(
+                    path, written.rfind(b"\n") + 1
+                )  # a torn line would make the next one unreadable
             lines = read_drafted(folder)
             for request, (digest, job) in jobs.items():
                 line = lines.get(request)
-                if line and (line.drafts or (line.asked == digest and line.outcome is not DraftOutcome.FAILED)):
+                if line and (
+                    line.drafts
+                    or (line.asked == digest and line.outcome is not DraftOutcome.FAILED)
+                ):
                     counts[line.outcome] += 1
                     others += line.asked != digest
                 else:
@@ -170,15 +179,24 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
             if list(ordered) != list(lines):
                 write_lines(path, ordered.values())
     except filelock.Timeout:
-        raise MedTasksError(f"another process drafts questions in {folder}; run this again when it has ended") from None
+        raise MedTasksError(
+            f"another process drafts questions in {folder}; run this again when it has ended"
+        ) from None
     return counts
 
 
-def _run(path: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[DraftOutcome]) -> None:
+def _run(
+    path: Path,
+    jobs: Mapping[str, Callable[[], Drafted]],
+    threads: int,
+    counts: Counter[DraftOutcome],
+) -> None:
     with ThreadPoolExecutor(threads) as workers:
         running = [workers.submit(job) for job in jobs.values()]
         try:
-            for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
+            for done in tqdm(
+                as_completed(running), "Drafting", len(running), unit="request", disable=None
+            ):
                 line = done.result()
                 counts[line.outcome] += 1
                 if line.outcome is DraftOutcome.NOT_ASKED:
@@ -201,7 +219,9 @@ def _run(path: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, co
 def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     """Count all pairs (or images, where each is one request), questions and categories by these, outcome and reason."""
     is_pairs = kind is StudyKind.PAIRS
-    requests = {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
+    requests = (
+        {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
+    )
     of, lines = "pairs" if is_pairs else "images", read_drafted(folder)
     counts = Counter({(of, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
     for line in lines.values():
@@ -236,7 +256,10 @@ def fill_marks(text: str, values: Mapping[str, str]) -> str:
 @cache
 def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
     """Return the prompts of ``<file>.toml`` of this package by name."""
-    return {name: DraftingPrompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
+    return {
+        name: DraftingPrompt(name, **facts)
+        for name, facts in packaged_facts(__package__, file).items()
+    }
 
 
 def one_line(text: str) -> str:
@@ -265,7 +288,9 @@ def ask(
     """
 
     def read_or_refused(reply: str) -> tuple[T | None] | None:
-        text = reply.encode(errors="replace").decode()  # half a surrogate pair could not be written down
+        text = reply.encode(
+            errors="replace"
+        ).decode()  # half a surrogate pair could not be written down
         value = read(text)
         return None if value is None and not refuses(text) else (value,)
 
@@ -302,7 +327,12 @@ def job_of(
         first_user = fill_marks(first[0].user, values)
         of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
-    about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
+    about: dict[str, Any] = {
+        "request": request,
+        "asked": digest,
+        "llm": label,
+        "prompt": prompt.label,
+    }
 
     def job() -> Drafted:
         marks = dict(values)
@@ -314,7 +344,9 @@ def job_of(
         fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
-    return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job
+    return digest, partial(
+        Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about
+    ) if skip else job
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:

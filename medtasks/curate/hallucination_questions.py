@@ -19,11 +19,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from medtasks.curate.drafts import LONGEST, Draft, DraftingPrompt, DraftOutcome, Job, draft_all, job_of, prompts_in
+from medtasks.curate.drafts import (
+    LONGEST,
+    Draft,
+    DraftingPrompt,
+    DraftOutcome,
+    Job,
+    draft_all,
+    job_of,
+    prompts_in,
+)
 from medtasks.curate.report_studies import PASSAGES
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
-from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
+from medtasks.data.sources.medheval_gold import (
+    YES_NO,
+    Flag,
+    normalised,
+    parsed_options,
+    resolve_choice,
+    resolve_yes_no,
+)
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
@@ -32,7 +48,9 @@ from medtasks.net.journal import digest_of
 PROMPTS = "hallucination_prompts"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_ORDERED = re.compile(r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b")
+_ORDERED = re.compile(
+    r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b"
+)
 _UNRESOLVED: Mapping[Flag, str] = {
     Flag.GOLD_SEVERAL: "its answer names several options",
     Flag.GOLD_CONTRADICTORY: "its answer contradicts itself",
@@ -56,10 +74,16 @@ class YesNoQuestion(DraftedQuestion):
 class TypedQuestion(DraftedQuestion):
     """A closed question with its type of hallucination."""
 
-    type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b")]
-    ground_truth_type: Literal["binary", "multi-choice"]  # BINARY and MULTI_CHOICE of the published records
+    type: Annotated[
+        str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b")
+    ]
+    ground_truth_type: Literal[
+        "binary", "multi-choice"
+    ]  # BINARY and MULTI_CHOICE of the published records
     # The constraint excludes half a surrogate pair.
-    choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = None
+    choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = (
+        None
+    )
 
 
 class ReportComponents(BaseModel):
@@ -78,7 +102,9 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-_FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {  # name of the prompt for the form, and its reader
+_FORMS: Mapping[
+    StudyKind, tuple[str, type[DraftedQuestion]]
+] = {  # name of the prompt for the form, and its reader
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
     StudyKind.KNOWLEDGE_CLOSED: ("form_yes_no", YesNoQuestion),
@@ -103,16 +129,27 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
     first = (prompts_in(PROMPTS)["knowledge_filter"], "{filtered_knowledge}") if retrieves else None
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
-        prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message
+        prompt = prompt_for(
+            kind, image
+        )  # of the paper; our form of replies follows its system message
         label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
         prompt = replace(prompt, name=label, version=form.version, system=system)
         # The values of the marks of all prompts: texts as they are, anything else as JSON.
-        values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
+        values = {
+            "{report}": image.text,
+            "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
+        }
         for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
             value = image.context.get(mark.lower()) or "none given"
-            values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            values[f"{{{mark}}}"] = (
+                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            )
         read = partial(drafts_in, schema, name, banned_phrases(prompt.system))
-        skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
+        skip = (
+            "no passage of the texts shares a word with its report"
+            if first and not image.context[PASSAGES]
+            else ""
+        )
         jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
@@ -151,7 +188,14 @@ def drafts_in(
         wordings.add(wording)
         outcome = DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED
         drafts.append(
-            Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
+            Draft(
+                item_id=item,
+                images=(image,),
+                question=question.question,
+                outcome=outcome,
+                reason=reason,
+                **facts,
+            )
         )
     return {"drafts": tuple(drafts)}
 
@@ -185,14 +229,22 @@ def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
     """Return options and answers of a question, what else its form has, and the ``reason`` to reject it."""
     facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
     if isinstance(question, TypedQuestion):
-        facts = _closed(item, question, question.choices or "", question.ground_truth_type == BINARY)
+        facts = _closed(
+            item, question, question.choices or "", question.ground_truth_type == BINARY
+        )
         # An LLM may add an explanation to the type's name.
-        names = (name for published, name in HALLUCINATIONS.items() if question.type.startswith(published))
+        names = (
+            name
+            for published, name in HALLUCINATIONS.items()
+            if question.type.startswith(published)
+        )
         facts["hallucination"] = next(names)
     elif isinstance(question, YesNoQuestion):
         facts = _closed(item, question, "", True)
     elif isinstance(question, ReportQuestion):
-        facts["components"] = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
+        facts["components"] = {
+            aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS
+        }
         if not any(facts["components"].values()):
             facts["reason"] = "it names no component"
     return facts
@@ -216,10 +268,16 @@ def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) ->
     shuffled = options
     if not binary and not any(_ORDERED.search(option) for option in options):
         shuffled = tuple(sorted(options, key=lambda option: digest_of(item, option)))
-    return {"options": shuffled, "answers": (letter(shuffled.index(options[ord(right) - ord("A")])),), "reason": ""}
+    return {
+        "options": shuffled,
+        "answers": (letter(shuffled.index(options[ord(right) - ord("A")])),),
+        "reason": "",
+    }
 
 
-def _fault_of(options: Sequence[str], binary: bool, right: str | None, flags: Iterable[Flag]) -> str:
+def _fault_of(
+    options: Sequence[str], binary: bool, right: str | None, flags: Iterable[Flag]
+) -> str:
     """Describe the fault of a closed question, or return an empty text."""
     if not binary and len(options) < 2:
         return "it has fewer than two options that can be told apart"

@@ -16,7 +16,13 @@ from typing import Any
 
 from medtasks.curate.datasheet import Publication, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.review.reviews import UNSCORED, accept_drafts, balance_answers, is_yes_no, read_reviews
+from medtasks.curate.review.reviews import (
+    UNSCORED,
+    accept_drafts,
+    balance_answers,
+    is_yes_no,
+    read_reviews,
+)
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -50,7 +56,13 @@ from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.tasks.own_tasks import group_copy, groups_of_part, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.own_tasks import (
+    group_copy,
+    groups_of_part,
+    refuse_taken,
+    task_copy,
+    write_task_file,
+)
 from medtasks.tasks.task_index import SETTINGS
 
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
@@ -63,18 +75,31 @@ class Form:
     about: str  # its questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    endings: tuple[str, ...] = ("", "_ll")  # of the tasks, after the dataset's name and that of the published one
+    endings: tuple[str, ...] = (
+        "",
+        "_ll",
+    )  # of the tasks, after the dataset's name and that of the published one
 
 
 FORMS: Mapping[StudyKind, Form] = {
-    StudyKind.PAIRS: Form("Confusing pairs", CURATED_PAIR, "mediconfusion", ("", "_gd", "_ps", "_ff")),
-    StudyKind.VISUAL_CLOSED: Form("Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"),
-    StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)),
-    StudyKind.KNOWLEDGE_CLOSED: Form("Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"),
+    StudyKind.PAIRS: Form(
+        "Confusing pairs", CURATED_PAIR, "mediconfusion", ("", "_gd", "_ps", "_ff")
+    ),
+    StudyKind.VISUAL_CLOSED: Form(
+        "Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"
+    ),
+    StudyKind.VISUAL_OPEN: Form(
+        "Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)
+    ),
+    StudyKind.KNOWLEDGE_CLOSED: Form(
+        "Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"
+    ),
     StudyKind.KNOWLEDGE_OPEN: Form(
         "Open questions on medical knowledge", OPEN_QUESTION, "medheval_knowledge_open", ("",)
     ),
-    StudyKind.CONTEXTUAL: Form("Questions on notes against images", CLOSED_QUESTION, "medheval_context"),
+    StudyKind.CONTEXTUAL: Form(
+        "Questions on notes against images", CLOSED_QUESTION, "medheval_context"
+    ),
 }
 
 
@@ -103,10 +128,18 @@ def publish_study(
     about = _reviewed(folder, study, chosen, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
-        config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
+        config = task_copy(
+            model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}"
+        )
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
-        metadata = {key: value for key, value in config["metadata"].items() if key != "checked_against"}
-        settings = {name: values for name, values in config[SETTINGS].items() if "demonstrations" not in values}
+        metadata = {
+            key: value for key, value in config["metadata"].items() if key != "checked_against"
+        }
+        settings = {
+            name: values
+            for name, values in config[SETTINGS].items()
+            if "demonstrations" not in values
+        }
         write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
     for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
@@ -114,20 +147,30 @@ def publish_study(
     return manifest, list(tasks.values()), list(groups.values()), sheet
 
 
-def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
+def _reviewed(
+    folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool
+) -> Publication:
     """Return the questions to publish; MedTasksError if none can be, or if another dataset has the name."""
     _refuse_other_dataset(folder, study, name)
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
-        raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
+        raise MedTasksError(
+            f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it"
+        )
     images = read_images(folder)
     of_pairs = study.kind is StudyKind.PAIRS
     _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
-        todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
-        raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
+        todo = (
+            "score them with 'medtasks curate review"
+            if drafts
+            else "make some with 'medtasks curate draft"
+        )
+        raise MedTasksError(
+            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'"
+        )
     if published and balance and not of_pairs:
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
@@ -138,7 +181,19 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
             f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
-    return Publication(folder, study, images, name, min_score, wording, balance, drafts, reviews, published, left_out)
+    return Publication(
+        folder,
+        study,
+        images,
+        name,
+        min_score,
+        wording,
+        balance,
+        drafts,
+        reviews,
+        published,
+        left_out,
+    )
 
 
 def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
@@ -152,7 +207,9 @@ def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
             )
 
 
-def _check_listed(folder: Path, study: Study, drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> None:
+def _check_listed(
+    folder: Path, study: Study, drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+) -> None:
     """Raise SourceError if drafts are about images or pairs that the study does not list."""
     unlisted = {item for item, draft in drafts.items() if not images.keys() >= set(draft.images)}
     pairs = {pair.pair_id for pair in read_pairs(folder)}
@@ -177,7 +234,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
-        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)})
+        files.update(
+            {DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)}
+        )
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -190,7 +249,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         enclose=enclose,
     )
     info = own_dataset_info(about.name, f"{study.kind}, from {source}", str(source), study.access)
-    manifest = prepare_recipe(info, recipe, Options(about.folder, allow_incomplete=allow_incomplete))
+    manifest = prepare_recipe(
+        info, recipe, Options(about.folder, allow_incomplete=allow_incomplete)
+    )
     for file, text in files.items():
         write_private(about.folder / file, text)
     return manifest, sheet
@@ -221,13 +282,17 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             lost.append(draft.item_id)
             yield PublishedRow("", None, cause=cause)
             continue
-        for position, image in enumerate(image for image in of_draft if isinstance(image, StoredImage)):
+        for position, image in enumerate(
+            image for image in of_draft if isinstance(image, StoredImage)
+        ):
             images = about.images[draft.images[position]]
             content = document(about.study, draft, position, images, pairs.get(draft.item_id))
             yield PublishedRow(IMAGES, content, [image])
 
 
-def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> NewDocument:
+def document(
+    study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None
+) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 
     ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.
@@ -267,6 +332,9 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
     elif columns is OPEN_QUESTION:
         content = {"answer": answer}
     else:
-        content = {"report": answer, **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS}}
+        content = {
+            "report": answer,
+            **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS},
+        }
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)

@@ -70,7 +70,9 @@ def planned_study(
             else f"--knowledge is for knowledge_open, and {kind} retrieves nothing; leave it out"
         )
     if not reports.is_file():
-        raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
+        raise SourceError(
+            f"there is no file {reports}; name a JSONL file with id, image and report in each line"
+        )
     texts = knowledge_files(knowledge)
     made_with = {
         "reports": file_sha256(reports)[:16],
@@ -78,7 +80,9 @@ def planned_study(
         "passages": passages if retrieves else None,
     }
     chosen = checked_name(name or folder.resolve().name)
-    return Study(name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with)
+    return Study(
+        name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with
+    )
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
@@ -103,20 +107,30 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
             left_out[image] += 1
     if not images:
         why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
-        raise SourceError(f"{path} has nothing that {planned.kind} can be made of: {why or 'it is empty'}")
-    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(left_out)}})
+        raise SourceError(
+            f"{path} has nothing that {planned.kind} can be made of: {why or 'it is empty'}"
+        )
+    study = planned.model_copy(
+        update={"made_with": {**planned.made_with, "counts": dict(left_out)}}
+    )
     write_lines(folder / IMAGES, images)
     write_study(folder, study)
     return study
 
 
-def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:
+def _image(
+    folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None
+) -> StudyImage | str:
     report = (row.optional_text("report") or "").strip()
-    context: dict[str, Any] = {name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)}
+    context: dict[str, Any] = {
+        name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)
+    }
     if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
         return "it has no notes"
     if not report and context.keys().isdisjoint(_SHOWN):
-        others = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
+        others = (
+            ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
+        )
         return f"it has no report{others}"
     file = folder.resolve() / row.text("image")
     try:
@@ -144,7 +158,11 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
     """List the text files of files and folders, in order; SourceError if one has none."""
     texts: list[Path] = []
     for path in paths:
-        files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS) if path.is_dir() else [path]
+        files = (
+            sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS)
+            if path.is_dir()
+            else [path]
+        )
         if not files or not all(file.is_file() and file.suffix in _ENDINGS for file in files):
             raise SourceError(f"{path} is no {', '.join(_ENDINGS)} file and no folder with any")
         texts += files
@@ -160,7 +178,9 @@ def read_passages(files: Sequence[Path]) -> list[str]:
     for file in files:
         try:
             if file.suffix == ".jsonl":
-                texts += [row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows()]
+                texts += [
+                    row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows()
+                ]
             else:
                 texts.append(file.read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
@@ -169,7 +189,9 @@ def read_passages(files: Sequence[Path]) -> list[str]:
     for text in texts:
         gathered = ""
         for paragraph in re.split(r"\n\s*\n", text):
-            for piece in textwrap.wrap(" ".join(paragraph.split()), PASSAGE, break_on_hyphens=False):
+            for piece in textwrap.wrap(
+                " ".join(paragraph.split()), PASSAGE, break_on_hyphens=False
+            ):
                 if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
                     passages[gathered] = None
                     gathered = ""

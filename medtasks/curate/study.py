@@ -31,7 +31,13 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_holding, written_whole
 from medtasks.net.journal import digest_of
 
-STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
+STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = (
+    "study.json",
+    "images.jsonl",
+    "pairs.jsonl",
+    "drafts.jsonl",
+    "reviews",
+)
 _OPTIONS = {  # options by their keys in a study's record, if these differ
     "list": "list of images",
     "medical_encoder": "--encoder",
@@ -68,14 +74,18 @@ class StudyImage(StudyRecord):
     text: str  # caption or report
     group: str | None = None  # patient, study or article; two images of one group are never a pair
     licence: str | None = None
-    context: Mapping[str, Any] = {}  # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    context: Mapping[
+        str, Any
+    ] = {}  # further parts of a prompt: notes, metadata, bounding boxes, question pairs
 
     def read(self) -> bytes:
         """Return the bytes of the file; UnreadableImage, which names no file, if it is missing or has changed."""
         try:
             data = read_file(Path(self.file))
         except OSError as error:
-            raise UnreadableImage(f"its file cannot be read ({error.strerror or type(error).__name__})") from None
+            raise UnreadableImage(
+                f"its file cannot be read ({error.strerror or type(error).__name__})"
+            ) from None
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise UnreadableImage("its file has changed since the study was made")
         return data
@@ -98,7 +108,9 @@ class Study(StudyRecord):
     kind: StudyKind
     access: Access = Access.CREDENTIALED
     source: str  # file or folder its images were listed in
-    made_with: Mapping[str, Any] = {}  # thresholds, encoders and their digests, seed, counts left out
+    made_with: Mapping[
+        str, Any
+    ] = {}  # thresholds, encoders and their digests, seed, counts left out
 
     @property
     def digest(self) -> str:
@@ -117,9 +129,13 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
             f"'medtasks curate hallucination'"
         ) from None
     except ValueError as error:
-        raise SourceError(f"{path} is damaged ({problem_of(error)}); make the study again in another folder") from None
+        raise SourceError(
+            f"{path} is damaged ({problem_of(error)}); make the study again in another folder"
+        ) from None
     if kinds and study.kind not in kinds:
-        raise MedTasksError(f"{folder} is a study of {study.kind}, and this needs one of {' or '.join(kinds)}")
+        raise MedTasksError(
+            f"{folder} is a study of {study.kind}, and this needs one of {' or '.join(kinds)}"
+        )
     return study
 
 
@@ -173,7 +189,9 @@ def write_private(path: Path, text: str) -> None:
             partial.touch(0o600)
             partial.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}; make room and run it again") from error
+        raise MedTasksError(
+            f"cannot write {path}: {error.strerror or error}; make room and run it again"
+        ) from error
 
 
 def checked_name(text: str, option: str = "--name") -> str:
@@ -192,7 +210,9 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
     for row in json_lines(SourceFile(path), columns).rows():
         name = row.name("id")
         if name in places:
-            raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
+            raise row.error(
+                f"it has the id of {places[name]}; ids are unique" if name else "its id is empty"
+            )
         places[name] = row.place
         yield row
 
@@ -230,14 +250,26 @@ def begun(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
-    files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
-    of_killed_run = [file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"]
+    files = (
+        [file for file in folder.iterdir() if not file.name.startswith(".")]
+        if folder.is_dir()
+        else []
+    )
+    of_killed_run = [
+        file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"
+    ]
     if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
-        raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
+        raise MedTasksError(
+            f"{folder} holds other files, and a study needs a folder of its own; take another --out"
+        )
 
 
 def _in_words(setting: object) -> str:
-    return f"{setting['name']}, {setting['digest'][:8]}" if isinstance(setting, Mapping) else str(setting)
+    return (
+        f"{setting['name']}, {setting['digest'][:8]}"
+        if isinstance(setting, Mapping)
+        else str(setting)
+    )
 
 
 def problem_of(error: ValueError) -> str:

@@ -28,18 +28,26 @@ class DatasetInfo:
     access: Access
     licence: str  # as stated by the source
     reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
-    size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
+    size: float | None = (
+        None  # download size in megabytes (10^6 bytes); None where the source does not say
+    )
     rows: int | None = None  # documents of a complete copy; None where no reference states it
     count_unknown: bool = False  # whether no reference states ``rows`` and no reader can check them
-    images: int | None = None  # distinct images of a complete copy; None where no reference states it
+    images: int | None = (
+        None  # distinct images of a complete copy; None where no reference states it
+    )
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
     part_of: str | None = None  # the dataset from which it is prepared, and whose images it shows
-    selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column that make the part
+    selection: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # values by column that make the part
 
 
 CATALOGUE: Mapping[str, DatasetInfo] = {
-    name: DatasetInfo(name, **{**shared, **changes, "access": Access(changes.get("access", shared["access"]))})
+    name: DatasetInfo(
+        name, **{**shared, **changes, "access": Access(changes.get("access", shared["access"]))}
+    )
     for shared in packaged_facts(__package__, "catalogue")["sources"]
     for name, changes in shared.pop("datasets").items()
 }

@@ -78,7 +78,9 @@ def provenance(name: str) -> dict[str, Any]:
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
     if is_private(name):  # notes on rows left out name files, which may identify a patient
         facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
-        facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
+        facts["left_out"] = (
+            [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
+        )
     return facts
 
 
@@ -115,10 +117,16 @@ def label_of(task: str) -> str:
     """Return the name of a task in the harness's table: its own, and :func:`data_warning`."""
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
-    if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
+    if not beginnings and not known(
+        task
+    ):  # known is a task of the user's own whose dataset is gone
         raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):
-        manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)])) if beginnings else None
+        manifest = (
+            Manifest.read(prepared_folder(datasets[max(beginnings, key=len)]))
+            if beginnings
+            else None
+        )
         if manifest is not None and (warning := data_warning(manifest.model_dump())):
             return f"{task} [{warning}]"
     return task
@@ -140,7 +148,12 @@ def provenance_of(name: str) -> dict[str, Any]:
 
 
 def own_dataset_info(
-    name: str, about: str, source: str, access: Access, rows: int | None = None, images: int | None = None
+    name: str,
+    about: str,
+    source: str,
+    access: Access,
+    rows: int | None = None,
+    images: int | None = None,
 ) -> DatasetInfo:
     """Describe a dataset that is made from a user's folder, not in the catalogue."""
     facts = (name, "own questions", about, source, "local", access, "of its owner")
@@ -159,7 +172,9 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
             facts = (f"from {manifest.source}", manifest.source, Access(manifest.access))
             datasets[name] = own_dataset_info(name, *facts, manifest.rows, manifest.images)
         except (MedTasksError, ValueError):
-            datasets[name] = own_dataset_info(name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
+            datasets[name] = own_dataset_info(
+                name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED
+            )
     return datasets
 
 
@@ -190,4 +205,8 @@ def preparing_again(name: str) -> str:
             options = [str(option) for option in sheet[OPTIONS]]
         return shlex.join(["medtasks", "curate", "publish", study, *options])
     whole = None if name in CATALOGUE else part_of(name)
-    return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
+    return (
+        f"medtasks data prepare {name}"
+        if whole is None
+        else f"medtasks data select {whole} ... --as {name}"
+    )

@@ -37,8 +37,12 @@ class Manifest(BaseModel):
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
-    image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
-    image_conversions: Mapping[str, int] = {}  # number of images by conversion; one image may have several
+    image_range: tuple[float, float] | None = (
+        None  # black and white, of images with more than 8 bits
+    )
+    image_conversions: Mapping[
+        str, int
+    ] = {}  # number of images by conversion; one image may have several
 
     @property
     def decoding(self) -> Decoding:
@@ -66,7 +70,9 @@ class Manifest(BaseModel):
             ) from error
 
 
-def measure_documents(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+def measure_documents(
+    documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]
+) -> dict[str, Any]:
     """Return the facts of a manifest about documents, and about their images by image id."""
     return {
         "rows": len(documents),

@@ -47,7 +47,10 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     work = final.with_name(f".preparing-{name}")
     try:
         make_folder(final.parent)
-        with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False), contextlib.ExitStack() as undo:
+        with (
+            filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False),
+            contextlib.ExitStack() as undo,
+        ):
             old = final.with_name(f".old-{final.name}")
             if old.exists() and not final.exists():  # publishing stopped between its two renames
                 old.rename(final)
@@ -57,7 +60,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
                 work.chmod(0o700)
             yield work
     except filelock.Timeout as error:
-        raise MedTasksError(f"another process is preparing '{name}' in {final.parent}; wait for it to end") from error
+        raise MedTasksError(
+            f"another process is preparing '{name}' in {final.parent}; wait for it to end"
+        ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         # A failed copy names the file it read from, which is not the one on the full disk.
@@ -70,7 +75,11 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
 
 
 def publish(
-    work: Path, manifest: Manifest, documents: DocumentCollection, schema: Any, demonstrations: DocumentCollection = ()
+    work: Path,
+    manifest: Manifest,
+    documents: DocumentCollection,
+    schema: Any,
+    demonstrations: DocumentCollection = (),
 ) -> Path:
     """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that.
 
@@ -80,7 +89,10 @@ def publish(
     import pyarrow
 
     features, tables = datasets.Features.from_arrow_schema(schema), {}
-    splits = {SPLIT: documents, **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {})}
+    splits = {
+        SPLIT: documents,
+        **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {}),
+    }
     for split, rows in splits.items():
         columns = [features.arrow_schema.field(name) for name in next(iter(rows), features)]
         table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
@@ -88,7 +100,9 @@ def publish(
         for batch in table.to_batches(BATCH):
             digest.update(batch.serialize())
         # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
-        info = datasets.DatasetInfo(features=datasets.Features({name: features[name] for name in table.column_names}))
+        info = datasets.DatasetInfo(
+            features=datasets.Features({name: features[name] for name in table.column_names})
+        )
         tables[split] = datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
     for split in splits:  # of an attempt that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
@@ -156,7 +170,12 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
 def _damage_named(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError) as error:  # Arrow's own errors are among these
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:  # Arrow's own errors are among these
         raise SourceError(
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
             f"{preparing_again(name)}"
@@ -179,7 +198,9 @@ def encoded_image(text: str) -> bytes | None:
     if head is None and len(text) <= LONGEST_NUMBER:
         return None
     try:
-        return binascii.a2b_base64("".join(text[head.end() if head else 0 :].split()), strict_mode=True)
+        return binascii.a2b_base64(
+            "".join(text[head.end() if head else 0 :].split()), strict_mode=True
+        )
     except ValueError:
         return None
 
@@ -204,25 +225,50 @@ def with_image_files(
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), places=places, root=root)
-    how = {"batched": True, "batch_size": _ROWS, "with_indices": True, "remove_columns": list(sources)}
+    write = functools.partial(
+        _written, name=name, folder=str(home() / _EMBEDDED), places=places, root=root
+    )
+    how = {
+        "batched": True,
+        "batch_size": _ROWS,
+        "with_indices": True,
+        "remove_columns": list(sources),
+    }
     with without_progress_bars():
         column = stored.map(write, **how).with_format(None).to_dict()[name]
-        files = (file for files in column for file in ([files] if isinstance(files, str) else files))
-        if not all(path is None or path.is_file() for path in map(embedded_path, files)):  # the folder was emptied
-            column = stored.map(write, **how, load_from_cache_file=False).with_format(None).to_dict()[name]
-    others = table.remove_columns([source for source in {*sources, name} if source in table.column_names])
+        files = (
+            file for files in column for file in ([files] if isinstance(files, str) else files)
+        )
+        if not all(
+            path is None or path.is_file() for path in map(embedded_path, files)
+        ):  # the folder was emptied
+            column = (
+                stored.map(write, **how, load_from_cache_file=False)
+                .with_format(None)
+                .to_dict()[name]
+            )
+    others = table.remove_columns(
+        [source for source in {*sources, name} if source in table.column_names]
+    )
     return others.add_column(name, column)
 
 
 def _written(
-    batch: Any, rows: Sequence[int], *, name: str, folder: str, places: Sequence[str], root: str | None
+    batch: Any,
+    rows: Sequence[int],
+    *,
+    name: str,
+    folder: str,
+    places: Sequence[str],
+    root: str | None,
 ) -> dict[str, list[Any]]:
     """Write the images of a batch unless they exist, and return the column of their names in documents."""
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
         # Of several columns, those after a row's last image are empty.
-        columns = {source: value for source, value in cells.items() if value is not None or len(cells) == 1}
+        columns = {
+            source: value for source, value in cells.items() if value is not None or len(cells) == 1
+        }
         images = []
         for source, value in columns.items():
             for image in value if isinstance(value, list) else [value]:
@@ -262,7 +308,9 @@ def _check_path(path: str, root: str | None, *, is_embedded: bool) -> None:
             "is an address, from which nothing is downloaded; save the image and write the path of its file"
         )
     if not is_file_name(path):
-        raise ValueError(f"is a text of {len(path):,} characters, neither whole base64 nor the path of a file")
+        raise ValueError(
+            f"is a text of {len(path):,} characters, neither whole base64 nor the path of a file"
+        )
     file = Path(root or "").expanduser() / path
     if is_embedded and not ((root or file.is_absolute()) and file.is_file()):
         raise ValueError(

@@ -22,21 +22,27 @@ MOST_WHOLE = 1 << 29
 MOST_TEXT = 1 << 26
 """Bytes of a line, or of a file of JSON or YAML: Python's objects may need 24 times as many."""
 _PIECE = 1 << 20  # bytes
-_MOST_RATIO = 100  # of the size of a large archive's members to that of the archive; texts have 3 to 40
+_MOST_RATIO = (
+    100  # of the size of a large archive's members to that of the archive; texts have 3 to 40
+)
 _WORK = "."  # first letter of the folders in which datasets are prepared
 
 
 def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
     """Raise UnusableFile for more than ``most`` bytes."""
     if size > most:
-        raise UnusableFile(f"{name} takes more than {most / 1e6:,.0f} MB, as none of its kind does; make it smaller")
+        raise UnusableFile(
+            f"{name} takes more than {most / 1e6:,.0f} MB, as none of its kind does; make it smaller"
+        )
 
 
 def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
     """Raise UnusableFile for an archive of ``packed`` bytes that is large only when unpacked."""
     size = sum(member.file_size for member in archive.infolist())
     if size > max(MOST_TEXT, _MOST_RATIO * packed):
-        raise UnusableFile(f"it unpacks to {size / 1e6:,.0f} MB, over {_MOST_RATIO} times its size, as no results do")
+        raise UnusableFile(
+            f"it unpacks to {size / 1e6:,.0f} MB, over {_MOST_RATIO} times its size, as no results do"
+        )
 
 
 def check_kind(path: Path) -> os.stat_result:
@@ -58,10 +64,16 @@ def named_file(path: Path, folder: Path | None = None) -> Path:
     folder = folder or path.parent
     root = Path(os.path.realpath(folder))
     # Files in the Hub's cache are links from a folder of snapshots to one next to it.
-    hub = [parent.with_name("blobs") for parent in (root, *root.parents) if parent.name == "snapshots"]
+    hub = [
+        parent.with_name("blobs") for parent in (root, *root.parents) if parent.name == "snapshots"
+    ]
     dataset = dataset_holding(path) or _WORK
-    if not any(map(Path(os.path.realpath(path)).is_relative_to, (root, *hub))) or not dataset.startswith(_WORK):
-        raise UnusableFile(f"it is outside of {folder} or in a prepared dataset; put a copy into the folder")
+    if not any(
+        map(Path(os.path.realpath(path)).is_relative_to, (root, *hub))
+    ) or not dataset.startswith(_WORK):
+        raise UnusableFile(
+            f"it is outside of {folder} or in a prepared dataset; put a copy into the folder"
+        )
     return path
 
 

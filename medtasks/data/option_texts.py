@@ -11,7 +11,9 @@ _MARK = re.compile(
     r"(?!(?<=\d[.:])\d)\s*",  # no number such as "1.5 mm" or "1:10"
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")  # of Chinese: a character
+_WORD = re.compile(
+    r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]"
+)  # of Chinese: a character
 # An option of these words alone refers to other options: to those it names by letter ("neither A nor C"), or to all of
 # them, by a word for them and one of quantity ("all options are correct").
 _KNOWN_WORD = re.compile(
@@ -50,7 +52,9 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
     marks = [mark for mark in map(_MARK.match, options) if mark]
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_numbered = names == [str(number) for number in range(1, len(options) + 1)] and len({*texts}) == len(texts)
+    is_numbered = names == [str(number) for number in range(1, len(options) + 1)] and len(
+        {*texts}
+    ) == len(texts)
     is_lettered = names == [letter(index) for index in range(len(options))]
     return texts if all(texts) and (is_numbered or is_lettered) else None
 
@@ -91,7 +95,9 @@ def depends_on_order(document: Document) -> bool:
 def is_listed_otherwise(document: Document) -> bool:
     """Return whether a question lists its options with letters, in another form than :func:`listed_options`."""
     options, question = document["options"], str(document.get("question"))
-    if listed_options(options) in question or not re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL):
+    if listed_options(options) in question or not re.search(
+        r"\bA[.:)].*\bB[.:)]", question, re.DOTALL
+    ):
         return False
     return all(option.strip().casefold() in question.casefold() for option in options)
 

@@ -37,7 +37,9 @@ class Sample:
     """
 
     document: Document  # columns that it lacks are empty or None here
-    written_options: Sequence[str] | None = None  # as an extractor compares them; None for their bare texts
+    written_options: Sequence[str] | None = (
+        None  # as an extractor compares them; None for their bare texts
+    )
 
     @property
     def doc_id(self) -> Any:
@@ -64,7 +66,11 @@ class Sample:
     @property
     def options(self) -> tuple[str, ...]:
         """Option texts in order A, B, ..., in the form in which they are compared."""
-        return tuple(self.document.get("options") or () if self.written_options is None else self.written_options)
+        return tuple(
+            self.document.get("options") or ()
+            if self.written_options is None
+            else self.written_options
+        )
 
     @property
     def target(self) -> int | None:
@@ -99,4 +105,8 @@ class Sample:
 
     def _hashed_id(self, kind: str) -> str | None:
         value = self.document.get(f"{kind}_id")
-        return None if value is None else f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"
+        return (
+            None
+            if value is None
+            else f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"
+        )

@@ -79,7 +79,10 @@ _ADDED = ("dataset", "image_files", "image_sha256")
 
 def _columns(declared: str) -> Columns:
     """Return the Arrow types of columns written ``name:type``; a name alone is a text."""
-    return {name: _TYPES[kind or "str"] for name, _, kind in (column.partition(":") for column in declared.split())}
+    return {
+        name: _TYPES[kind or "str"]
+        for name, _, kind in (column.partition(":") for column in declared.split())
+    }
 
 
 # MediConfusion: one row per image of a pair.
@@ -89,7 +92,9 @@ PAIRED_CHOICE = _columns(
 )
 # Pairs of a study of the user's own, ``medtasks curate publish``.
 CURATED_PAIR = {**PAIRED_CHOICE, **_columns("licence sim_med:float sim_gen:float")}
-_SHARED = _columns("doc_id dataset image_id patient_id image_files:list[str] image_sha256:list[str]")
+_SHARED = _columns(
+    "doc_id dataset image_id patient_id image_files:list[str] image_sha256:list[str]"
+)
 CHOICE = {**_SHARED, **_columns("subject context question options:list[str] answer")}
 OPEN_QUESTION = {**_SHARED, **_columns("question answer question_type")}
 CLASSIFICATION = {**_SHARED, **_columns("details options:list[str] label:int")}
@@ -102,10 +107,15 @@ CLOSED_QUESTION = {
     **_columns("hallucination source modality location"),
 }
 # MedHEval: report generation, scored by the components a report mentions.
-COMPONENT_REPORT = {**REPORT, **_columns("question anatomy:list[str] measurement:list[str] symptom:list[str]")}
+COMPONENT_REPORT = {
+    **REPORT,
+    **_columns("question anatomy:list[str] measurement:list[str] symptom:list[str]"),
+}
 _GROUPED = {
     **_SHARED,
-    **_columns("hint question options:list[str] department clinical_task granularity modality keyword original_task"),
+    **_columns(
+        "hint question options:list[str] department clinical_task granularity modality keyword original_task"
+    ),
 }
 # GMAI-MMBench: questions with one right option, or with several.
 GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
@@ -119,7 +129,10 @@ KIT_CHOICE = {
 # Those without images; ``context`` is the abstract of a PubMedQA question.
 KIT_TEXT = {**KIT_CHOICE, **_columns("context difficulty")}
 # Rad-ReStruct: ``answer`` is the first of ``answers``.
-STRUCTURED_QUESTION = {**_SHARED, **_columns("question options:list[str] answer answers:list[str] answer_type")}
+STRUCTURED_QUESTION = {
+    **_SHARED,
+    **_columns("question options:list[str] answer answers:list[str] answer_type"),
+}
 # SLAKE as MedEvalKit asks it, in two languages.
 KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality location")}
 
@@ -151,9 +164,16 @@ def image_key(file: str) -> str:
 def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> NewDocument:
     """Return a document of a schema without its dataset and image files; other columns are null by default."""
     assert columns_of_row.keys() <= columns.keys()
-    return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **columns_of_row}
+    return {name: None for name in columns if name not in _ADDED} | {
+        "doc_id": doc_id,
+        **columns_of_row,
+    }
 
 
-def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None) -> NewDocument:
+def choice_document(
+    doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None
+) -> NewDocument:
     """Return a document of the ``CHOICE`` schema; ``answer`` is the index of the right option."""
-    return new_document(CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **more)
+    return new_document(
+        CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **more
+    )

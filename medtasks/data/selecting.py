@@ -14,7 +14,15 @@ from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.home import packaged_facts
 
 SELECTABLE = (
-    *("department", "clinical_task", "modality", "granularity", "keyword", "original_task", "categories"),
+    *(
+        "department",
+        "clinical_task",
+        "modality",
+        "granularity",
+        "keyword",
+        "original_task",
+        "categories",
+    ),
     *("hallucination", "kind", "source", "location", "subject", "question_type"),
     *("part", "medical_task", "body_system", "language", "answer_type"),
 )
@@ -25,7 +33,10 @@ Criteria = Mapping[str, Sequence[str]]
 
 def selectable(documents: Documents) -> dict[str, Counter[str]]:
     """Return the columns to choose by, each with the number of documents by value."""
-    columns = ((name, Counter(value for row in documents for value in values(row, name))) for name in SELECTABLE)
+    columns = (
+        (name, Counter(value for row in documents for value in values(row, name)))
+        for name in SELECTABLE
+    )
     return {column: counts for column, counts in columns if counts}
 
 
@@ -52,8 +63,16 @@ def choose(documents: Documents, criteria: Criteria) -> list[Document]:
     UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.
     """
     columns = selectable(documents)
-    accepted = {column: matching_values(column, chosen, columns) for column, chosen in criteria.items() if chosen}
-    fitting = [row for row in documents if all(accepted[column] & set(values(row, column)) for column in accepted)]
+    accepted = {
+        column: matching_values(column, chosen, columns)
+        for column, chosen in criteria.items()
+        if chosen
+    }
+    fitting = [
+        row
+        for row in documents
+        if all(accepted[column] & set(values(row, column)) for column in accepted)
+    ]
     if not fitting:
         raise MedTasksError(
             f"no question has {criteria_line(criteria)}; leave out one of these, or see what there is with --list"
@@ -62,7 +81,9 @@ def choose(documents: Documents, criteria: Criteria) -> list[Document]:
     return [row for row in documents if row["pair_id"] in pairs] if pairs else fitting
 
 
-def matching_values(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
+def matching_values(
+    column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]
+) -> set[str]:
     """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
 
     ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
@@ -96,7 +117,9 @@ def _values_like(name: str, published: Iterable[str], full_names: Mapping[str, s
 
 def criteria_line(criteria: Criteria) -> str:
     """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
-    return ", ".join(f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words)
+    return ", ".join(
+        f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words
+    )
 
 
 def _plain(text: str) -> str:

@@ -65,7 +65,9 @@ class Shard:
         """
         total, places = len(clusters), cut_places(clusters)
         cuts = []
-        for part in range(self.count + 1):  # the nearest place to each share; of two that are equally near the first
+        for part in range(
+            self.count + 1
+        ):  # the nearest place to each share; of two that are equally near the first
             after = bisect_left(places, total * part, key=lambda place: place * self.count)
             around = places[max(after - 1, 0) : after + 1]
             cuts.append(min(around, key=lambda place: abs(place * self.count - total * part)))
@@ -104,7 +106,10 @@ def clusters_of(documents: Any) -> list[int]:
         if hasattr(documents, "column_names"):
             column = documents[name] if name in documents.column_names else ()
         else:
-            column = [document.get(name) if isinstance(document, Mapping) else None for document in documents]
+            column = [
+                document.get(name) if isinstance(document, Mapping) else None
+                for document in documents
+            ]
         for row, value in enumerate(column):
             if value is not None:
                 keys[row].append((name, value))

@@ -42,17 +42,30 @@ _OTHER_FILES = {
 }
 _PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _ZIP = b"PK\x03\x04"  # also a workbook
-_UNPACKING = (EOFError, RuntimeError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
+_UNPACKING = (
+    EOFError,
+    RuntimeError,
+    zlib.error,
+    lzma.LZMAError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
-_FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
+_FOREIGN_WORD = re.compile(
+    r"[^\x00-\x7f]{4}"
+)  # no word of a western European language in Windows-1252
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
 """Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
-_ESCAPED = re.compile(r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")  # a letter of a workbook's text, such as _x000D_
-_SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
+_ESCAPED = re.compile(
+    r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_"
+)  # a letter of a workbook's text, such as _x000D_
+_SIMPLE_FORMAT = re.compile(
+    r"(0+)(\.0+)?(%?)"
+)  # of a number in a workbook, such as 000, 0.00 or 0%
 
 TextCells = Sequence[str | None]
 
@@ -91,7 +104,9 @@ def read_table(path: Path, kind: str = "csv", **options: Any) -> TableFile:
     try:
         return _table_in(str(path), read_file(path), kind, options)
     except _UNPACKING as error:
-        raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
+        raise SourceError(
+            f"{path} cannot be unpacked ({error}); save or download it again"
+        ) from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -118,7 +133,9 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
     separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
-    return TableFile(_rows(location, _csv_cells(location, text, separator), options.get("header", ())), notes)
+    return TableFile(
+        _rows(location, _csv_cells(location, text, separator), options.get("header", ())), notes
+    )
 
 
 def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
@@ -126,12 +143,18 @@ def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_size(sum(member.file_size for member in archive.infolist()))
         check_archive(archive, len(data))
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+        names = [
+            name
+            for name in archive.namelist()
+            if not name.endswith("/") and not name.startswith("__MACOSX/")
+        ]
         if "xl/workbook.xml" in names:
             return _workbook(location, data, options)
         if "mimetype" in names or "xl/workbook.bin" in names:
             raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
-        tables = [_table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names]
+        tables = [
+            _table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names
+        ]
     rows: list[TableRow] = []
     notes: list[str] = []
     for table in tables:
@@ -155,7 +178,9 @@ def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]
     try:
         text = data.decode(recognised or "utf-8-sig")
     except LookupError as error:
-        raise SourceError(f"no encoding is called '{encoding}'; take utf-8, cp1252 or utf-16 for {location}") from error
+        raise SourceError(
+            f"no encoding is called '{encoding}'; take utf-8, cp1252 or utf-16 for {location}"
+        ) from error
     except UnicodeDecodeError as error:
         text = data.decode("cp1252", errors="replace")
         if recognised or "\ufffd" in text or _FOREIGN_WORD.search(text):
@@ -182,7 +207,9 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
             number += 1
     except csv.Error as error:
         fault = "a quotation mark is never closed" if "unexpected end" in str(error) else str(error)
-        raise SourceError(f"{location}, row {number}: {fault}; double the quotation marks within a cell") from error
+        raise SourceError(
+            f"{location}, row {number}: {fault}; double the quotation marks within a cell"
+        ) from error
     finally:
         csv.field_size_limit(before)
 
@@ -197,13 +224,23 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
     titles = [sheet.title for sheet in computed.worksheets if sheet.sheet_state == "visible"]
     title = options.get("sheet_name") or (titles or computed.sheetnames)[0]
     if title not in computed.sheetnames:
-        raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}")
-    notes = [] if len(titles) == 1 or options.get("sheet_name") else [f"of its {len(titles)} sheets, '{title}' is read"]
+        raise SourceError(
+            f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}"
+        )
+    notes = (
+        []
+        if len(titles) == 1 or options.get("sheet_name")
+        else [f"of its {len(titles)} sheets, '{title}' is read"]
+    )
     with _damages_named(location):  # a sheet without formulas is read here
         if not has_formulas:
             computed[title].reset_dimensions()  # some programs write wrong ones
         cells = list(computed[title])
-    faults = list(_cell_faults(location, zip(written[title], cells, strict=True))) if has_formulas else []
+    faults = (
+        list(_cell_faults(location, zip(written[title], cells, strict=True)))
+        if has_formulas
+        else []
+    )
     if faults:
         raise SourceError(several(faults))
     return _sheet(location, cells, notes, options.get("header", ()))
@@ -214,22 +251,30 @@ def _damages_named(location: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
+        raise SourceError(
+            f"{location} is a damaged workbook ({type(error).__name__}); save it again"
+        ) from error
 
 
-def _sheet(location: str, cells: Sequence[Any], notes: list[str], header: Collection[str]) -> TableFile:
+def _sheet(
+    location: str, cells: Sequence[Any], notes: list[str], header: Collection[str]
+) -> TableFile:
     formatted = list(filter(_is_shown_otherwise, itertools.chain(*cells)))
     if formatted:
         first = formatted[0]
         text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
         notes.append(f"{text} (so {len(formatted)} cells)")
-    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in cells], header), notes)
+    return TableFile(
+        _rows(location, [[_shown_text(cell) for cell in row] for row in cells], header), notes
+    )
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
     if isinstance(cell.value, str | bool | None):
         return False
-    return cell.number_format not in ("General", "@") and not _SIMPLE_FORMAT.fullmatch(cell.number_format)
+    return cell.number_format not in ("General", "@") and not _SIMPLE_FORMAT.fullmatch(
+        cell.number_format
+    )
 
 
 def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
@@ -269,11 +314,17 @@ def _rows(
     filled = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
     filled = filled[_header_row(filled, header) :]
     if len(filled) < 2:
-        raise SourceError(f"{location} is empty" + (": it has names of columns and no row" if filled else ""))
-    names = [(cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)]
+        raise SourceError(
+            f"{location} is empty" + (": it has names of columns and no row" if filled else "")
+        )
+    names = [
+        (cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)
+    ]
     if len({*names}) < len(names):
         repeated = max(names, key=names.count)
-        raise SourceError(f"{location} has several columns called '{repeated}'; give each its own name")
+        raise SourceError(
+            f"{location} has several columns called '{repeated}'; give each its own name"
+        )
     rows: list[TableRow] = []
     faults: list[str] = []
     for number, cells in filled[1:]:
@@ -282,7 +333,9 @@ def _rows(
             faults.append(
                 f"{row_place} has {len(cells)} cells, the first row {len(names)}: quote cells with separators"
             )
-        rows.append(TableRow(row_place, dict.fromkeys(names) | dict(zip(names, cells, strict=False))))
+        rows.append(
+            TableRow(row_place, dict.fromkeys(names) | dict(zip(names, cells, strict=False)))
+        )
     if faults:
         raise SourceError(several(faults))
     return rows
@@ -298,11 +351,16 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
-    entries = [(f"{location}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    entries = [
+        (f"{location}, line {number}", line)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
     first = entries[0][1].strip()
     if field or not (first.startswith("{") and first.endswith("}")):
         entries = [
-            (f"{location}, entry {number}", entry) for number, entry in enumerate(_listed(location, text, field), 1)
+            (f"{location}, entry {number}", entry)
+            for number, entry in enumerate(_listed(location, text, field), 1)
         ]
     rows: list[TableRow] = []
     faults: list[str] = []
@@ -331,5 +389,7 @@ def _listed(location: str, text: str, field: str) -> list[Any]:
         )
     rows = content[field] if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows:
-        raise SourceError(f"{location} is empty" if rows == [] else f"{location} holds no list of questions")
+        raise SourceError(
+            f"{location} is empty" if rows == [] else f"{location} holds no list of questions"
+        )
     return rows

@@ -72,7 +72,9 @@ _SUCH_OPTIONS = {
         r"|know|decide)|(insufficient|not enough|no) (information|data)\b|(don't|do not) know|not sure)"
     ),
 }
-_LETTER = re.compile(r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*")  # `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
+_LETTER = re.compile(
+    r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*"
+)  # `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
 _SEED = "medtasks swapped images"
 _REPLACED_SEED, _DEGRADED_SEED = "medtasks replaced option", "medtasks degraded images"
 
@@ -89,8 +91,13 @@ Shown = tuple[ShownImage, ...]
 
 def blind(documents: Documents) -> Changed:
     """Return documents without images."""
-    none: dict[str, Any] = {"image_files": []} | ({"image_sha256": []} if "image_sha256" in documents[0] else {})
-    texts = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
+    none: dict[str, Any] = {"image_files": []} | (
+        {"image_sha256": []} if "image_sha256" in documents[0] else {}
+    )
+    texts = [
+        {name: value for name, value in document.items() if name != "image_file"}
+        for document in documents
+    ]
     return [{**document, **none, COLUMN: BLIND} for document in texts]
 
 
@@ -124,7 +131,9 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     Raises:
         MedTasksError: No document can be asked in another order, see :func:`can_be_rotated`.
     """
-    clusters = [Sample(document).cluster_id for document in documents] if clusters is None else clusters
+    clusters = (
+        [Sample(document).cluster_id for document in documents] if clusters is None else clusters
+    )
     rows = [row for row in zip(documents, clusters, strict=True) if can_be_rotated(row[0])]
     if not rows:
         raise MedTasksError(
@@ -134,7 +143,9 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     _log_left_out(documents, len(rows), "in another order of their options")
     changed: Changed = []
     for document, cluster in rows:
-        new = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
+        new = {
+            name: value for name, value in document.items() if name not in ("pair_id", "position")
+        }
         new |= {COLUMN: ROTATED, "rotation_of": document["doc_id"], "unit_id": cluster}
         changed += [new | _rotation(document, number) for number in range(len(document["options"]))]
     return changed
@@ -150,7 +161,9 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
     """Return the columns of a rotation that moves the options forward by a number of positions."""
     options = list(document["options"])
     turned = options[number:] + options[:number]
-    moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
+    moved = {
+        letter(index): letter((index - number) % len(options)) for index in range(len(options))
+    }
     columns = {"doc_id": f"{document['doc_id']}~r{number}", "options": turned, "rotation": number}
     if "label" in document:
         columns["label"] = (document["label"] - number) % len(options)
@@ -159,13 +172,16 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
     else:
         columns["answer"] = moved[document["answer"]]
     if document.get("question"):  # may list the options
-        columns["question"] = document["question"].replace(listed_options(options), listed_options(turned))
+        columns["question"] = document["question"].replace(
+            listed_options(options), listed_options(turned)
+        )
     if number and "option_lines" in document:
         lines = document["option_lines"]
         moved_lines = zip(lines[number : len(options)] + lines[:number], turned, strict=True)
         # Those after the last option are of options that are null.
         columns["option_lines"] = [
-            "".join(_relettered(line, option, index)) for index, (line, option) in enumerate(moved_lines)
+            "".join(_relettered(line, option, index))
+            for index, (line, option) in enumerate(moved_lines)
         ] + lines[len(options) :]
         columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return columns
@@ -192,9 +208,16 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
         wrong = [index for index in range(len(options)) if index != right]
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
-        changed.append({**_with_option(document, index, NONE_OF_THEM), COLUMN: NOTA_CONTROL if control else NOTA})
+        changed.append(
+            {
+                **_with_option(document, index, NONE_OF_THEM),
+                COLUMN: NOTA_CONTROL if control else NOTA,
+            }
+        )
         gold = str(document.get("gold")).strip()
-        if index == right and gold == options[index].strip() and gold != document.get("answer"):  # a text, no letter
+        if (
+            index == right and gold == options[index].strip() and gold != document.get("answer")
+        ):  # a text, no letter
             changed[-1]["gold"] = NONE_OF_THEM
     return changed
 
@@ -220,7 +243,9 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
         if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
             continue
         texts = [text.strip().casefold() for text in options]
-        is_fixed = depends_on_order(document) if option == NONE_OF_THEM else is_listed_otherwise(document)
+        is_fixed = (
+            depends_on_order(document) if option == NONE_OF_THEM else is_listed_otherwise(document)
+        )
         if texts.count(texts[target]) == 1 and not is_fixed:
             usable.append(document)
     if not usable:
@@ -242,7 +267,9 @@ def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
     options = list(document["options"])
     changed = {**document, "options": [*options[:index], text, *options[index + 1 :]]}
     if document.get("question"):  # may list the options
-        changed["question"] = document["question"].replace(listed_options(options), listed_options(changed["options"]))
+        changed["question"] = document["question"].replace(
+            listed_options(options), listed_options(changed["options"])
+        )
     if "option_lines" in document:
         lines = document["option_lines"]
         model = min(index, len(options) - 1)  # whose form the line takes
@@ -259,29 +286,50 @@ def degraded(documents: Documents) -> Changed:
     All questions that are connected by an image or a pair have the same, so that a file always looks the same. The
     combinations are drawn in blocks of all of them, so that each is as frequent among clusters as any other.
     """
-    keys: list[list[Hashable]] = [[image.sha256 for image in images_of(document)] for document in documents]
+    keys: list[list[Hashable]] = [
+        [image.sha256 for image in images_of(document)] for document in documents
+    ]
     for document, of_document in zip(documents, keys, strict=True):
         of_document += [("pair", document["pair_id"])] if "pair_id" in document else []
     clusters, names = connected_components(keys), dict[int, str]()
     for document, cluster, key in zip(documents, clusters, keys, strict=True):
         if key:
-            names[cluster] = min(str(document["doc_id"]), names.get(cluster, str(document["doc_id"])))
-    order = sorted(names, key=lambda cluster: hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest())
+            names[cluster] = min(
+                str(document["doc_id"]), names.get(cluster, str(document["doc_id"]))
+            )
+    order = sorted(
+        names,
+        key=lambda cluster: hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest(),
+    )
     combinations = list(itertools.product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
         block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
         drawn |= zip(order[start : start + len(block)], block, strict=False)
     none = (None, None)  # for a question without images
-    shown = [dict(zip((DEGRADATION, SEVERITY), drawn.get(cluster, none), strict=True)) for cluster in clusters]
-    return [{**document, **columns, COLUMN: DEGRADED} for document, columns in zip(documents, shown, strict=True)]
+    shown = [
+        dict(zip((DEGRADATION, SEVERITY), drawn.get(cluster, none), strict=True))
+        for cluster in clusters
+    ]
+    return [
+        {**document, **columns, COLUMN: DEGRADED}
+        for document, columns in zip(documents, shown, strict=True)
+    ]
 
 
 def images_of(document: Document) -> Shown:
     """Return the images of a question."""
     if "image_files" in document:
-        return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
-    return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
+        return tuple(
+            map(
+                ShownImage,
+                document["image_files"],
+                document.get("image_sha256", document["image_files"]),
+            )
+        )
+    return (
+        ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),
+    )
 
 
 def swapped_images(documents: Documents) -> list[Shown]:
@@ -297,11 +345,20 @@ def swapped_images(documents: Documents) -> list[Shown]:
     originals = [images_of(document) for document in documents]
     keys: list[list[Hashable]] = []
     for document, images in zip(documents, originals, strict=True):
-        names = [(name, document[name]) for name in ("patient_id", "image_id") if document.get(name) is not None]
+        names = [
+            (name, document[name])
+            for name in ("patient_id", "image_id")
+            if document.get(name) is not None
+        ]
         keys.append([*names, *(image.sha256 for image in images)])
     clusters = connected_components(keys)
-    others = _between_clusters(dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset")))
-    return [others[originals[row]] if images is None else images for row, images in enumerate(from_pairs)]
+    others = _between_clusters(
+        dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset"))
+    )
+    return [
+        others[originals[row]] if images is None else images
+        for row, images in enumerate(from_pairs)
+    ]
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:
@@ -341,9 +398,15 @@ def _exchanged_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
     lists = list(itertools.chain.from_iterable(members))
     largest = max(members, key=len)
     if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
-        return {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
+        return {
+            images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)
+        }
     # The largest cluster gets lists of the others, some of them more than once, and they get its.
-    smaller = list(itertools.chain.from_iterable(of_cluster for of_cluster in members if of_cluster is not largest))
+    smaller = list(
+        itertools.chain.from_iterable(
+            of_cluster for of_cluster in members if of_cluster is not largest
+        )
+    )
     others = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 

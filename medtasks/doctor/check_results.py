@@ -71,7 +71,9 @@ def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
     return findings
 
 
-def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> CheckResult:
+def of_error(
+    area: str, name: str, state: State, error: MedTasksError, fix: str = ""
+) -> CheckResult:
     """Return one of our errors as a result; the fix follows a semicolon in its message, else it is ``fix``."""
     sentence, _, own_fix = str(error).rstrip(".").partition("; ")
     return CheckResult(area, name, state, sentence, own_fix or fix)

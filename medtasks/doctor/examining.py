@@ -59,7 +59,10 @@ def examine(
     for area, name, check in checks:
         findings += findings_of(area, name, check)
     findings.sort(key=lambda finding: areas.AREAS.index(finding.area))
-    return [replace(finding, found=redacted(finding.found), fix=redacted(finding.fix)) for finding in findings]
+    return [
+        replace(finding, found=redacted(finding.found), fix=redacted(finding.fix))
+        for finding in findings
+    ]
 
 
 def importable_model(name: str) -> Iterator[CheckResult]:
@@ -67,7 +70,9 @@ def importable_model(name: str) -> Iterator[CheckResult]:
     path = class_path_of(name)
     if not path:
         hint = near_match(name, model_names())
-        yield areas.MODEL.problem(name, f"there is no model '{name}'{hint}", "lmms-eval models lists all")
+        yield areas.MODEL.problem(
+            name, f"there is no model '{name}'{hint}", "lmms-eval models lists all"
+        )
         return
     module, _, class_name = path.rpartition(".")
     try:
@@ -92,8 +97,14 @@ def harness_version() -> Iterator[CheckResult]:
     requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
-        requirement = next((own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement)
-    tasks, installed, fix = harness_folder(), installed_version("lmms_eval"), f"pip install '{requirement}'"
+        requirement = next(
+            (own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement
+        )
+    tasks, installed, fix = (
+        harness_folder(),
+        installed_version("lmms_eval"),
+        f"pip install '{requirement}'",
+    )
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:
@@ -104,18 +115,28 @@ def harness_version() -> Iterator[CheckResult]:
         yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)
     elif is_untested("lmms_eval", installed):
         sentence = f"lmms-eval {installed} in {tasks.parent} is newer than {TESTED['lmms_eval']}, the newest tested one"
-        yield HARNESS.warning("version", sentence, f"pip install 'lmms_eval=={TESTED['lmms_eval']}' if a run fails")
+        yield HARNESS.warning(
+            "version", sentence, f"pip install 'lmms_eval=={TESTED['lmms_eval']}' if a run fails"
+        )
     else:
-        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
+        yield HARNESS.ok(
+            "version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}"
+        )
 
 
 def package_versions() -> Iterator[CheckResult]:
     """Warn of packages newer than those tested; note those that are too old for the adapters of published models."""
-    installed = {name: version for name in TESTED if name != "lmms_eval" and (version := installed_version(name))}
+    installed = {
+        name: version
+        for name in TESTED
+        if name != "lmms_eval" and (version := installed_version(name))
+    }
     untested = [name for name, version in installed.items() if is_untested(name, version)]
     for name in untested:
         sentence = f"{name} {installed[name]} is newer than {TESTED[name]}, the newest that medtasks was tested with"
-        yield HARNESS.warning(name, sentence, f"pip install '{name}=={TESTED[name]}.*' if a run fails")
+        yield HARNESS.warning(
+            name, sentence, f"pip install '{name}=={TESTED[name]}.*' if a run fails"
+        )
     for name, least in ARCHITECTURES_NEED.items():
         if name in installed and Version(installed[name]) < Version(least):
             models = "hf_vlm, llava_med, med_flamingo and radfm"

@@ -66,7 +66,9 @@ def _required_weights(scope: Scope) -> list[str]:
     names: dict[str, None] = {}
     is_labelled = False
     for task in scope.tasks:
-        if task.metric_list is not None and task.metric_list.is_ours:  # the user's own are not imported
+        if (
+            task.metric_list is not None and task.metric_list.is_ours
+        ):  # the user's own are not imported
             for entry in task.metric_list.resolve():
                 if entry["metric"] in owners:
                     names |= dict.fromkeys(owners[entry["metric"]].weights)
@@ -79,7 +81,11 @@ def _required_weights(scope: Scope) -> list[str]:
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
     names = [name for name in missing if name != TOKENIZER]
-    return f"medtasks weights fetch {' '.join(names)}" if names else str(missing[TOKENIZER]).partition("; ")[2]
+    return (
+        f"medtasks weights fetch {' '.join(names)}"
+        if names
+        else str(missing[TOKENIZER]).partition("; ")[2]
+    )
 
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
@@ -97,13 +103,21 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
         return
     location = "this machine" if settings.is_local else "another machine"
-    yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {location}")
+    yield JUDGE.ok(
+        "settings", f"the judge is {settings.model} at {settings.base_url}, on {location}"
+    )
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refusals = _refusals(settings, datasets)
     if refusals:
         first, *others = refusals
-        finding = of_error(JUDGE, "access", State.PROBLEM if scope.chosen else State.NOTE, refusals[first])
-        yield replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}") if others else finding
+        finding = of_error(
+            JUDGE, "access", State.PROBLEM if scope.chosen else State.NOTE, refusals[first]
+        )
+        yield (
+            replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")
+            if others
+            else finding
+        )
     if len(refusals) < len(datasets) or not datasets:
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
 
@@ -116,7 +130,9 @@ def _asking_tasks(scope: Scope) -> list[TaskFile]:
             keys.update(info.keys, info.further)
     asking = []
     for task in scope.tasks:
-        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}):
+        if task.has_family and (
+            task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}
+        ):
             asking.append(task)
     return asking
 
@@ -164,12 +180,21 @@ def _answer(settings: JudgeSettings) -> CheckResult:
         listed = [model["id"] for model in asyncio.run(answer())["data"]]
     except RemoteTrouble as trouble:
         return _refused_list(trouble, answers, unchecked)
-    except (KeyError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
-        sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # another JSON, and a body announced as JSON that is none
+        sentence = (
+            f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
+        )
         return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
     names = [name for name in listed if isinstance(name, str)]
     # Gemini lists a folder, Ollama a tag.
-    if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in names):
+    if any(
+        settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest"))
+        for name in names
+    ):
         return JUDGE.ok("reply", f"{answers} has {settings.model}")
     if not names:
         return JUDGE.warning("model", f"{answers} lists no models, {unchecked}", _CHECK_MODEL)

@@ -39,7 +39,9 @@ LIST_S, ANSWER_S = 5.0, 30.0
 LONGEST_S = 60.0  # seconds for all answers to one point
 SIDE = 224  # pixels of a drawn image
 CHECK = "check that it runs, and base_url= and timeout= in --model-args"
-_QUESTION = "Is the disc in the picture larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
+_QUESTION = (
+    "Is the disc in the picture larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
+)
 ServerReply = Mapping[str, Any]
 
 
@@ -64,8 +66,12 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
         url = server.base_url
         host, obeys = addresses.host(url), bool(server.transport_options["trust_env"])
         where = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
-        if url.partition(":")[0] in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
-            where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
+        if url.partition(":")[0] in urllib.request.getproxies() and not urllib.request.proxy_bypass(
+            host
+        ):
+            where += (
+                f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
+            )
         where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
         address = MODEL.ok("address", where)
         if cause := refusal(Destination(url, "base_url", obeys), os.environ) if private else "":
@@ -75,7 +81,9 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
         ending = f" ({urlsplit(url).netloc})" if len(servers) > 1 else ""
         for finding in itertools.chain([address], _at(server, model_arguments)):
             # Names come from the server.
-            found, fix = ("".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix))
+            found, fix = (
+                "".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix)
+            )
             yield replace(finding, name=finding.name + ending, found=found, fix=fix)
 
 
@@ -106,7 +114,9 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckRes
         root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
         further = f"; it also has {listed(others)}" if others else ""
         answers = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{further}"
-        unlisted = f"the server has no list of models, so that the name '{model.model}' is only tried"
+        unlisted = (
+            f"the server has no list of models, so that the name '{model.model}' is only tried"
+        )
         fix = "check model= in --model-args with the server's own documentation"
         yield MODEL.ok("model", answers) if names else MODEL.note("model", unlisted, fix)
         yield from _questions(model)
@@ -128,10 +138,15 @@ def _questions(model: VlmServer) -> Iterator[CheckResult]:
             asked(model, 0, LIST_S)
         except MedTasksError:
             fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-            yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+            yield of_error(
+                MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}"
+            )
             return
         finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
-        yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
+        yield replace(
+            finding,
+            found=f"a question without images is answered, with one it is not: {finding.found}",
+        )
         return
 
     in_text = "<think" in first["text"] or "</think" in first["text"]
@@ -150,7 +165,9 @@ def _questions(model: VlmServer) -> Iterator[CheckResult]:
     try:
         second = asked(model, 2)
     except MedTasksError as error:
-        finding = of_error(MODEL, "images", State.WARNING, error, "give it tasks with one image per question only")
+        finding = of_error(
+            MODEL, "images", State.WARNING, error, "give it tasks with one image per question only"
+        )
         yield replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
         return
     single, double = first["tokens"][0], second["tokens"][0]
@@ -158,7 +175,9 @@ def _questions(model: VlmServer) -> Iterator[CheckResult]:
         yield MODEL.ok("images", "one and two images per prompt are taken")
     elif double <= single:
         sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
-        yield MODEL.warning("images", sentence, "check that the served model reads images, and any proxy before it")
+        yield MODEL.warning(
+            "images", sentence, "check that the served model reads images, and any proxy before it"
+        )
     else:
         size = f"one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
         yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
@@ -172,10 +191,14 @@ def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Serv
         low, high = SIDE // 2 - SIDE // (3 + number), SIDE // 2 + SIDE // (3 + number)
         ImageDraw.Draw(drawn[-1]).ellipse((low, low, high, high), fill="white")
     digests = tuple(f"drawn {number}" for number in range(images))
-    prompt = ServedPrompt(model.arguments.system_prompt, (*[None] * images, _QUESTION), tuple(drawn), digests)
+    prompt = ServedPrompt(
+        model.arguments.system_prompt, (*[None] * images, _QUESTION), tuple(drawn), digests
+    )
     seconds, settings = longest_s or LONGEST_S, GenerationSettings(max_new_tokens=32)
     try:
-        reply: ServerReply = model.loop.run(asyncio.wait_for(model.reply(prompt, settings), seconds))
+        reply: ServerReply = model.loop.run(
+            asyncio.wait_for(model.reply(prompt, settings), seconds)
+        )
     except TimeoutError:
         server = model.arguments.servers[0].name
         raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None

@@ -16,7 +16,16 @@ from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.schema import SPLIT
-from medtasks.doctor.check_results import CREDENTIALS, DATASETS, TASKS, CheckResult, Scope, State, findings_of, of_error
+from medtasks.doctor.check_results import (
+    CREDENTIALS,
+    DATASETS,
+    TASKS,
+    CheckResult,
+    Scope,
+    State,
+    findings_of,
+    of_error,
+)
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
@@ -38,7 +47,9 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         ours.update((task.name, *task.tags))
         if task.is_shipped:
             shipped.update((task.name, *task.tags))
-    checked = (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
+    checked = (
+        (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
+    )
     harness = harness_folder()
     harness_names = {} if harness is None else _harness_names(harness)
     taken = {name: path for name, path in harness_names.items() if name in checked}
@@ -46,17 +57,25 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
-        yield TASKS.problem("names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval")
+        yield TASKS.problem(
+            "names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval"
+        )
     else:
         for name, path in index_tasks([own_tasks_folder()]).paths.items():
             if name in shipped:
-                sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+                sentence = (
+                    f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+                )
                 yield TASKS.problem(name, sentence, f"rename it in {path}")
         if not taken:
-            yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(checked)})")
+            yield TASKS.ok(
+                "names", f"no task of lmms-eval has one of the names of ours ({len(checked)})"
+            )
     for name in scope.foreign:
         if name in harness_names:
-            sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+            sentence = (
+                f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+            )
             yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
         else:
             sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
@@ -79,11 +98,15 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
 
     def check(task: TaskFile) -> Iterator[CheckResult]:
         for key in unknown_keys(task):
-            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            sentence = (
+                f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            )
             yield TASKS.warning(task.name, sentence, "correct it, or remove it")
         problems = list(task_problems(task))
         for problem in problems:
-            yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
+            yield of_error(
+                TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}"
+            )
         if not problems:
             sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
             if not (task.dataset or task.only_harness):
@@ -102,9 +125,13 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.chosen:
         lacking = len(scope.datasets) - len(here)
-        sentence = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
+        sentence = (
+            f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
+        )
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
-        yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix)
+        yield CheckResult(
+            DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix
+        )
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
@@ -169,7 +196,9 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
     """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
     infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
     gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(_HUB))
-    sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})
+    sources = sorted(
+        {info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()}
+    )
     if not sources:
         return
     from huggingface_hub import get_token
@@ -187,12 +216,18 @@ def readable_replies() -> Iterator[CheckResult]:
     mode = home().stat().st_mode & 0o777 if home().is_dir() else 0
     if mode & 0o077:
         sentence = f"{home()} has the mode {mode:o}, so that others may list what is in it"
-        yield CREDENTIALS.note("data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it")
-    private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
+        yield CREDENTIALS.note(
+            "data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it"
+        )
+    private = (
+        name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED
+    )
     for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
         if folder.is_dir() and open_to_others(folder):
             sentence = f"other users of this machine can read files in {folder}, which may quote patients' records"
-            yield CREDENTIALS.warning(folder.name, sentence, f"chmod -R go= {shlex.quote(str(folder))}")
+            yield CREDENTIALS.warning(
+                folder.name, sentence, f"chmod -R go= {shlex.quote(str(folder))}"
+            )
         elif folder.is_dir():
             yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
 
@@ -209,7 +244,9 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
         return
     if trusted:
         sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
-        yield CREDENTIALS.note(TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it")
+        yield CREDENTIALS.note(
+            TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it"
+        )
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
         unsent = f"text of credentialed data ({listed(private)}) is not sent {where}"

@@ -40,7 +40,9 @@ class Answer:
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.reason is Reason.OK):
-            raise ValueError(f"an answer has a value exactly when its reason is ok, got {self.value!r}, {self.reason}")
+            raise ValueError(
+                f"an answer has a value exactly when its reason is ok, got {self.value!r}, {self.reason}"
+            )
         if isinstance(self.value, tuple) and not set(self.value) <= {0, 1}:
             raise ValueError(f"label values are 0 or 1, got {self.value!r}")
 
@@ -73,7 +75,9 @@ class AnswerKind(enum.StrEnum):
     negative log-likelihood of each option. No extractor raises, whatever the reply.
     """
 
-    CHOICE = "choice"  # value: an option's letter; of open questions of MMMU a word (medevalkit_mmmu)
+    CHOICE = (
+        "choice"  # value: an option's letter; of open questions of MMMU a word (medevalkit_mmmu)
+    )
     LABELS = "labels"  # value: 1 or 0 per option
     OPEN = "open"  # value: the text compared with the target; facts: closed, correct, bleu_1, token_f1, token_recall
     CLOSED = "closed"  # value: an option's letter; facts: target, correct, counted
@@ -99,7 +103,13 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 
 
 def extractor(
-    name: str, kind: str, summary: str, reader: Reader | None = None, *, version: int = 1, **settings: Any
+    name: str,
+    kind: str,
+    summary: str,
+    reader: Reader | None = None,
+    *,
+    version: int = 1,
+    **settings: Any,
 ) -> Callable[[Extract], Extract]:
     """Register a function under a unique name; raise the version when its answers change.
 
@@ -111,7 +121,11 @@ def extractor(
         @functools.wraps(extract)
         def extract_read(reply: Any, sample: Sample) -> Answer:
             text = reply if reader is None else reader(reply)
-            return Answer.invalid(text) if isinstance(text, Reason) else extract(text, sample, **settings)
+            return (
+                Answer.invalid(text)
+                if isinstance(text, Reason)
+                else extract(text, sample, **settings)
+            )
 
         REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract_read)
         return extract if settings else extract_read

@@ -80,7 +80,9 @@ def without_cut_mark(reply: str) -> tuple[str, bool]:
 
 def reasoned_reply(reasoning: str, text: str) -> str:
     """Return the reply to hand to the harness for a text after reasoning; :func:`cut_reply` may mark it, too."""
-    written = json.dumps(reasoning, ensure_ascii=False).replace("<", "\\u003c")  # or the harness would cut out thoughts
+    written = json.dumps(reasoning, ensure_ascii=False).replace(
+        "<", "\\u003c"
+    )  # or the harness would cut out thoughts
     return f"[[medtasks:reasoning {written}]] {text}"
 
 

@@ -107,7 +107,9 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
     findings = []
     for name in names:
         if name not in labels:
-            raise LabelerError(f"the labeler has no value for '{name}'; it must name every condition of a task")
+            raise LabelerError(
+                f"the labeler has no value for '{name}'; it must name every condition of a task"
+            )
         finding = labels[name]
         if finding is None:
             kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
@@ -129,7 +131,10 @@ def _chexbert(settings: ModelSettings) -> Labeler:
             raise
         except Exception as error:  # such as the driver's; loading the network for every single text would not help
             raise LabelerError(f"CheXbert raised {_origin(error)}") from error
-        return [dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)) for reading in readings]
+        return [
+            dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True))
+            for reading in readings
+        ]
 
     return read
 
@@ -144,9 +149,13 @@ def _built(name: str) -> Labeler | LabelerError:
         factory: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
         built = factory()
     except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-        return LabelerError(f"the labeler {VARIABLE}={name} cannot be built: {type(error).__name__}: {error}")
+        return LabelerError(
+            f"the labeler {VARIABLE}={name} cannot be built: {type(error).__name__}: {error}"
+        )
     if not callable(built):
-        return LabelerError(f"{VARIABLE}={name} returned a {type(built).__name__}, which cannot be called with texts")
+        return LabelerError(
+            f"{VARIABLE}={name} returned a {type(built).__name__}, which cannot be called with texts"
+        )
     return cast(Labeler, built)
 
 
@@ -156,7 +165,9 @@ def _origin(error: Exception) -> str:
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"
 
 
-@extractor(NAME, AnswerKind.LABELS, "MultiMedEval, MIMIC-CXR: conditions that the labeler calls positive")
+@extractor(
+    NAME, AnswerKind.LABELS, "MultiMedEval, MIMIC-CXR: conditions that the labeler calls positive"
+)
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 

@@ -44,13 +44,23 @@ def abstaining(family: TaskFamily) -> TaskFamily:
     selection = family.metrics[0].selection
     declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
     metrics: tuple[AnyMetric, ...] = (
-        Metric(COVERAGE, None, description=_DESCRIPTIONS[COVERAGE], of=lambda s: float(is_answered(s)), **declared),
+        Metric(
+            COVERAGE,
+            None,
+            description=_DESCRIPTIONS[COVERAGE],
+            of=lambda s: float(is_answered(s)),
+            **declared,
+        ),
         Metric(ACCURACY, description=_DESCRIPTIONS[ACCURACY], of=_right_if_answered, **declared),
     )
     if family.paired:  # standard errors over pairs of images
 
         def answers(scores: ScoreList, *, asked: Callable[[Score], bool]) -> Any:
-            read = [score if is_answered(score) else {**score, "value": None} for score in scores if asked(score)]
+            read = [
+                score if is_answered(score) else {**score, "value": None}
+                for score in scores
+                if asked(score)
+            ]
             return answers_by_pair(paired_answers(read))
 
         metrics = (

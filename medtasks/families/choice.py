@@ -38,7 +38,12 @@ from medtasks.judges.published_judges import match_reply
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
-LEVELS = ("image", "box", "mask", "contour")  # granularity: the word decides, the spelling is not documented
+LEVELS = (
+    "image",
+    "box",
+    "mask",
+    "contour",
+)  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
@@ -61,7 +66,9 @@ class SingleChoice(TaskFamily):
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "rotated_choice"
     metrics: Sequence[AnyMetric] = (
-        Metric("accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
+        Metric(
+            "accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right
+        ),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )
@@ -93,7 +100,9 @@ def level_of(sample: Sample) -> str | None:
 
 def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
-    accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
+    accuracy: Metric[Score] = Metric(
+        "accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right
+    )
 
     by_level = (
         replace(
@@ -101,7 +110,9 @@ def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
             name=f"acc_{level}_level",
             role=Role.PART,
             description=f"Accuracy at the {level} level.",
-            of=partial(lambda level, score: is_right(score) if score["level"] == level else None, level),
+            of=partial(
+                lambda level, score: is_right(score) if score["level"] == level else None, level
+            ),
         )
         for level in LEVELS
     )
@@ -152,7 +163,9 @@ class JudgedChoice(GroupedChoice):
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         rule_name, text = rule.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
-        answer, asked = match_reply(judge, rule_name, sample.question, sample.options, text, fenced=rule.fenced)
+        answer, asked = match_reply(
+            judge, rule_name, sample.question, sample.options, text, fenced=rule.fenced
+        )
         failed = answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),
@@ -179,7 +192,12 @@ class MultiSelect(TaskFamily):
     rotated = "rotated_multi_answer"
     metrics: Sequence[AnyMetric] = (
         *(
-            Metric(f"mcls_{name}", selection=counts.answered, description=description, of=itemgetter(name))
+            Metric(
+                f"mcls_{name}",
+                selection=counts.answered,
+                description=description,
+                of=itemgetter(name),
+            )
             for name, description in (
                 ("accuracy", "Share of the listed options that are right, mean over questions."),
                 ("recall", "Share of the right options that are listed, mean over questions."),
@@ -193,7 +211,12 @@ class MultiSelect(TaskFamily):
         listed, target = letters_of(answer.value), list(sample.document["answers"])
         shares = token_overlap(set(listed), set(target))
         value = None if answer.value is None else listed
-        return {"target": target, "value": value, "accuracy": shares.precision, "recall": shares.recall}
+        return {
+            "target": target,
+            "value": value,
+            "accuracy": shares.precision,
+            "recall": shares.recall,
+        }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read."""
@@ -209,7 +232,11 @@ class MultiSelect(TaskFamily):
         """Return the values of listing one option of each question."""
         accuracies = [len(sample.document["answers"]) / len(sample.options) for sample in samples]
         recalls = [1 / len(sample.options) for sample in samples]
-        return {"invalid_rate": 0.0, "mcls_accuracy": mean(accuracies), "mcls_recall": mean(recalls)}
+        return {
+            "invalid_rate": 0.0,
+            "mcls_accuracy": mean(accuracies),
+            "mcls_recall": mean(recalls),
+        }
 
 
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
@@ -220,7 +247,9 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 
     every, single = (
         tuple(
-            ExpectedAnswer((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
+            ExpectedAnswer(
+                (", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True
+            )
             for sample, indices in zip(samples, listed, strict=True)
         )
         for listed in (
@@ -228,7 +257,9 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
             [[option_index(frequent[len(sample.options)])] for sample in samples],
         )
     )
-    describes = "Lists the one letter that is most often right of the questions with as many options."
+    describes = (
+        "Lists the one letter that is most often right of the questions with as many options."
+    )
     return [
         Strategy("all options", "Lists every option of every question.", every),
         Strategy("most frequent answer", describes, single),
@@ -246,7 +277,9 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 def draw_guesses(scores: ScoreList) -> ScoreList:
     """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
-    def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
+    def position(
+        score: Score,
+    ) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
         parts = re.split(r"(\d+)", str(score["sample"]))
         return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
@@ -254,9 +287,15 @@ def draw_guesses(scores: ScoreList) -> ScoreList:
     if not waiting:
         return scores
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
-    drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
+    drawn = {
+        id(score): chance.choice([letter(index) for index in range(score[_DRAWS])])
+        for score in waiting
+    }
     return [
-        {**{name: value for name, value in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
+        {
+            **{name: value for name, value in score.items() if name != _DRAWS},
+            "value": drawn[id(score)],
+        }
         if id(score) in drawn
         else score
         for score in scores
@@ -308,7 +347,10 @@ class KitChoice(SingleChoice):
     """One right option, or a text (MMMU's open questions); errors are clustered by patient, else by image."""
 
     name = "MedEvalKit's questions with options"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING}
+    columns: ClassVar[Mapping[str, Column]] = {
+        "options": Column.TEXTS,
+        "answer": Column.LETTER_OR_NOTHING,
+    }
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
         FALLBACK_RATE,
@@ -321,7 +363,11 @@ class KitChoice(SingleChoice):
         return draw_guesses(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        facts = {name: answer.facts[name] for name in ("fallback", "stops", _DRAWS) if name in answer.facts}
+        facts = {
+            name: answer.facts[name]
+            for name in ("fallback", "stops", _DRAWS)
+            if name in answer.facts
+        }
         target = answer.facts.get("target", sample.document.get("answer"))
         return {"target": target, "value": answer.value, **facts}
 
@@ -332,11 +378,19 @@ class KitChoice(SingleChoice):
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
 
-        def option(sample: Sample, index: int) -> ExpectedAnswer:  # anything where there are no options
-            return option_by_letter(sample, index) if index < len(sample.options) else ExpectedAnswer((letter(index),))
+        def option(
+            sample: Sample, index: int
+        ) -> ExpectedAnswer:  # anything where there are no options
+            return (
+                option_by_letter(sample, index)
+                if index < len(sample.options)
+                else ExpectedAnswer((letter(index),))
+            )
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
-        describes = "Answers the letter that is most often right of the questions with as many options."
+        describes = (
+            "Answers the letter that is most often right of the questions with as many options."
+        )
         return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:

@@ -50,29 +50,41 @@ _MULTILABEL = (
 )
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
-LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
-FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
+LabelRow = tuple[
+    str, bytes, bytes | None
+]  # cluster, target, value: bytes are cheaper to hash than tuples
+FEW_IMAGES = (
+    10  # of a class, below which values and intervals of means over classes depend on single images
+)
 
 
 def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     """Return each value with its error, which has the same name with ``_stderr`` after it."""
     return {
-        name: Estimate(value, values[f"{name}{STDERR}"]) for name, value in values.items() if not name.endswith(STDERR)
+        name: Estimate(value, values[f"{name}{STDERR}"])
+        for name, value in values.items()
+        if not name.endswith(STDERR)
     }
 
 
 def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
     _, targets, values, classes = zip(*rows, strict=True)
-    return SummedCounts(class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics)
+    return SummedCounts(
+        class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics
+    )
 
 
 def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
-    return SummedCounts(class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics)
+    return SummedCounts(
+        class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics
+    )
 
 
-def _estimates(counts: SummedCounts, clusters: Sequence[str], unseen: tuple[Floats, Sequence[float]]) -> PanelResult:
+def _estimates(
+    counts: SummedCounts, clusters: Sequence[str], unseen: tuple[Floats, Sequence[float]]
+) -> PanelResult:
     estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
     for name, (low, high) in posterior_ends(counts.cells, clusters, counts.scores, *unseen).items():
         value = estimates[name].value
@@ -92,7 +104,9 @@ def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     counts = _label_counts("", rows)
-    return _estimates(counts, [cluster for cluster, *_ in rows], class_scores.unseen_labels(counts.cells))
+    return _estimates(
+        counts, [cluster for cluster, *_ in rows], class_scores.unseen_labels(counts.cells)
+    )
 
 
 _CLASSES = Panel(
@@ -116,12 +130,20 @@ def _class_remark(scores: ScoreList, *, warns: bool) -> str:
     numbers: Counter[int] = Counter()
     scored = counts.answered(scores)
     for target in (score["target"] for score in scored):
-        numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
+        numbers.update(
+            [target]
+            if isinstance(target, int)
+            else [n for n, present in enumerate(target) if present]
+        )
     classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
     if not warns:
         listed = ", ".join(f"{letter(number)} {numbers[number]}" for number in range(classes))
         return f"Images per class: {listed}." if listed else ""
-    rare = [f"{letter(number)} ({numbers[number]})" for number in range(classes) if 0 < numbers[number] < FEW_IMAGES]
+    rare = [
+        f"{letter(number)} ({numbers[number]})"
+        for number in range(classes)
+        if 0 < numbers[number] < FEW_IMAGES
+    ]
     if not rare:
         return ""
     return (
@@ -156,7 +178,13 @@ class Classification(TaskFamily):
     )
     # A value for single samples; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
-        Metric("right_answers", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
+        Metric(
+            "right_answers",
+            selection=counts.answered,
+            role=Role.MAIN,
+            description=ACCURACY,
+            of=is_right,
+        ),
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -192,14 +220,20 @@ class Classification(TaskFamily):
         classes = max(len(sample.options) for sample in samples)
         present = len({sample.target for sample in samples})
         scored = present if present > 1 else 0
-        expected = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": scored / classes / 2}
+        expected = {
+            "invalid_rate": 0.0,
+            "balanced_accuracy": 1 / classes,
+            "macro_auroc": scored / classes / 2,
+        }
         return {**expected, "present_class_auroc": 0.5} if scored else expected
 
 
 def _right_share(score: Score) -> float:
     """Return the share of findings that are rightly called present or absent; none is without a valid answer."""
     labels, target = score["value"] or (), score["target"]
-    return sum(bool(label == gold) for label, gold in zip(labels, target, strict=bool(labels))) / len(target)
+    return sum(
+        bool(label == gold) for label, gold in zip(labels, target, strict=bool(labels))
+    ) / len(target)
 
 
 class MultiLabel(TaskFamily):
@@ -215,7 +249,9 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores),
+        *_panel_metrics(
+            class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores
+        ),
         replace(counts.INVALID_RATE, selection=counts.judged_scores),
         counts.judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."

@@ -25,7 +25,14 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
-_QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
+_QUESTION = (
+    "question",
+    "kind",
+    "choices",
+    "options",
+    "answer",
+    "gold",
+)  # columns that blind scores depend on
 
 
 def _weights(scores: ScoreList) -> list[float]:
@@ -33,7 +40,9 @@ def _weights(scores: ScoreList) -> list[float]:
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
     return [
-        1.0 + sizes[Counted.AVERAGED, cell] / sizes[Counted.SCORED, cell] if counted == Counted.SCORED else 0.0
+        1.0 + sizes[Counted.AVERAGED, cell] / sizes[Counted.SCORED, cell]
+        if counted == Counted.SCORED
+        else 0.0
         for counted, cell in cells
     ]
 
@@ -47,7 +56,12 @@ def _scored(field: str, about: str | None = None) -> Callable[[Score], float | N
 
 
 _ACCURACY = Metric(
-    "accuracy", selection=answered, role=Role.MAIN, description=ACCURACY, of=_scored("correct"), weights=_weights
+    "accuracy",
+    selection=answered,
+    role=Role.MAIN,
+    description=ACCURACY,
+    of=_scored("correct"),
+    weights=_weights,
 )
 _RATES: tuple[AnyMetric, ...] = (
     INVALID_RATE,
@@ -145,13 +159,20 @@ class ClosedQuestions(TaskFamily):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read; right or wrong only where the question has a score of its own."""
         scored = score["counted"] == Counted.SCORED
-        return ReadAnswer(score["value"], score["reason"], bool(score["correct"]) if scored else None)
+        return ReadAnswer(
+            score["value"], score["reason"], bool(score["correct"]) if scored else None
+        )
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
         """Return the decision about Yes, of a yes/no question."""
         if score["kind"] != BINARY or score["target"] is None:
             return {}
-        return {"Yes": (score["target"] == YES, None if score["value"] is None else score["value"] == YES)}
+        return {
+            "Yes": (
+                score["target"] == YES,
+                None if score["value"] is None else score["value"] == YES,
+            )
+        }
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
@@ -173,7 +194,9 @@ class ClosedQuestions(TaskFamily):
                 continue
             text = sample.options[option_index(name)]
             # Any reading will do where options cannot be listed or none is the target.
-            is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
+            is_listed = sample.target is not None and (
+                binary or listed_options(sample.document["choices"])
+            )
             replies = (text,) if binary else (f"{name}. {text}", name, text)
             most.append(ExpectedAnswer(replies, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
@@ -207,7 +230,9 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     return {
         "always_yes": right["Yes"],
         "always_no": right["No"],
-        "random_choice": math.fsum(right[reply] for reply in random) / len(random) if random else 0.0,
+        "random_choice": math.fsum(right[reply] for reply in random) / len(random)
+        if random
+        else 0.0,
     }
 
 

@@ -25,7 +25,9 @@ class Column:
     words: str  # after "needs" in a message
     is_valid: Check = _anything  # of a list: whether there are enough entries
     is_entry: Check | None = None  # of each entry, where the column holds lists
-    read: Callable[[Any], Any] | None = None  # from the forms in which people write it; others as they are
+    read: Callable[[Any], Any] | None = (
+        None  # from the forms in which people write it; others as they are
+    )
 
     TEXT: ClassVar["Column"]
     TEXTS: ClassVar["Column"]
@@ -44,7 +46,9 @@ class Column:
         """Return whether a value is what the column needs, for a sample with these options."""
         if self.is_entry is None:
             return self.is_valid(value, options)
-        has_entries = isinstance(value, list) and all(self.is_entry(entry, options) for entry in value)
+        has_entries = isinstance(value, list) and all(
+            self.is_entry(entry, options) for entry in value
+        )
         return has_entries and self.is_valid(value, options)
 
 
@@ -68,7 +72,9 @@ Column.OPTIONS = Column(
     lambda entry, _: isinstance(entry, str) and bool(entry.strip()),
 )
 Column.LETTER = Column("the letter of one of the options", _is_letter)
-Column.LETTERS = Column("a list of letters of the options", lambda value, _: len(value) > 0, _is_letter)
+Column.LETTERS = Column(
+    "a list of letters of the options", lambda value, _: len(value) > 0, _is_letter
+)
 Column.LABEL = Column(
     "the number of one of the options, counted from 0",
     lambda value, options: _is_number(value, 0, len(options or ()) - 1),
@@ -84,7 +90,8 @@ Column.LETTER_OR_NOTHING = Column(
 )
 Column.POSITION = Column("1 or 2", lambda value, _: _is_number(value, 1, 2))
 Column.YES_NO = Column(
-    "yes or no", lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no")
+    "yes or no",
+    lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
 )
 Column.ID = Column("a text or a number", lambda value, _: value is not None)
 Column.ANYTHING = Column("anything")

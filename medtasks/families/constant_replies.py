@@ -26,7 +26,9 @@ class ExpectedAnswer:
     # Value of the score that the family must give the reply, or ``correct`` if that has no ``value``; None where any
     # reading will do.
     value: object = None
-    option: int | None = None  # index of the option for tasks that compare likelihoods; None for all options alike
+    option: int | None = (
+        None  # index of the option for tasks that compare likelihoods; None for all options alike
+    )
     whole: bool = False  # whether ``said`` must be taken as it is, and no other way to write the option is tried
 
 
@@ -68,29 +70,49 @@ def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
     if not 0 < fewest <= _MOST_CONSTANTS:
         return []
     options = next(iter(texts))
-    plain = len(texts) == 1 and len({*options}) == len(options) and max(map(len, options)) <= _LONGEST_NAME
+    plain = (
+        len(texts) == 1
+        and len({*options}) == len(options)
+        and max(map(len, options)) <= _LONGEST_NAME
+    )
     by_text = plain and not is_private(str(samples[0].dataset))
     return [
         Strategy(
-            f"always {name}", f"Answers {name} to every question.", tuple(mean(sample, index) for sample in samples)
+            f"always {name}",
+            f"Answers {name} to every question.",
+            tuple(mean(sample, index) for sample in samples),
         )
         for index, name in enumerate(options if by_text else map(letter, range(fewest)))
     ]
 
 
-def most_frequent_option(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+def most_frequent_option(
+    name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf
+) -> list[Strategy]:
     """Return the strategy that always means the most frequent target; none where a target is unknown."""
     if any(sample.target is None for sample in samples):
         return []
     frequent = most_frequent((len(sample.options), sample.target) for sample in samples)
-    return [Strategy(name, describes, tuple(mean(sample, frequent[len(sample.options)]) for sample in samples))]
+    return [
+        Strategy(
+            name,
+            describes,
+            tuple(mean(sample, frequent[len(sample.options)]) for sample in samples),
+        )
+    ]
 
 
 def answer_strategies(
-    samples: Sequence[Sample], cleaned: Callable[[str], str], kind_of: Callable[[Sample], Any] | None = None
+    samples: Sequence[Sample],
+    cleaned: Callable[[str], str],
+    kind_of: Callable[[Sample], Any] | None = None,
 ) -> list[Strategy]:
     """Return "yes", "no" and the most frequent answer to each kind of question, of targets as ``cleaned``."""
-    targets = [str(sample.document["answer"]) for sample in samples if sample.document.get("answer") is not None]
+    targets = [
+        str(sample.document["answer"])
+        for sample in samples
+        if sample.document.get("answer") is not None
+    ]
     if len(targets) < len(samples):
         return []
     same = [cleaned(target) for target in targets]
@@ -103,7 +125,9 @@ def answer_strategies(
     def words(reply: str, clean: str, number: int) -> ExpectedAnswer:
         """Mean words; it is known whether they are right where they are the target, and for yes/no questions."""
         right = same[number] == clean
-        return ExpectedAnswer((reply, clean), right if closed[number] or right else None, whole=True)
+        return ExpectedAnswer(
+            (reply, clean), right if closed[number] or right else None, whole=True
+        )
 
     constants = [
         Strategy(
@@ -114,8 +138,14 @@ def answer_strategies(
         for word in ("yes", "no")
         if any(closed)
     ]
-    most = tuple(words(spelled[frequent[kind]], frequent[kind], number) for number, kind in enumerate(kinds))
-    to_whom = "yes/no questions and to others" if kind_of is None else "closed and to open questions of each language"
+    most = tuple(
+        words(spelled[frequent[kind]], frequent[kind], number) for number, kind in enumerate(kinds)
+    )
+    to_whom = (
+        "yes/no questions and to others"
+        if kind_of is None
+        else "closed and to open questions of each language"
+    )
     describes = f"Answers what is most often right, to {to_whom}."
     return [*constants, Strategy("most frequent answer", describes, most)]
 
@@ -125,4 +155,7 @@ def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     counts: dict[Any, Counter[Any]] = defaultdict(Counter)
     for group, target in targets:
         counts[group][target] += 1
-    return {group: min(counted, key=lambda target: (-counted[target], target)) for group, counted in counts.items()}
+    return {
+        group: min(counted, key=lambda target: (-counted[target], target))
+        for group, counted in counts.items()
+    }

@@ -52,7 +52,9 @@ def stop_warning(scores: ScoreList) -> str:
     first = next((score for score in scores if score.get("stops")), None)
     if first is None:
         return ""
-    return no_number(first["rule"], f"it stops at sample '{first['sample']}' because {first['stops']}")
+    return no_number(
+        first["rule"], f"it stops at sample '{first['sample']}' because {first['stops']}"
+    )
 
 
 def no_number(rule: str, why: str) -> str:
@@ -80,7 +82,9 @@ def judge_failed_rate(
         failed = sum(bool(of(score)) for score in selected)
         if not failed or (failed == len(selected) and not say_if_all):
             return ""
-        return sentence.format(failed=failed, answered=len(selected), share=f"{failed / len(selected):.1%}")
+        return sentence.format(
+            failed=failed, answered=len(selected), share=f"{failed / len(selected):.1%}"
+        )
 
     return Metric(
         "judge_failed_rate",
@@ -126,7 +130,11 @@ SAMPLE_COUNTS = (
 """Last metrics of every task; they count the samples that are in no score."""
 LABELLED_SAMPLE_COUNTS = (
     *SAMPLE_COUNTS,
-    _number("unjudged_samples", is_unjudged, "Samples that a judge or a labeler failed to read; in no score."),
+    _number(
+        "unjudged_samples",
+        is_unjudged,
+        "Samples that a judge or a labeler failed to read; in no score.",
+    ),
 )
 """The same for a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (

@@ -66,7 +66,9 @@ class JointVerdicts:
 class Reply:
     """Reply of a model to one sample: a text, or one loss per option."""
 
-    text: str | None = None  # as the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`)
+    text: str | None = (
+        None  # as the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`)
+    )
     # mean negative log-likelihood per token of each option; NaN for a failed one
     losses: tuple[float, ...] | None = None
     cut: bool = False  # whether the server cut the text at its length limit
@@ -75,8 +77,12 @@ class Reply:
     reasoning: str = ""  # before the text, where the model's server tells them apart
     # whether each option is the one that greedy decoding gives; None if unknown
     greedy: tuple[bool, ...] | None = field(default=None, compare=False)
-    run: str = field(default="", compare=False)  # digest of all replies of its run; empty if it is in no file
-    verdicts: JointVerdicts | None = field(default=None, compare=False)  # None: a judge is asked about it alone
+    run: str = field(
+        default="", compare=False
+    )  # digest of all replies of its run; empty if it is in no file
+    verdicts: JointVerdicts | None = field(
+        default=None, compare=False
+    )  # None: a judge is asked about it alone
 
     @property
     def failed(self) -> bool:
@@ -88,7 +94,9 @@ class Reply:
     @property
     def recorded(self) -> str:
         """The text for files, with marks for a cut and for reasoning."""
-        text = reasoned_reply(self.reasoning, self.text or "") if self.reasoning else self.text or ""
+        text = (
+            reasoned_reply(self.reasoning, self.text or "") if self.reasoning else self.text or ""
+        )
         return cut_reply(text) if self.cut else text
 
     @classmethod
@@ -107,10 +115,18 @@ Replies = Mapping[str, Reply]
 class Rule:
     """Way in which the replies of a task are read, under one name in its results."""
 
-    extractor: str | None = None  # name of the rule; None where only a judge reads them, or for the family's default
-    option_form: str | None = None  # template of one option as the rule gets it (families/templates.py); None: bare
-    fenced: bool = False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
-    reasoned: bool = False  # whether only the answer after the reasoning is read (extract/reading/reply_text.py)
+    extractor: str | None = (
+        None  # name of the rule; None where only a judge reads them, or for the family's default
+    )
+    option_form: str | None = (
+        None  # template of one option as the rule gets it (families/templates.py); None: bare
+    )
+    fenced: bool = (
+        False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
+    )
+    reasoned: bool = (
+        False  # whether only the answer after the reasoning is read (extract/reading/reply_text.py)
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +160,10 @@ def with_labels(replies: Sequence[Reply], rule: Rule) -> list[Reply]:
     if not needs_labeler(rule):
         return list(replies)
     results = label_replies([reply.text for reply in replies])
-    return [replace(reply, labelled=True, labels=labels) for reply, labels in zip(replies, results, strict=True)]
+    return [
+        replace(reply, labelled=True, labels=labels)
+        for reply, labels in zip(replies, results, strict=True)
+    ]
 
 
 class TaskFamily(ABC):
@@ -152,19 +171,25 @@ class TaskFamily(ABC):
 
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, Column]]  # needed in its documents, besides those of its prompt
-    short: ClassVar[Mapping[str, Column] | None] = None  # those that are enough in their place, if any
+    short: ClassVar[Mapping[str, Column] | None] = (
+        None  # those that are enough in their place, if any
+    )
     kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
     saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
-    asked_for: ClassVar[AskedFor | None] = None  # by its questions, where reasoning before it makes sense
+    asked_for: ClassVar[AskedFor | None] = (
+        None  # by its questions, where reasoning before it makes sense
+    )
     metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
-    judged: ClassVar[Sequence[AnyMetric]] = ()  # those of ``metrics`` that are of such a judge's verdicts
+    judged: ClassVar[
+        Sequence[AnyMetric]
+    ] = ()  # those of ``metrics`` that are of such a judge's verdicts
     joins_runs: bool = False  # whether a judge's prompt is about several runs side by side
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
@@ -183,12 +208,24 @@ class TaskFamily(ABC):
         if rule.reasoned and reply.text is not None and not reply.failed:
             parts = split_reasoning(reply.text, cut=reply.cut, reasoning=reply.reasoning)
             plain = replace(rule, reasoned=False)
-            score = {**self.score(sample, without_its_reasoning(reply), plain), "reasoning_words": parts.words}
-            if parts.answer is None:  # rules that reproduce published code read even nothing as some option
-                score |= {"reason": str(Reason.TRUNCATED)} | ({"value": None} if "value" in score else {})
+            score = {
+                **self.score(sample, without_its_reasoning(reply), plain),
+                "reasoning_words": parts.words,
+            }
+            if (
+                parts.answer is None
+            ):  # rules that reproduce published code read even nothing as some option
+                score |= {"reason": str(Reason.TRUNCATED)} | (
+                    {"value": None} if "value" in score else {}
+                )
             return score
         image = {} if sample.patient_image is None else {PATIENT_IMAGE: sample.patient_image}
-        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **image, **self._score(sample, reply, rule)}
+        score = {
+            "sample": sample.doc_id,
+            "cluster_id": sample.cluster_id,
+            **image,
+            **self._score(sample, reply, rule),
+        }
         score["rule"] = f"{score['rule']}{FENCED}" if rule.fenced else score["rule"]
         score["reason"] = str(score["reason"])
         if reply.cut:
@@ -216,7 +253,9 @@ class TaskFamily(ABC):
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return the clusters of tests and of calibration, shape (samples,), which are those of errors."""
-        return joined_clusters([sample.cluster_id for sample in samples], [sample.patient_image for sample in samples])
+        return joined_clusters(
+            [sample.cluster_id for sample in samples], [sample.patient_image for sample in samples]
+        )
 
     def sample_values(
         self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
@@ -228,7 +267,11 @@ class TaskFamily(ABC):
         Raises NotComparable where the values cannot be computed, or a metric of texts is not their mean.
         """
         ids = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
-        valued = text_values(metric, scores, only_of_means=True) if compares_texts(metric) else metric.values(scores)
+        valued = (
+            text_values(metric, scores, only_of_means=True)
+            if compares_texts(metric)
+            else metric.values(scores)
+        )
         values = ((ids[id(score)], value) for score, value in valued)
         return {doc_id: (cluster, value) for (doc_id, cluster), value in values}
 
@@ -247,7 +290,9 @@ class TaskFamily(ABC):
         """Return the answer that a rule reads from a reply, and the rule's name."""
         if reply.losses is not None:
             rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
-            return extractor_of(rule_name, AnswerKind.LIKELIHOODS).extract(reply.losses, sample), rule_name
+            return extractor_of(rule_name, AnswerKind.LIKELIHOODS).extract(
+                reply.losses, sample
+            ), rule_name
         rule_name = rule.extractor or self.extractor or ""
         written = Sample(sample.document, written_options(rule.option_form, sample.options))
         return extractor_of(rule_name, self.kind).extract(reply.text, written), rule_name
@@ -264,8 +309,12 @@ class TaskFamily(ABC):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the answer read from a reply, for a person; the value is that of a metric of texts."""
         answer, target = score.get("value"), score.get("target")
-        right = None if target is None or "value" not in score else answer == target  # without a verdict is no value
-        return ReadAnswer(None if answer is None else str(answer), str(score.get("reason", "")), right, value)
+        right = (
+            None if target is None or "value" not in score else answer == target
+        )  # without a verdict is no value
+        return ReadAnswer(
+            None if answer is None else str(answer), str(score.get("reason", "")), right, value
+        )
 
     def target_text(self, sample: Sample) -> str:
         """Return the target in words or letters, or the answer as published; empty if unknown."""
@@ -277,7 +326,9 @@ class TaskFamily(ABC):
         if Column.LETTERS in kinds:
             return ", ".join(document[kinds[Column.LETTERS]])
         return str(
-            document["report"] if "report" in self.columns else document.get("answer") or document.get("gold") or ""
+            document["report"]
+            if "report" in self.columns
+            else document.get("answer") or document.get("gold") or ""
         )
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:

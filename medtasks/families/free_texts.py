@@ -26,13 +26,26 @@ from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
-from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    judge_failed_rate,
+)
 from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_if_there
-from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
+from medtasks.metrics.chest_findings import (
+    CONDITIONS,
+    LABEL_CELLS,
+    Finding,
+    component_ratio,
+    label_cells,
+    label_ratios,
+)
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -50,13 +63,28 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
 
 _MULTIMEDEVAL_KEYS = (
-    *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
+    *(
+        "bleu_1",
+        "bleu_4",
+        "rouge_1",
+        "rouge_l",
+        "meteor",
+        "idf_bertscore_f1",
+        "chexbert_similarity",
+    ),
     *("chexbert_certain_5_macro_f1", "radgraph_partial", "radcliq_v1_multimedeval"),
 )
 _REPORT_KEYS = (
     *("bleu_1", "bleu_4", "rouge_l", "meteor", "bertscore_f1", "chexbert_similarity"),
     *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
-    *("radgraph_simple", "radgraph_partial", "radgraph_complete", "radgraph_combined", "radcliq_v0", "radcliq_v1"),
+    *(
+        "radgraph_simple",
+        "radgraph_partial",
+        "radgraph_complete",
+        "radgraph_combined",
+        "radcliq_v0",
+        "radcliq_v1",
+    ),
 )
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
@@ -83,7 +111,9 @@ _RATES: tuple[AnyMetric, ...] = (
     ),
     *JUDGED_SAMPLE_COUNTS,
 )
-_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
+_NO_FINDINGS = (Finding.BLANK,) * len(
+    CONDITIONS
+)  # of a report without text, for which no model is needed
 # Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
 _SUMS = {
     "mentions_label": ("mentions",),
@@ -118,8 +148,13 @@ class Reports(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that was compared."""
-        text = extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value or ""
-        return ReadAnswer(text if score["reason"] == Reason.OK else None, score["reason"], None, value)
+        text = (
+            extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value
+            or ""
+        )
+        return ReadAnswer(
+            text if score["reason"] == Reason.OK else None, score["reason"], None, value
+        )
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""
@@ -128,7 +163,13 @@ class Reports(TaskFamily):
         if reports.count(text) < 2:
             return []
         answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
-        return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
+        return [
+            Strategy(
+                "most frequent report",
+                "Gives every image the report that occurs most often.",
+                answers,
+            )
+        ]
 
 
 class MultiMedEvalReports(Reports):
@@ -175,7 +216,9 @@ class JudgedText(TaskFamily):
         try:
             judge = judge_if_there(sample.dataset)
         except MedTasksError as error:  # once there are replies, it is a warning
-            warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
+            warn_once(
+                f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}."
+            )
         questions = self._questions(sample, text)
         verdicts = dict.fromkeys(question.field for question in questions)
         labels = [question.prompt.label for question in questions]
@@ -185,7 +228,9 @@ class JudgedText(TaskFamily):
             joint["models_judged"] = reply.verdicts.models
             labels = [f"{label}, {reply.verdicts.models} models" for label in labels]
         elif judge is not None:
-            verdicts = {question.field: question.ask(judge, fenced=rule.fenced) for question in questions}
+            verdicts = {
+                question.field: question.ask(judge, fenced=rule.fenced) for question in questions
+            }
         failed = bool(text) and None in verdicts.values()
         return {
             **verdicts,
@@ -204,7 +249,9 @@ class JudgedText(TaskFamily):
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
-    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[medheval_judges.JudgeQuestion]:
+    def judge_questions(
+        self, sample: Sample, reply: Reply, rule: Rule
+    ) -> Sequence[medheval_judges.JudgeQuestion]:
         """Return the judge's questions about a reply."""
         return self._questions(sample, self.read(sample, reply, rule)[0].facts["judged"])
 
@@ -221,10 +268,14 @@ class JudgedText(TaskFamily):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that the judge read."""
         rule = str(score["rule"]).removesuffix(FENCED)
-        text = extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        text = (
+            extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        )
         verdict = score.get("correct")
         valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer(text if valid else None, score["reason"], None if verdict is None else bool(verdict))
+        return ReadAnswer(
+            text if valid else None, score["reason"], None if verdict is None else bool(verdict)
+        )
 
 
 class KnowledgeQuestions(JudgedText):
@@ -240,7 +291,12 @@ class KnowledgeQuestions(JudgedText):
             description="Share of answers that the judge does not call right.",
             of=lambda score: 1.0 - score["correct"],
         ),
-        counting("answers_judged", len, selection=_with_verdict("correct"), description="Answers with a verdict."),
+        counting(
+            "answers_judged",
+            len,
+            selection=_with_verdict("correct"),
+            description="Answers with a verdict.",
+        ),
         Metric(
             "hallucination_score",
             False,
@@ -249,7 +305,12 @@ class KnowledgeQuestions(JudgedText):
             description="Mean severity of the errors, from 0 to 5, as the judge rates it.",
             of=lambda score: float(score["severity"]),
         ),
-        counting("answers_scored", len, selection=_with_verdict("severity"), description="Answers with a severity."),
+        counting(
+            "answers_scored",
+            len,
+            selection=_with_verdict("severity"),
+            description="Answers with a severity.",
+        ),
     )
     metrics: Sequence[AnyMetric] = (*judged, *_TEXTS, *_RATES)
 
@@ -296,7 +357,9 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
             f"chair_judge_{aspect}",
             False,
             selection,
-            panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
+            panel=Panel(
+                lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute
+            ),
             of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),
@@ -344,16 +407,24 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
     of_all = f"{len(rows) - len(read)} of {len(rows)} reports"
     warnings = (f"The metrics of labels leave out {of_all}: {cause}",) if cause else ()
     if not read:
-        return PanelResult({name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings)
+        return PanelResult(
+            {name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings
+        )
     cells = [counts for _, counts in read]
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
-    ratios = estimates_of(values_with_errors(np.asarray(cells), [cluster for cluster, _ in read], label_ratios))
+    ratios = estimates_of(
+        values_with_errors(np.asarray(cells), [cluster for cluster, _ in read], label_ratios)
+    )
     counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
-    return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)
+    return PanelResult(
+        {**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings
+    )
 
 
 _BY_LABELS = Panel(text_row("labelled"), _label_panel)
-_LABEL_COUNT = CorpusMetric("", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT)
+_LABEL_COUNT = CorpusMetric(
+    "", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT
+)
 
 
 _LABEL_METRICS = (
@@ -361,14 +432,31 @@ _LABEL_METRICS = (
     *(
         metric
         for ratio, right, count, cases in (
-            ("chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"),
-            ("label_recall", "the reply calls present", "positives_label", "present in the targets"),
-            ("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
+            (
+                "chair_label",
+                "contradict the target",
+                "mentions_label",
+                "that replies mention, as present or absent",
+            ),
+            (
+                "label_recall",
+                "the reply calls present",
+                "positives_label",
+                "present in the targets",
+            ),
+            (
+                "label_specificity",
+                "the reply calls absent",
+                "negatives_decided",
+                "absent in targets, and decided",
+            ),
             ("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
         )
         for share in (f"Share of findings {cases} that {right}.",)
         for metric in (
-            CorpusMetric(ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share),
+            CorpusMetric(
+                ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share
+            ),
             replace(_LABEL_COUNT, name=count, description=f"Findings {cases}."),
         )
     ),
@@ -381,7 +469,9 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
-    judged: ClassVar[Sequence[AnyMetric]] = tuple(chain.from_iterable(map(_chair, medheval_judges.ASPECTS)))
+    judged: ClassVar[Sequence[AnyMetric]] = tuple(
+        chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
+    )
     metrics: Sequence[AnyMetric] = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
@@ -400,5 +490,8 @@ class ComponentReports(JudgedText):
 
 
 REPORTS, MULTIMEDEVAL_REPORTS = Reports(), MultiMedEvalReports()
-KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = KnowledgeQuestions("single"), KnowledgeQuestions("eleven")
+KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = (
+    KnowledgeQuestions("single"),
+    KnowledgeQuestions("eleven"),
+)
 COMPONENT_REPORTS, COMPONENT_REPORTS_ELEVEN = ComponentReports("single"), ComponentReports("eleven")

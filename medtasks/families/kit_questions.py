@@ -29,7 +29,9 @@ from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
 
-_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+_WHOLE = (
+    "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+)
 _AS_MEANT = (
     "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
     "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
@@ -42,9 +44,13 @@ class KitProtocol:
     """Arithmetic from a rule's answers and verdicts to numbers; by default the correct one."""
 
     divides_twice: bool = False  # open accuracy by the number of open questions
-    published: bool = False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
+    published: bool = (
+        False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
+    )
     voids_closed: bool = False  # with the judge closed answers are wrong
-    adds_verdicts: bool = False  # the judge reads closed answers, too, and one that it calls right counts once more
+    adds_verdicts: bool = (
+        False  # the judge reads closed answers, too, and one that it calls right counts once more
+    )
     kinds: tuple[str, str] = ("open", "closed")  # names of its two kinds of questions
 
 
@@ -53,7 +59,9 @@ PROTOCOLS: Mapping[str, KitProtocol] = {
     "medevalkit_path_vqa": KitProtocol(divides_twice=True, published=True, voids_closed=True),
     "medevalkit_slake": KitProtocol(divides_twice=True, published=True, adds_verdicts=True),
     "medevalkit_vqa_release": KitProtocol(published=True),
-    "medevalkit_radrestruct": KitProtocol(published=True, kinds=("multiple-choice", "single-choice")),
+    "medevalkit_radrestruct": KitProtocol(
+        published=True, kinds=("multiple-choice", "single-choice")
+    ),
 }
 """Arithmetic of published code, by the rule that reads replies as it does; all other rules have the correct one."""
 
@@ -85,12 +93,20 @@ def _numbered(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreLis
 def _warning(scores: ScoreList) -> str:
     missing = _missing_kind(scores)
     at_sample = any(score["stops"] not in (None, missing) for score in scores)
-    return counts.no_number(scores[0]["rule"], missing) if missing and not at_sample else counts.stop_warning(scores)
+    return (
+        counts.no_number(scores[0]["rule"], missing)
+        if missing and not at_sample
+        else counts.stop_warning(scores)
+    )
 
 
 def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
     """Return the function from a score to a number, of questions of one kind or of both; None without a number."""
-    return lambda score: float(score[name]) if score[name] is not None and closed in (None, score["closed"]) else None
+    return lambda score: (
+        float(score[name])
+        if score[name] is not None and closed in (None, score["closed"])
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,9 @@ class _OpenAccuracy(Metric[Score]):
             return estimate
         error = estimate.error / len(valued)
         effective = None if error else estimate.effective
-        return replace(estimate, value=estimate.value / len(valued), error=error, effective=effective)
+        return replace(
+            estimate, value=estimate.value / len(valued), error=error, effective=effective
+        )
 
 
 _RIGHT = _field("right")
@@ -118,18 +136,27 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if score["closed"]])),
+        selection=_numbered(
+            lambda scores: counts.judged_scores([score for score in scores if score["closed"]])
+        ),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_numbered(lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])),
+        selection=_numbered(
+            lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])
+        ),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
     *(
-        Metric(name, selection=_numbered(counts.answered), description=f"Mean {name} of open answers.", of=_field(name))
+        Metric(
+            name,
+            selection=_numbered(counts.answered),
+            description=f"Mean {name} of open answers.",
+            of=_field(name),
+        )
         for name in ("exact_match", *MEASURES)
     ),
     replace(counts.INVALID_RATE, selection=_numbered(counts.judged_scores)),
@@ -197,14 +224,19 @@ class KitQuestions(YesNoAmongOthers):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply, and whether rule or judge call it right."""
         valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer((reply.text or "").strip() if valid else None, score["reason"], score["correct"])
+        return ReadAnswer(
+            (reply.text or "").strip() if valid else None, score["reason"], score["correct"]
+        )
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
         return answer_strategies(
             samples,
             lambda target: target.strip().lower(),
-            lambda sample: (is_closed_question(sample.document), str(sample.document.get("language"))),
+            lambda sample: (
+                is_closed_question(sample.document),
+                str(sample.document.get("language")),
+            ),
         )
 
 
@@ -242,7 +274,9 @@ class JudgedKitQuestions(KitQuestions):
         verdict = None
         if asks:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
-            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=rule.fenced)
+            verdict = judge_answer(
+                judge, *texts, as_published=protocol.published, fenced=rule.fenced
+            )
         failed = asks and verdict is None
         if failed:
             fields |= {"correct": None, "right": None}
@@ -273,10 +307,17 @@ class RadReStruct(KitQuestions):
     metrics: Sequence[AnyMetric] = (
         replace(
             _METRICS[0],
-            remark=lambda scores: _AS_MEANT if scores and protocol_of(scores[0]["rule"]).published else "",
+            remark=lambda scores: (
+                _AS_MEANT if scores and protocol_of(scores[0]["rule"]).published else ""
+            ),
         ),
         *(
-            Metric(name, selection=_numbered(counts.answered), description=description, of=_field("right", closed))
+            Metric(
+                name,
+                selection=_numbered(counts.answered),
+                description=description,
+                of=_field("right", closed),
+            )
             for name, closed, description in (
                 ("acc_single_choice", True, "Share of single-choice questions answered rightly."),
                 ("acc_multiple_choice", False, "Share of all other questions answered rightly."),
@@ -301,14 +342,50 @@ class OpenQuestions(YesNoAmongOthers):
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
         *(
-            Metric(name, selection=counts.answered, role=role, description=description, of=_field(field, closed))
+            Metric(
+                name,
+                selection=counts.answered,
+                role=role,
+                description=description,
+                of=_field(field, closed),
+            )
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
-                ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
-                ("token_recall", Role.PART, "token_recall", None, "Share of the target's words that the reply has."),
-                ("closed_accuracy", Role.MAIN, "correct", True, "Share of closed questions answered rightly."),
-                ("open_recall", Role.MAIN, "token_recall", False, "Token recall of open questions."),
-                ("open_accuracy", Role.PART, "correct", False, "Share of open questions answered rightly."),
+                (
+                    "token_f1",
+                    Role.PART,
+                    "token_f1",
+                    None,
+                    "F1 of the words shared with the target.",
+                ),
+                (
+                    "token_recall",
+                    Role.PART,
+                    "token_recall",
+                    None,
+                    "Share of the target's words that the reply has.",
+                ),
+                (
+                    "closed_accuracy",
+                    Role.MAIN,
+                    "correct",
+                    True,
+                    "Share of closed questions answered rightly.",
+                ),
+                (
+                    "open_recall",
+                    Role.MAIN,
+                    "token_recall",
+                    False,
+                    "Token recall of open questions.",
+                ),
+                (
+                    "open_accuracy",
+                    Role.PART,
+                    "correct",
+                    False,
+                    "Share of open questions answered rightly.",
+                ),
             )
         ),
         counts.INVALID_RATE,
@@ -316,7 +393,10 @@ class OpenQuestions(YesNoAmongOthers):
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        return {name: answer.facts[name] for name in ("closed", "correct", "bleu_1", "token_f1", "token_recall")}
+        return {
+            name: answer.facts[name]
+            for name in ("closed", "correct", "bleu_1", "token_f1", "token_recall")
+        }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply; only a closed question is right or wrong."""

@@ -35,7 +35,11 @@ _REMARKS = {
 def _stop(scores: ScoreList) -> str:
     """Return why the published script gives no number; empty where it does, and under the rule that fixes it."""
     answered = counts.answered(scores)
-    if answered and answered[0]["rule"] != _FIXED and not any(score["compared"] for score in answered):
+    if (
+        answered
+        and answered[0]["rule"] != _FIXED
+        and not any(score["compared"] for score in answered)
+    ):
         return counts.no_number(answered[0]["rule"], "every reply is empty (IndexError)")
     return counts.stop_warning(answered)
 
@@ -67,7 +71,9 @@ class KitReports(Reports):
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         texts, is_report = self._fields(sample, answer), answer.reason is Reason.OK
-        averaged, compared = (is_report, is_report) if rule_name == _FIXED else (True, bool(texts["reply"].text))
+        averaged, compared = (
+            (is_report, is_report) if rule_name == _FIXED else (True, bool(texts["reply"].text))
+        )
         facts = {"averaged": averaged, "compared": compared, "stops": answer.facts.get("stops")}
         return {**texts, **facts, "reason": answer.reason, "rule": rule_name}
 

@@ -29,7 +29,13 @@ from medtasks.metrics.metric import (
     counting,
     mean,
 )
-from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
+from medtasks.metrics.pairs import (
+    PairedAnswer,
+    ScoredPair,
+    answers_by_pair,
+    complete_pairs,
+    distinct_answers,
+)
 from medtasks.stats.standard_error import Dyad, connected_components
 
 PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
@@ -66,14 +72,18 @@ def _incomplete_warning(scores: ScoreList) -> str:
     )
 
 
-def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
+def mean_over_pairs(
+    name: str, of: Callable[[ScoredPair], float | None], **declared: Any
+) -> Metric[ScoredPair]:
     """Return a mean over complete pairs, which are dyads of images."""
     images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
     units = {"units": lambda scores: complete_pairs(paired_answers(scores))}
     return Metric(name, of=of, clusters=images, **{**units, **declared})
 
 
-def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[PairAnswers]:
+def mean_over_answers(
+    name: str, of: Callable[[PairedAnswer], bool], **declared: Any
+) -> Metric[PairAnswers]:
     """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
     return Metric(
         name,
@@ -155,13 +165,23 @@ class PairedChoice(TaskFamily):
         document = sample.document
         of_sample = {name: document[name] for name in ("pair_id", "position", "image_id")}
         categories = list(document["categories"])
-        return {**of_sample, "target": document["answer"], "value": answer.value, "categories": categories}
+        return {
+            **of_sample,
+            "target": document["answer"],
+            "value": answer.value,
+            "categories": categories,
+        }
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
         images = super().independent_clusters(samples)
-        keys = [(("pair", sample.document["pair_id"]), image) for sample, image in zip(samples, images, strict=True)]
-        return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
+        keys = [
+            (("pair", sample.document["pair_id"]), image)
+            for sample, image in zip(samples, images, strict=True)
+        ]
+        return [
+            f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)
+        ]
 
     def sample_values(
         self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
@@ -190,9 +210,14 @@ class PairedChoice(TaskFamily):
         for sample in samples:
             pairs[sample.document["pair_id"]].append(len(sample.options))
         complete = [sizes for sizes in pairs.values() if len(sizes) == 2]
-        expected = {"invalid_rate": 0.0, "individual_accuracy": mean([1 / len(sample.options) for sample in samples])}
+        expected = {
+            "invalid_rate": 0.0,
+            "individual_accuracy": mean([1 / len(sample.options) for sample in samples]),
+        }
         if complete:
-            expected["set_accuracy"] = mean([(1 / first) * (1 / second) for first, second in complete])
+            expected["set_accuracy"] = mean(
+                [(1 / first) * (1 / second) for first, second in complete]
+            )
             expected["confusion"] = mean([1 / max(sizes) for sizes in complete])
         return expected
 
@@ -225,7 +250,11 @@ class FreeForm(PairedChoice):
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         judge, text = judge_for(sample.dataset), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)
-        how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
+        how = {
+            "reason": answer.reason,
+            "rule": RULE_NAME,
+            "possible_injection": addresses_judge(text),
+        }
         return {**self._fields(sample, answer), **how, "judge": judge.label}
 
     def versioned(self, rule: Rule) -> str:

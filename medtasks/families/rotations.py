@@ -14,7 +14,12 @@ from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
 from medtasks.families.columns import Column
-from medtasks.families.constant_replies import ExpectedAnswer, Strategy, each_option, option_by_letter
+from medtasks.families.constant_replies import (
+    ExpectedAnswer,
+    Strategy,
+    each_option,
+    option_by_letter,
+)
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
@@ -62,7 +67,9 @@ def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
 
 
-def _mean_over_questions(name: str, description: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
+def _mean_over_questions(
+    name: str, description: str, *, higher_is_better: bool = True
+) -> Metric[RotatedQuestion]:
     return Metric(
         name,
         higher_is_better,
@@ -83,11 +90,15 @@ class RotatedChoice(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
     metrics: Sequence[AnyMetric] = (
-        _mean_over_questions("mean_accuracy", "Share of rotations answered rightly, mean over questions."),
+        _mean_over_questions(
+            "mean_accuracy", "Share of rotations answered rightly, mean over questions."
+        ),
         _mean_over_questions("published_order", "Score with the options in the published order."),
         _mean_over_questions("worst_case", "Lowest score over all rotations: right in every one."),
         _mean_over_questions(
-            "flip_rate", "Share of questions whose answer depends on the order of the options.", higher_is_better=False
+            "flip_rate",
+            "Share of questions whose answer depends on the order of the options.",
+            higher_is_better=False,
         ),
         _mean_over_questions("invalid_rate", INVALID_RATE.description, higher_is_better=False),
         counting(
@@ -103,9 +114,17 @@ class RotatedChoice(TaskFamily):
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         assert sample.target is not None
         target = _published(sample, [sample.target])[0]
-        value = None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
+        value = (
+            None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
+        )
         stops = {"stops": answer.facts["stops"]} if "stops" in answer.facts else {}
-        return {**_rotation(sample), "target": target, "value": value, "right": float(value == target), **stops}
+        return {
+            **_rotation(sample),
+            "target": target,
+            "value": value,
+            "right": float(value == target),
+            **stops,
+        }
 
     def sample_values(
         self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
@@ -122,7 +141,9 @@ class RotatedChoice(TaskFamily):
         published, is_single = score["value"], isinstance(score["target"], str)
         if published is None:
             return ReadAnswer(None, score["reason"], False if is_single else None)
-        positions = [(option_index(name) - score["rotation"]) % score["rotations"] for name in published]
+        positions = [
+            (option_index(name) - score["rotation"]) % score["rotations"] for name in published
+        ]
         letters = ", ".join(sorted(map(letter, positions))) or NO_OPTION
         if is_single:
             return ReadAnswer(letters, score["reason"], score["right"] == 1.0)
@@ -132,7 +153,9 @@ class RotatedChoice(TaskFamily):
         """Return each letter that every question has; every letter is right equally often."""
 
         def meant(sample: Sample, index: int) -> ExpectedAnswer:
-            return ExpectedAnswer(option_by_letter(sample, index).said, _published(sample, [index])[0], index)
+            return ExpectedAnswer(
+                option_by_letter(sample, index).said, _published(sample, [index])[0], index
+            )
 
         return each_option(samples, meant)
 
@@ -145,7 +168,11 @@ class RotatedChoice(TaskFamily):
         questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             questions[sample.document["rotation_of"]].append(sample)
-        complete = [rotations[0] for rotations in questions.values() if len(rotations) == len(rotations[0].options)]
+        complete = [
+            rotations[0]
+            for rotations in questions.values()
+            if len(rotations) == len(rotations[0].options)
+        ]
         published = [sample for sample in samples if sample.document["rotation"] == 0]
         expected = {
             "invalid_rate": 0.0,
@@ -154,8 +181,12 @@ class RotatedChoice(TaskFamily):
         if published:
             expected["published_order"] = mean([chance(sample) for sample in published])
         if complete:
-            expected["worst_case"] = mean([chance(sample) ** len(sample.options) for sample in complete])
-            expected["flip_rate"] = mean([1 - len(sample.options) ** (1 - len(sample.options)) for sample in complete])
+            expected["worst_case"] = mean(
+                [chance(sample) ** len(sample.options) for sample in complete]
+            )
+            expected["flip_rate"] = mean(
+                [1 - len(sample.options) ** (1 - len(sample.options)) for sample in complete]
+            )
         return expected
 
 
@@ -197,4 +228,8 @@ class RotatedMultiSelect(RotatedChoice):
         return list_strategies(samples, _published)
 
 
-ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT = RotatedChoice(), RotatedClasses(), RotatedMultiSelect()
+ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT = (
+    RotatedChoice(),
+    RotatedClasses(),
+    RotatedMultiSelect(),
+)

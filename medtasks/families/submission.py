@@ -47,25 +47,41 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
     dataset = str(scores[0]["dataset"])
     variant = scores[0].get(COLUMN)
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
-    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
+    path = (
+        folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
+    )
     by_sample = {score["sample"]: score for score in scores}
     try:
-        documents = [document for document in load_documents(dataset) if document["doc_id"] in by_sample]
+        documents = [
+            document for document in load_documents(dataset) if document["doc_id"] in by_sample
+        ]
         with written_whole(path) as file:
             if ending == "json":
-                answers = {document["doc_id"]: by_sample[document["doc_id"]]["reply"] or "" for document in documents}
-                file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+                answers = {
+                    document["doc_id"]: by_sample[document["doc_id"]]["reply"] or ""
+                    for document in documents
+                }
+                file.write_text(
+                    f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8"
+                )
             else:
                 _write_spreadsheet(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
-        logger.error("The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.", error)
+        logger.error(
+            "The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.",
+            error,
+        )
         return math.nan
     if failed := sum(map(is_failed, scores)):
         logger.warning(
-            "{} of {} rows of the submission are blank, because the model failed there.", failed, len(scores)
+            "{} of {} rows of the submission are blank, because the model failed there.",
+            failed,
+            len(scores),
         )
     logger.info(
-        "'{}' has no published targets, so there is no score: send {} to the benchmark's authors.", dataset, path
+        "'{}' has no published targets, so there is no score: send {} to the benchmark's authors.",
+        dataset,
+        path,
     )
     return float(len(scores))
 
@@ -94,7 +110,11 @@ def _write_spreadsheet(file: Path, documents: Documents, by_sample: Mapping[str,
 
 def _metrics(ending: str) -> tuple[AnyMetric, ...]:
     count = partial(submission_rows, ending=ending)
-    return (counting("submission_rows", count, description="Rows of the file to submit."), INVALID_RATE, *SAMPLE_COUNTS)
+    return (
+        counting("submission_rows", count, description="Rows of the file to submit."),
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
+    )
 
 
 class Submission(TaskFamily):
@@ -130,7 +150,10 @@ class AnswersToSubmit(Submission):
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         text = own_words(reply.text)
-        return {**score, "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"]}
+        return {
+            **score,
+            "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"],
+        }
 
 
 SUBMISSION, ANSWERS_TO_SUBMIT = Submission(), AnswersToSubmit()

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 IMAGE = "image"  # name of the placeholder of an image
 
 
-def fill_template(template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str) -> str:
+def fill_template(
+    template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str
+) -> str:
     """Fill in a template, or raise MedTasksError: ``complaint``, the cause, the nearest name and the ``fields``."""
     from jinja2 import TemplateError
 
@@ -29,9 +31,20 @@ def fill_template(template: str, values: Mapping[str, Any], fields: Collection[s
         if single:
             raise ValueError(f"'{single[0]}' is in single braces, write {{{{ {single[0]} }}}}")
         return _compiled(template).render(values)
-    except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        hint = near_match(min({*single, *names_in_template(template)} - names, default=""), names).replace(";", ",")
-        raise MedTasksError(f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}") from error
+    except (
+        TemplateError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
+        hint = near_match(
+            min({*single, *names_in_template(template)} - names, default=""), names
+        ).replace(";", ",")
+        raise MedTasksError(
+            f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}"
+        ) from error
 
 
 @lru_cache(maxsize=1024)
@@ -41,7 +54,10 @@ def names_in_template(template: str) -> frozenset[str]:
     from jinja2 import TemplateError, meta
 
     try:
-        return frozenset(meta.find_undeclared_variables(_environment().parse(template)) - {*_environment().globals})
+        return frozenset(
+            meta.find_undeclared_variables(_environment().parse(template))
+            - {*_environment().globals}
+        )
     except TemplateError:
         return frozenset()
 
@@ -54,7 +70,12 @@ def written_options(form: str | None, options: Sequence[str]) -> list[str]:
     names = [(letter(index), index + 1) for index in range(len(options))]
     fields = ("text", "letter", "lower", "number")
     return [
-        fill_template(form, dict(zip(fields, (text, name, name.lower(), number), strict=True)), fields, complaint)
+        fill_template(
+            form,
+            dict(zip(fields, (text, name, name.lower(), number), strict=True)),
+            fields,
+            complaint,
+        )
         for text, (name, number) in zip(options, names, strict=True)
     ]
 

@@ -46,7 +46,10 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
     panel = Panel(
-        text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text), text_counts
+        text_row(reply),
+        partial(compare_texts, names),
+        lambda row: (row[0], row[1].text, row[2].text),
+        text_counts,
     )
     firsts = {metric_info(key).name: key for key in reversed(keys)}
     return tuple(
@@ -92,10 +95,14 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
             settings[name] = dict(scores.settings)
             of_counts: Mapping[str, float] = {}
             if scores.counts is not None:
-                of_counts = values_with_errors(scores.counts.cells, [row[0] for row in rows], scores.counts.scores)
+                of_counts = values_with_errors(
+                    scores.counts.cells, [row[0] for row in rows], scores.counts.scores
+                )
             for key in keys:
                 error_of_counts = of_counts.get(f"{key}{STDERR}", math.nan)
-                by_key[key] = _estimate(scores.samples.get(key, ()), scores.totals[key], rows, error_of_counts)
+                by_key[key] = _estimate(
+                    scores.samples.get(key, ()), scores.totals[key], rows, error_of_counts
+                )
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
             by_key = dict.fromkeys(keys, Estimate(math.nan))
@@ -103,11 +110,15 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     return PanelResult(estimates, failures, settings)
 
 
-def _estimate(samples: Sequence[float], total: float, rows: Sequence[TextRow], error_of_counts: float) -> Estimate:
+def _estimate(
+    samples: Sequence[float], total: float, rows: Sequence[TextRow], error_of_counts: float
+) -> Estimate:
     """Return a total with the error of a mean if it is that of its samples, else with another one."""
     if not samples:
         return Estimate(total, error_of_counts)
-    valued = [(value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)]
+    valued = [
+        (value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)
+    ]
     values = [value for value, _ in valued]
     if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
         return Estimate(total, error_of_counts)
@@ -118,7 +129,9 @@ def _estimate(samples: Sequence[float], total: float, rows: Sequence[TextRow], e
     return Estimate(total, of_means.error, of_means.clusters, of_means.degrees)
 
 
-def text_values(metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
+def text_values(
+    metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False
+) -> list[tuple[Score, float]]:
     """Return each sample's value; raises NotComparable without any, or with ``only_of_means`` if it is no mean."""
     assert metric.text_field is not None
     selected = list(metric.selection(scores))
@@ -130,7 +143,11 @@ def text_values(metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool 
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
         raise NotComparable(f"could not be computed: {_cause(error)}") from None
     values = computed.samples.get(metric.name, ())
-    valued = [(score, value) for score, value in zip(selected, values, strict=False) if not math.isnan(value)]
+    valued = [
+        (score, value)
+        for score, value in zip(selected, values, strict=False)
+        if not math.isnan(value)
+    ]
     is_mean = bool(valued) and math.isclose(
         mean([value for _, value in valued]), computed.totals[metric.name], abs_tol=1e-12
     )
@@ -149,7 +166,9 @@ def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     references, hypotheses = [row[1].text for row in rows], [row[2].text for row in rows]
     if not metric_info(name).asks_judge:
         return report_metric(name)(references=references, hypotheses=hypotheses)
-    datasets = frozenset(text.dataset for row in rows for text in row[1:3] if isinstance(text, PrivateText))
+    datasets = frozenset(
+        text.dataset for row in rows for text in row[1:3] if isinstance(text, PrivateText)
+    )
     settings = replace(ModelSettings.from_environment(), datasets=datasets)
     return report_metric(name, settings)(references=references, hypotheses=hypotheses)
 
@@ -160,8 +179,15 @@ def _cause(error: Exception) -> str:
         return str(error).rstrip(".")
     if isinstance(error, ImportError):
         return f"{error}; run: pip install 'medtasks[report]'"
-    if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):  # torch's own is not worth an import here
+    if type(error).__name__ in (
+        "OutOfMemoryError",
+        "MemoryError",
+    ):  # torch's own is not worth an import here
         return f"the memory did not suffice; free the GPU, or set {DEVICE_VARIABLE}=cpu"
     frames = traceback.extract_tb(error.__traceback__)
-    location = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    location = (
+        f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"
+        if frames
+        else ""
+    )
     return f"{type(error).__name__}{location}"

@@ -8,7 +8,14 @@ from medtasks.prompts.judged import messages as judged_messages
 from medtasks.prompts.judged import messages_with_judge_or_without, prompt_with_judge_or_without
 from medtasks.prompts.judged import paired_prompt as judged_lettered
 from medtasks.prompts.judged import prompt as judged
-from medtasks.prompts.template import closed_option_texts, closed_target, letters, messages, option_texts, target
+from medtasks.prompts.template import (
+    closed_option_texts,
+    closed_target,
+    letters,
+    messages,
+    option_texts,
+    target,
+)
 from medtasks.prompts.template import closed_prompt as closed
 from medtasks.prompts.template import lettered_prompt as lettered
 from medtasks.prompts.template import prompt as question

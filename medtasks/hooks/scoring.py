@@ -32,7 +32,9 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
         must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
         saved = save_reply(doc, results[0]) if must_save else None
         score = family.score(Sample(doc), reply, row)
-        return logged(doc, results, names, {**score, "saved": saved} if family.saves_replies else score)
+        return logged(
+            doc, results, names, {**score, "saved": saved} if family.saves_replies else score
+        )
 
     process_results.family = family  # type: ignore[attr-defined]  # for tasks.hook_names.family_of
     return process_results
@@ -44,13 +46,23 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
     The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
     """
 
-    def entry(name: str, direction: bool | None, aggregation: Callable[[ScoreList], float]) -> dict[str, Any]:
-        aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
+    def entry(
+        name: str, direction: bool | None, aggregation: Callable[[ScoreList], float]
+    ) -> dict[str, Any]:
+        aggregation.__name__ = aggregation.__qualname__ = (
+            name  # the harness writes it into its results
+        )
         return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
 
     def entries(metric: AnyMetric) -> list[dict[str, Any]]:
-        value = entry(metric.name, metric.higher_is_better, lambda scores: _estimate(metric, scores, warn=True).value)
-        error = entry(f"{metric.name}{STDERR}", False, lambda scores: _estimate(metric, scores).error)
+        value = entry(
+            metric.name,
+            metric.higher_is_better,
+            lambda scores: _estimate(metric, scores, warn=True).value,
+        )
+        error = entry(
+            f"{metric.name}{STDERR}", False, lambda scores: _estimate(metric, scores).error
+        )
         return [value, error] if metric.has_error else [value]
 
     return [made for metric in metrics for made in entries(metric)]
@@ -67,11 +79,16 @@ def _estimate(metric: AnyMetric, scores: ScoreList, *, warn: bool = False) -> Es
     panel = metric.panel.of(metric.selection(scores))
     for name, settings in panel.settings.items():
         if settings:
-            warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
+            warn_once(
+                f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO"
+            )
     by_cause = {
-        why: [name for name, cause in panel.failures.items() if cause == why] for why in panel.failures.values()
+        why: [name for name, cause in panel.failures.items() if cause == why]
+        for why in panel.failures.values()
     }
-    sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()]
+    sentences = [
+        f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()
+    ]
     if sentences or panel.warnings:
         command = score_command(score.get("saved") for score in scores)
         for sentence in (*sentences, *panel.warnings):

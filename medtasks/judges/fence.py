@@ -37,7 +37,9 @@ _TO_A_JUDGE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
-_INVISIBLE = re.compile(r"[\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_INVISIBLE = re.compile(
+    r"[\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
 _SPACED_LETTERS = re.compile(r"(?<!\w)(?:\w[ ._-]){3,}\w(?!\w)")
 _BREAK_IN_SENTENCE = re.compile(r"(?<![.!?:\s])\s*\n\s*")
 
@@ -50,14 +52,18 @@ def addresses_judge(reply: str) -> bool:
     """
     plain = _INVISIBLE.sub("", with_plain_characters(reply))
     joined = _SPACED_LETTERS.sub(lambda letters: re.sub(r"[\W_]", "", letters[0]), plain)
-    return any(_TO_A_JUDGE.search(text) for text in (reply, joined, _BREAK_IN_SENTENCE.sub(" ", joined)))
+    return any(
+        _TO_A_JUDGE.search(text) for text in (reply, joined, _BREAK_IN_SENTENCE.sub(" ", joined))
+    )
 
 
 def shown_to_judge(reply: str, *, fenced: bool) -> tuple[str, str]:
     """Return a reply and the note to the judge: unchanged and empty, or, ``fenced``, between two marks with a note."""
     if not fenced:
         return reply, ""
-    digest = hmac.new(_secret(default_cache_folder()), reply.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    digest = hmac.new(
+        _secret(default_cache_folder()), reply.encode("utf-8", "surrogatepass"), hashlib.sha256
+    )
     mark = f"=====REPLY {digest.hexdigest()[:32]}====="
     return f"{mark}\n{reply}\n{mark}", _NOTE.format(mark=mark)
 
@@ -71,7 +77,9 @@ def _secret(folder: Path) -> bytes:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{_SECRET_FILE}.") as partial:
             partial.write(made)
             partial.flush()
-            with contextlib.suppress(FileExistsError):  # another process was first: then all use its secret
+            with contextlib.suppress(
+                FileExistsError
+            ):  # another process was first: then all use its secret
                 os.link(partial.name, path)
         stored = path.read_bytes()
     except OSError:

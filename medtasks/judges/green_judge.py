@@ -26,20 +26,32 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import MetricInfo, ReportScores, keys_of, register, score_keys
 
 # GREEN's categories (a) to (f), as its keys name them.
-GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
+GREEN_ERRORS = (
+    "false_finding",
+    "missing_finding",
+    "location",
+    "severity",
+    "false_comparison",
+    "missing_comparison",
+)
 
 _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
 _READING_VERSION = 2  # of the strict reading
 _MOST_WORDS = 300  # of each report
-_SIGNIFICANT, _INSIGNIFICANT = "[Clinically Significant Errors]:", "[Clinically Insignificant Errors]:"
+_SIGNIFICANT, _INSIGNIFICANT = (
+    "[Clinically Significant Errors]:",
+    "[Clinically Insignificant Errors]:",
+)
 _MATCHED = "[Matched Findings]:"
 _SECTION = re.compile(r"\s*(.*?)(?:\n\s*\n|\Z)", re.DOTALL)  # up to the next blank line
 _LETTERED, _NUMBERED = re.compile(r"\([a-f]\) .*"), re.compile(r"\([1-6]\) .*")
 _COUNT = re.compile(r"(?<=: )\b\d{1,4000}\b(?=\.)")  # longer numbers are an error in Python
 _MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
 _FINDINGS = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
-_STATED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE)
+_STATED_LINE = re.compile(
+    r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE
+)
 _LABELLED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\)", re.MULTILINE)
 _HEADING = re.compile(r"\[[A-Z][\w ]+\]:")
 _LONGEST_DENIAL = 500  # characters
@@ -49,8 +61,12 @@ _DENIALS = {
     r"\b(?:zero|0)\b(?![.,]\d)": "none ",
     r"\berror-free\b": "without error",
 }
-_ERROR = re.compile(r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b", re.IGNORECASE)
-_MATCH = re.compile(r"(?i)\b(?:match\w*|overlap\w*|in common|findings?(?=(?: (?:is|are|was|were) \w+)?\W*$))\b")
+_ERROR = re.compile(
+    r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b", re.IGNORECASE
+)
+_MATCH = re.compile(
+    r"(?i)\b(?:match\w*|overlap\w*|in common|findings?(?=(?: (?:is|are|was|were) \w+)?\W*$))\b"
+)
 # A denial whose subject is the heading: "None were identified in the candidate report".
 _NONE = re.compile(
     r"(?i)\W*(?:there (?:is|are|was|were) )?(?:none|nil|nothing|n/?a|not applicable)"
@@ -112,7 +128,9 @@ def published_counts(reply: str) -> GreenCounts:
         lines = _LETTERED.findall(contents[heading]) or _NUMBERED.findall(contents[heading])
         for line in sorted(lines):
             if count := _COUNT.search(line):  # of two lines with one letter the later in this order
-                counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(count[0])
+                counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(
+                    count[0]
+                )
         errors.append(tuple(counts))
     matched = _MATCHED_COUNT.match(contents[_MATCHED])
     return GreenCounts(errors[0], errors[1], int(matched[0]) if matched else 0)
@@ -128,7 +146,11 @@ def strict_counts(reply: str) -> GreenCounts | None:
     if any(len(counts) > 1 or None in counts for counts in readings.values()):
         return None
     significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
-    return None if significant is None or matched is None else GreenCounts(significant, insignificant, matched[0])
+    return (
+        None
+        if significant is None or matched is None
+        else GreenCounts(significant, insignificant, matched[0])
+    )
 
 
 def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
@@ -157,7 +179,8 @@ def _is_denial(content: str, subject: re.Pattern[str]) -> bool:
         return False
     statements = [clause for clause in clauses(text) if re.search(r"\w", clause)]
     return bool(statements) and all(
-        _NONE.fullmatch(clause) or stances_of(subject, [clause]) == {Stance.DENIED} for clause in statements
+        _NONE.fullmatch(clause) or stances_of(subject, [clause]) == {Stance.DENIED}
+        for clause in statements
     )
 
 
@@ -165,27 +188,42 @@ def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[
     """Return the judge's first reply about one pair of reports, whatever its form."""
     prompt = green_prompt(reference, candidate)
     if _GREEN_MODEL.fullmatch(judge.settings.model):
-        return judge.ask("", f"{RAW_PROMPT.format(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True)
+        return judge.ask(
+            "", f"{RAW_PROMPT.format(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True
+        )
     return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION)
 
 
-def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def green(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score pairs by the judge of ``MEDTASKS_JUDGE_*``; values that a reply does not state are NaN.
 
     Raises JudgeNotConfigured, and JudgeRefused where it may not see the texts of one of the datasets.
     """
-    judges = [judge_for(dataset, "green needs an LLM judge") for dataset in sorted(settings.datasets, key=str)]
+    judges = [
+        judge_for(dataset, "green needs an LLM judge")
+        for dataset in sorted(settings.datasets, key=str)
+    ]
     judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
-        verdicts = dict(zip(distinct, threads.map(lambda pair: green_verdict(judge, *pair), distinct), strict=True))
+        verdicts = dict(
+            zip(
+                distinct,
+                threads.map(lambda pair: green_verdict(judge, *pair), distinct),
+                strict=True,
+            )
+        )
     samples: dict[str, list[float]] = {key: [] for key in keys_of("green")}
     for pair in pairs:
         reply = verdicts[pair].value
         counts = None if reply is None else strict_counts(reply)
         values = {
             "green_strict": math.nan if counts is None else counts.score(as_published=False),
-            "green_reference": math.nan if reply is None else published_counts(reply).score(as_published=True),
+            "green_reference": math.nan
+            if reply is None
+            else published_counts(reply).score(as_published=True),
             "green_matched": math.nan if counts is None else float(counts.matched),
         }
         for prefix, of_prefix in (
@@ -195,17 +233,29 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
             for number, name in enumerate(GREEN_ERRORS):
                 values[f"{prefix}_{name}"] = float(of_prefix[number]) if of_prefix else math.nan
         values["green_failed"] = float(counts is None)
-        values["green_undefined"] = float(counts is not None and math.isnan(counts.score(as_published=False)))
+        values["green_undefined"] = float(
+            counts is not None and math.isnan(counts.score(as_published=False))
+        )
         values["green_injections"] = float(addresses_judge(pair[1]))
         for key, value in values.items():
             samples[key].append(value)
-    totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
-    totals |= {key: math.fsum(samples[key]) for key in ("green_failed", "green_undefined", "green_injections")}
+    totals = {
+        key: mean([value for value in values if not math.isnan(value)])
+        for key, values in samples.items()
+    }
+    totals |= {
+        key: math.fsum(samples[key])
+        for key in ("green_failed", "green_undefined", "green_injections")
+    }
     form = (
-        "raw string of GREEN's code" if _GREEN_MODEL.fullmatch(judge.settings.model) else "chat message, no GREEN model"
+        "raw string of GREEN's code"
+        if _GREEN_MODEL.fullmatch(judge.settings.model)
+        else "chat message, no GREEN model"
     )
     settings_of_judge = {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"}
-    return ReportScores(samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"})
+    return ReportScores(
+        samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"}
+    )
 
 
 register(
@@ -218,9 +268,12 @@ register(
         further={
             "green_matched": (Scale.RAW, True),
             **dict.fromkeys(
-                [*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS)], (Scale.RAW, False)
+                [*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS)],
+                (Scale.RAW, False),
             ),
-            **dict.fromkeys(score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
+            **dict.fromkeys(
+                score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)
+            ),
         },
     )
 )

@@ -50,12 +50,19 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
         raise MedTasksError(f"{sentence}: {failures[0]}")
     shares = {}
     for kind in (*KINDS, ALL):
-        values = [result is True for result, case in zip(results, cases, strict=True) if kind in (case["kind"], ALL)]
+        values = [
+            result is True
+            for result, case in zip(results, cases, strict=True)
+            if kind in (case["kind"], ALL)
+        ]
         share = sum(values) / len(values)
         error = math.sqrt(share * (1 - share) / len(values))
         ends = interval(share, error, None, share=True, effective=len(values))
         shares[kind] = CheckedShare(sum(values), len(values), *ends)
-    total, kinds = shares[ALL], ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS)
+    total, kinds = (
+        shares[ALL],
+        ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS),
+    )
     limits = f"95 % interval {100 * total.low:.1f} to {100 * total.high:.1f} %"
     record = {
         "judge": judge.settings.label,
@@ -79,7 +86,11 @@ def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
         if counts is None or not counts.matched:
             return False
         minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
-        errors = {name for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True) if any(numbers)}
+        errors = {
+            name
+            for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True)
+            if any(numbers)
+        }
         return errors == ({case["planted"]} if case["planted"] else set())
     prompt = medevalkit_prompt(
         case["question"], case["gold"], case["answer"], fenced=case["kind"] == "injection_fenced"

@@ -75,13 +75,17 @@ class JudgeSettings:
 
     base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
     model: str  # the model's name as the endpoint knows it
-    api_key: str = field(default="", repr=False)  # secret, hidden in ``repr``; empty for an endpoint that needs none
+    api_key: str = field(
+        default="", repr=False
+    )  # secret, hidden in ``repr``; empty for an endpoint that needs none
     temperature: float = 0.0  # sampling temperature in [0, 2]
     concurrency: int = 4  # most requests under way at once, over all threads of this process
     timeout_s: float = 60.0  # seconds without a byte from the endpoint before a try is given up
     attempts: int = 5  # most tries of a request that fails for a passing reason
     reasks: int = 2  # most further questions after a reply that breaks the format
-    max_requests: int | None = None  # most requests that one process sends, further tries included; None is no limit
+    max_requests: int | None = (
+        None  # most requests that one process sends, further tries included; None is no limit
+    )
 
     def __post_init__(self) -> None:
         sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
@@ -89,12 +93,21 @@ class JudgeSettings:
             (servers.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
             (sendable, f"{API_KEY} contains a character that no HTTP header may hold"),
-            (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
+            (
+                0 <= self.temperature <= 2,
+                f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2",
+            ),
             (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
-            (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
+            (
+                0 < self.timeout_s < math.inf,
+                f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds",
+            ),
             (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
             (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
-            ((self.max_requests or 0) >= 0, f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0"),
+            (
+                (self.max_requests or 0) >= 0,
+                f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0",
+            ),
         )
         for holds, sentence in rules:
             if not holds:
@@ -124,7 +137,9 @@ def settings_from_environment(
     ``what`` begins the sentence on missing ones. JudgeNotConfigured: base URL, model or a remote endpoint's key is
     missing, or a value is wrong.
     """
-    values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
+    values = {
+        name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")
+    }
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
     if missing:
         raise JudgeNotConfigured(
@@ -160,7 +175,9 @@ def settings_from_environment(
     return settings
 
 
-def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ) -> None:
+def check_access(
+    settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ
+) -> None:
     """Refuse to send credentialed text to another machine.
 
     Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
@@ -169,7 +186,11 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     """
     if access not in list(Access):
         raise unknown_name("access level", access, Access)
-    if access != Access.CREDENTIALED or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
+    if (
+        access != Access.CREDENTIALED
+        or settings.is_local
+        or environ.get(ALLOW_REMOTE, "").strip() == dataset
+    ):
         return
     trusted, origin = environ.get(TRUSTED, "").strip(), servers.origin(settings.base_url)
     if trusted and not servers.is_url(trusted):
@@ -202,10 +223,14 @@ class JudgeVerdict(Generic[T]):
     """Result of one request for a verdict."""
 
     value: T | None  # result of ``parse``, or ``None`` without a verdict
-    failure: str | None  # why there is no verdict, as one sentence without sample text; ``None`` with a verdict
+    failure: (
+        str | None
+    )  # why there is no verdict, as one sentence without sample text; ``None`` with a verdict
     cached: bool  # whether the verdict came from disk, without a request
     text: str  # the judge's last raw reply, or empty. May quote the sample: treat it like the data
-    sent: bool = True  # False if the limit of requests, or an earlier outage, kept it from being sent
+    sent: bool = (
+        True  # False if the limit of requests, or an earlier outage, kept it from being sent
+    )
 
 
 @dataclass(frozen=True)
@@ -234,14 +259,21 @@ class Judge:
     """
 
     def __init__(
-        self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0, role: JudgeRole = JUDGING
+        self,
+        settings: JudgeSettings,
+        cache: VerdictCache,
+        *,
+        backoff_s: float = 2.0,
+        role: JudgeRole = JUDGING,
     ) -> None:
         self.settings = settings
         self._role = role
         self._cache = cache
         folder = cache.path.parent if cache.path else default_cache_folder()
         self.checks = SqliteCache(folder / "checks.sqlite", ("checks", "result"), _CANNOT_KEEP)
-        identity = json.dumps([settings.base_url.rstrip("/"), settings.model, float(settings.temperature)])
+        identity = json.dumps(
+            [settings.base_url.rstrip("/"), settings.model, float(settings.temperature)]
+        )
         self.check_key = hashlib.sha256(identity.encode("ascii")).digest()
         self._server = server_of(settings, role.name)
         self._sent = 0
@@ -311,8 +343,13 @@ class Judge:
                 raise unreadable(self._server) from None
             return reply if isinstance(reply, str) else ""
 
-        messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
-        body: dict[str, Any] = {"model": self.settings.model, "temperature": self.settings.temperature}
+        messages = [{"role": "system", "content": system}] * bool(system) + [
+            {"role": "user", "content": user}
+        ]
+        body: dict[str, Any] = {
+            "model": self.settings.model,
+            "temperature": self.settings.temperature,
+        }
         body |= {"prompt": user, "max_tokens": _RAW_TOKENS} if is_raw else {"messages": messages}
         text = ""
         for number in range(self.settings.reasks + 1):
@@ -320,7 +357,11 @@ class Judge:
                 text = await self._client.post("completions" if is_raw else CHAT, body, content)
             except RemoteTrouble as trouble:
                 was_sent = not isinstance(trouble, NotSent)
-                cause = trouble.cause if was_sent or number == 0 else f"{BAD_FORMAT}, and {trouble.cause}"
+                cause = (
+                    trouble.cause
+                    if was_sent or number == 0
+                    else f"{BAD_FORMAT}, and {trouble.cause}"
+                )
                 if not trouble.outage:
                     self._client.answered()
                     warn_once(self._role.no_reply.format(cause))
@@ -342,7 +383,9 @@ class Judge:
         """Model, temperature and the result of ``medtasks judge check``, as scores show them."""
         results = self.checks.get([self.check_key])
         checks = [str(json.loads(result)["sentence"]) for result in results.values()]
-        return ", ".join([self.settings.label, *(checks or ["not checked by 'medtasks judge check'"])])
+        return ", ".join(
+            [self.settings.label, *(checks or ["not checked by 'medtasks judge check'"])]
+        )
 
     def _count(self) -> None:
         """Count a request before it is sent; NotSent if it exceeds the limit."""
@@ -389,7 +432,14 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
 
 def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
     """Return a judge's server, whose messages name the variables that fix it."""
-    return Server(settings.base_url, role, settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
+    return Server(
+        settings.base_url,
+        role,
+        settings.timeout_s,
+        f"check {BASE_URL}",
+        _REFUSALS,
+        settings.api_key,
+    )
 
 
 def _sendable(text: str) -> str:

@@ -70,7 +70,13 @@ class JudgePrompt:
         return f"{self.name} v{self.version} {hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
 
     def ask(
-        self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool
+        self,
+        judge: Judge,
+        pairs: Mapping[str, Any],
+        answer: str,
+        parse: Callable[[str], T | None],
+        *,
+        fenced: bool,
     ) -> JudgeVerdict[T]:
         """Have one answer, which is not empty, judged; ``pairs`` are the other fields of the JSON object."""
         return self._send(judge, pairs, {_ONLY: answer}, parse, fenced=fenced)
@@ -93,7 +99,9 @@ class JudgePrompt:
             parsers: By name of the model, what reads a reply on this model alone.
             fenced: Whether answers are between marks.
         """
-        return self._send(judge, pairs, answers, partial(parse_joint, parsers=parsers), fenced=fenced)
+        return self._send(
+            judge, pairs, answers, partial(parse_joint, parsers=parsers), fenced=fenced
+        )
 
     def _send(
         self,
@@ -123,7 +131,9 @@ class JudgeQuestion:
     prompt: JudgePrompt
     pairs: Mapping[str, Any]  # the other fields of the JSON object
     answer: str
-    parse: Callable[[str], Any]  # verdict in a judge's reply on this model alone; None for another form
+    parse: Callable[
+        [str], Any
+    ]  # verdict in a judge's reply on this model alone; None for another form
     of_empty: Any  # verdict on an empty answer, about which no judge is asked
 
     def ask(self, judge: Judge, *, fenced: bool) -> Any:
@@ -164,10 +174,15 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
         return None
     by_aspect: dict[str, list[int]] = {}
     for aspect in ASPECTS:
-        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != {"recall_number", "wrong_number"}:
+        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != {
+            "recall_number",
+            "wrong_number",
+        }:
             return None
         pair = [counts[aspect]["recall_number"], counts[aspect]["wrong_number"]]
-        if not all(type(number) is int and 0 <= number <= most for number in pair):  # True is no number here
+        if not all(
+            type(number) is int and 0 <= number <= most for number in pair
+        ):  # True is no number here
             return None
         by_aspect[aspect] = pair
     return by_aspect

@@ -30,11 +30,15 @@ _PROMPTS = packaged_facts(__package__, "prompts")
 # further request corrects the judge.
 
 # By the rule that reads the judge's reply: on disk, a reply that only one rule can read must not replace another.
-PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
+PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType(
+    {"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2}
+)
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
 PROMPT_VERSION = 1
-GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
+GAP = (
+    3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
+)
 SYSTEM, INSTRUCTION = (str(_PROMPTS["mediconfusion"][name]) for name in ("system", "instruction"))
 # On disk, the first version has any reply, and the second one replies in the right format if the first was not.
 FIRST_VERSION, AGAIN_VERSION = 1, 2
@@ -67,7 +71,13 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
 
 
 def match_reply(
-    judge: Judge, rule: str, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+    judge: Judge,
+    rule: str,
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
 ) -> tuple[Answer, bool]:
     """Extract a reply's option by rule, or else by the judge, and whether it was asked; never raises for a text.
 
@@ -100,7 +110,9 @@ def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
 # reference samples its judge at temperature 0.7 without a seed.
 
 
-def mediconfusion_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
+def mediconfusion_prompt(
+    question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+) -> str:
     """Return the user message for one reply to two options, without letters; ValueError for another number of them."""
     if len(options) != 2:
         raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
@@ -120,13 +132,17 @@ def parse_scores(text: str) -> tuple[int, int] | None:
     raises and ends the run.
     """
     lines = text.strip().replace("\n\n", "\n").split("\n")
-    digits = [line.removeprefix(label).strip() for line, label in zip(lines, ("A: ", "B: "), strict=False)]
+    digits = [
+        line.removeprefix(label).strip() for line, label in zip(lines, ("A: ", "B: "), strict=False)
+    ]
     if len(digits) < 2 or not all(re.fullmatch("0?[1-9]|10", score) for score in digits):
         return None
     return int(digits[0]), int(digits[1])
 
 
-def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
+def judge_reply(
+    judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+) -> Answer:
     """Have one free-form reply judged; never raises for the text of the reply or the judge.
 
     A sample that the adapter could not run is ``ADAPTER_FAILED`` without asking. So is a reply of white space alone
@@ -161,7 +177,11 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str,
 def medevalkit_prompt(question: str, gold: str, answer: str, *, fenced: bool = False) -> str:
     """Return the user message for one answer."""
     quoted, note = shown_to_judge(answer, fenced=fenced)
-    values = {"question": question, "answer": gold, "response": f"{quoted}\n{note}" if note else quoted}
+    values = {
+        "question": question,
+        "answer": gold,
+        "response": f"{quoted}\n{note}" if note else quoted,
+    }
     return _FIELD.sub(lambda field: values[field[1]], _USER)
 
 

@@ -44,11 +44,17 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
     manifest = RunManifest.read(Path(path))
     replies_by_request = {}
     for name, record in manifest.tasks.items():
-        rows = _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
+        rows = (
+            _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
+        )
         for row, replies, line in rows:
             origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
-                is_failed = failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
+                is_failed = (
+                    failure_cause(reply) is not None
+                    if isinstance(reply, str)
+                    else math.isnan(reply[0])
+                )
                 if not is_failed:
                     replies_by_request[name, row, number] = KeptReply(reply, origin, line.prompt)
     return replies_by_request
@@ -86,10 +92,14 @@ def _rows(
         else:
             yield row, [saved_line.record["reply"]], line
     if changed:
-        warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
+        warn_once(
+            f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again."
+        )
 
 
-def _unchanged_row(line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]) -> int | None:
+def _unchanged_row(
+    line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]
+) -> int | None:
     """Return the row that a line answers; None if its sample has changed since it was asked."""
     if line.asked is None:
         return line.row
@@ -99,7 +109,10 @@ def _unchanged_row(line: SampleLine, index: QuestionIndex, settings: Mapping[str
 
 def _unwrapped(line: SampleLine) -> list[Any]:
     """Return the replies of a line, each without the list around it."""
-    return [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in _recorded(line)]
+    return [
+        reply[0] if isinstance(reply, list) and len(reply) == 1 else reply
+        for reply in _recorded(line)
+    ]
 
 
 def _are_withheld(replies: Sequence[Any]) -> bool:
@@ -160,9 +173,15 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
             and earlier.path != current.path
             and what_is_asked(read_options(earlier.arguments)) == question
             and earlier.shard == current.shard
-            and all(earlier.versions.get(name) == current.versions.get(name) for name in ("lmms_eval", "medtasks"))
+            and all(
+                earlier.versions.get(name) == current.versions.get(name)
+                for name in ("lmms_eval", "medtasks")
+            )
             and earlier.commit == current.commit
-            and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
+            and all(
+                earlier.tasks[name].fingerprint == current.tasks[name].fingerprint
+                for name in shared
+            )
         ):
             return earlier
     raise MedTasksError(

@@ -20,7 +20,12 @@ from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.lmms.prompt_family import check_family
-from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, faults_of_saving, without_scoring
+from medtasks.runs.logged_samples import (
+    SCORED_SETTINGS,
+    SCORED_TASK,
+    faults_of_saving,
+    without_scoring,
+)
 from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
 from medtasks.runs.result_files import NOTICES, SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
@@ -29,8 +34,12 @@ from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import few_shot_problems
 
 HarnessTasks = Mapping[str, Any]  # by name
-_UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
-_PADDING = "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
+_UNDER_AGENT = (
+    "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
+)
+_PADDING = (
+    "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
+)
 _NO_ROW = -1
 
 
@@ -131,8 +140,14 @@ def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms:
 def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for options that also choose rows, which 'medtasks run' refuses earlier."""
     if not is_lmms:
-        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
-    if options.get("limit") not in (None, -1) or options.get("offset") or options.get("cache_requests"):
+        raise MedTasksError(
+            f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval"
+        )
+    if (
+        options.get("limit") not in (None, -1)
+        or options.get("offset")
+        or options.get("cache_requests")
+    ):
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
@@ -148,7 +163,9 @@ def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
         documents: Any = getattr(task, "eval_docs_no_media", ())
         if not hasattr(documents, "unique"):
             named = [document.get("dataset") for document in documents]
-        elif "dataset" in documents.column_names:  # of the datasets library, which need not read the rows
+        elif (
+            "dataset" in documents.column_names
+        ):  # of the datasets library, which need not read the rows
             named = documents.unique("dataset")
         else:
             named = []
@@ -175,7 +192,9 @@ def _record_notices(results: Any) -> None:
         results[NOTICES] = notices
 
 
-def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]) -> None:
+def _record_origins(
+    results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]
+) -> None:
     """Record the replies that were not asked for in this run, in the samples that the harness will write; print counts.
 
     Samples of ``cached`` tasks without a request are answered by the harness's response cache.
@@ -222,7 +241,11 @@ def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[N
     with contextlib.ExitStack() as stack:
         for name, task in ours.items():
             if hasattr(task, "process_results"):
-                stack.enter_context(replaced(task, "process_results", partial(score_named, name, task.process_results)))
+                stack.enter_context(
+                    replaced(
+                        task, "process_results", partial(score_named, name, task.process_results)
+                    )
+                )
         stack.enter_context(watched(lm, ours, kept_replies(ours), origins))
         yield
 
@@ -249,11 +272,18 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
             counts = counted_conversions(opened[key].conversions for key in keys)
             if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
                 counts["not opened in this run"] = unopened
-            config["metadata"] = {**metadata, "data": {"image_rule": " and ".join(rules), "image_conversions": counts}}
+            config["metadata"] = {
+                **metadata,
+                "data": {"image_rule": " and ".join(rules), "image_conversions": counts},
+            }
 
 
 def _annotate(
-    results: MutableMapping[str, Any], lm: Any, ours: HarnessTasks, shard: Shard | None, rows: Mapping[str, int]
+    results: MutableMapping[str, Any],
+    lm: Any,
+    ours: HarnessTasks,
+    shard: Shard | None,
+    rows: Mapping[str, int],
 ) -> None:
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
@@ -301,9 +331,15 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        has_clusters = _is_ours(task) or bool(datasets_of_files(vars(task.config)))  # those of others are unknown
-        chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
-        task.build_all_requests = partial(_build_requests, task, task.build_all_requests, chosen[name])
+        has_clusters = _is_ours(task) or bool(
+            datasets_of_files(vars(task.config))
+        )  # those of others are unknown
+        chosen[name] = frozenset(
+            shard.rows(clusters_of(documents) if has_clusters else range(len(documents)))
+        )
+        task.build_all_requests = partial(
+            _build_requests, task, task.build_all_requests, chosen[name]
+        )
     try:
         yield {name: len(rows) for name, rows in chosen.items()}
     finally:
@@ -311,13 +347,19 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
             del tasks[name].build_all_requests
 
 
-def _build_requests(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
+def _build_requests(
+    task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any
+) -> None:
     """Build the requests of a harness's task for some rows only; a rank without any pads, as in the harness."""
     task._instances = []
     if not rows:  # on all ranks: the harness's own function would raise
         return
     build_all(**options)
-    requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
+    requests = [
+        each
+        for each in task._instances
+        if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)
+    ]
     if not requests:
         first = task._instances[0].doc_id
         requests = [each for each in task._instances if each.doc_id == first]

@@ -29,9 +29,16 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Documents of the replies, shape (samples,), where metrics or hooks of others take the answers; else None."""
 
     def __init__(
-        self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False
+        self,
+        rule: str | None = None,
+        option: str | None = None,
+        *,
+        fenced: bool = False,
+        reasoned: bool = False,
     ) -> None:
-        names = [name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS]
+        names = [
+            name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS
+        ]
         if rule is not None and rule not in names:
             raise unknown_name("rule", rule, names, "medtasks parse --help")
         self._row = Rule(rule, option, fenced, reasoned)
@@ -45,7 +52,10 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         if not needs_labeler(self._row):
             return [make_envelope(reply, self._row) for reply in first]
         labels = label_replies([open_envelope(reply)[0].text for reply in first])
-        return [make_envelope(reply, self._row, labels=of_reply) for reply, of_reply in zip(first, labels, strict=True)]
+        return [
+            make_envelope(reply, self._row, labels=of_reply)
+            for reply, of_reply in zip(first, labels, strict=True)
+        ]
 
     @property
     def rule(self) -> str:

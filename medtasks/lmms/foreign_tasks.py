@@ -34,7 +34,9 @@ def scored_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
             if getattr(task, "OUTPUT_TYPE", "") in _LIKELIHOODS:
                 score = partial(_score_numbers, task.process_results, task, failed)
                 stack.enter_context(replaced(task, "process_results", score))
-            readers = [each for ensemble in getattr(task, "_filters", ()) for each in ensemble.filters]
+            readers = [
+                each for ensemble in getattr(task, "_filters", ()) for each in ensemble.filters
+            ]
             readers = [each for each in readers if isinstance(each, ReadWith)]
             if readers:
                 _check_options(name, task, readers)
@@ -48,7 +50,9 @@ def scored_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
         )
 
 
-def _score_numbers(score: AnyFunction, task: Any, failed: Counter[str], doc: Any, results: Sequence[Any]) -> Any:
+def _score_numbers(
+    score: AnyFunction, task: Any, failed: Counter[str], doc: Any, results: Sequence[Any]
+) -> Any:
     """Score likelihoods as pairs of numbers, mean negative log-likelihood and greedy flag."""
     pairs = []
     for result in results:
@@ -57,7 +61,9 @@ def _score_numbers(score: AnyFunction, task: Any, failed: Counter[str], doc: Any
         loss, greedy = parse_loglikelihood(result)
         if math.isnan(loss):
             failed[str(task.config.task)] += 1
-            loss = math.inf  # the harness takes the smallest loss, and NaN for smaller than any other
+            loss = (
+                math.inf
+            )  # the harness takes the smallest loss, and NaN for smaller than any other
         pairs.append((loss, greedy))
     if task.OUTPUT_TYPE == "loglikelihood" and not callable(task.config.process_results):
         return score(doc, pairs[0])  # the harness unpacks the pair itself

@@ -35,7 +35,10 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
         sentence = f"{type(error).__name__}: {sentence}"
     sentence = without_home(sentence)
     say(sentence, in_all=True)
-    with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file,
+    ):
         file.write(sentence)
     raise SystemExit(1) from None
 
@@ -47,7 +50,9 @@ def say(sentence: str, *, in_all: bool = False) -> None:
             print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def unclaimed_stamp(stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any) -> str:
+def unclaimed_stamp(
+    stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any
+) -> str:
     """Return the time for the names of a run's files, when no other run into the folder has the same second.
 
     It is claimed by an empty file, which is deleted when ``claims`` is closed, at the end of the run.
@@ -92,7 +97,9 @@ def main() -> None:
     """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
     show = sys.excepthook
 
-    def show_redacted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def show_redacted(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         if not issubclass(kind, KeyboardInterrupt):
             with redacted_streams():
                 show(kind, error, trace)

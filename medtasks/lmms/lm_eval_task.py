@@ -18,7 +18,15 @@ from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
 
 _SHARED = (
-    *("task", "task_alias", "output_type", "test_split", "generation_kwargs", "doc_to_target", "doc_to_choice"),
+    *(
+        "task",
+        "task_alias",
+        "output_type",
+        "test_split",
+        "generation_kwargs",
+        "doc_to_target",
+        "doc_to_choice",
+    ),
     *("target_delimiter", "process_results", "metric_list", "filter_list", "metadata"),
 )
 
@@ -32,7 +40,9 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         file = {
-            key: resolved(value) for key, value in task_config(str(config["task"])).items() if key != "dataset_path"
+            key: resolved(value)
+            for key, value in task_config(str(config["task"])).items()
+            if key != "dataset_path"
         }
         prompt = file["doc_to_text"]
         if len(inspect.signature(prompt).parameters) > 1:

@@ -52,21 +52,34 @@ class _Watch:
     """Replies of a model to the requests of a harness run."""
 
     module: str  # of the harness, that gives the replies
-    marks_replies: bool  # whether the model's own text is escaped already, see medtasks.extract.failure
+    marks_replies: (
+        bool  # whether the model's own text is escaped already, see medtasks.extract.failure
+    )
     tasks: Collection[str]
     earlier: Mapping[tuple[str, int, int], KeptReply]
     origins: SampleOrigins
 
-    def answers(self, method: str, original: AnyFunction, requests: Sequence[Instance]) -> list[Any]:
+    def answers(
+        self, method: str, original: AnyFunction, requests: Sequence[Instance]
+    ) -> list[Any]:
         """Return kept replies, and those of a method of the model to the remaining requests."""
-        kept = {place: reply for place, request in enumerate(requests) if (reply := self.kept_reply(request))}
+        kept = {
+            place: reply
+            for place, request in enumerate(requests)
+            if (reply := self.kept_reply(request))
+        }
         remaining = [request for place, request in enumerate(requests) if place not in kept]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
             # simple.claude adds one too many after an error, and every later reply belongs to another question.
-            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+            surplus = failed_reply(
+                f"the model gave {len(replies)} replies to {len(remaining)} requests"
+            )
             replies = [surplus] * len(remaining)
-        new = (self.checked(reply, request, method) for reply, request in zip(replies, remaining, strict=True))
+        new = (
+            self.checked(reply, request, method)
+            for reply, request in zip(replies, remaining, strict=True)
+        )
         return [kept[place].reply if place in kept else next(new) for place in range(len(requests))]
 
     def kept_reply(self, request: Instance) -> KeptReply | None:
@@ -75,7 +88,9 @@ class _Watch:
         if reply is None or (request.repeats or 1) > 1:  # a repeated one is always asked
             return None
         if reply.prompt not in ("", request.args[0]):
-            warn_once(f"{request.task_name} has other prompts than in the earlier run; their samples are asked again.")
+            warn_once(
+                f"{request.task_name} has other prompts than in the earlier run; their samples are asked again."
+            )
             return None
         self.note_origin(request, reply.origin)
         return reply
@@ -94,8 +109,14 @@ class _Watch:
             return _with_text(reply, _without_marks)
         if method == "loglikelihood":
             with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
-            return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
-        return _with_text(reply, functools.partial(_marked, module=self.module, is_full=_is_full(reply, request)))
+            return (
+                FAILED
+                if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED
+                else reply
+            )
+        return _with_text(
+            reply, functools.partial(_marked, module=self.module, is_full=_is_full(reply, request))
+        )
 
 
 @contextlib.contextmanager
@@ -114,7 +135,9 @@ def watched(
     watch = _Watch(replies_module(lm), marks_replies, tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
-            stack.enter_context(replaced(lm, method, functools.partial(watch.answers, method, getattr(lm, method))))
+            stack.enter_context(
+                replaced(lm, method, functools.partial(watch.answers, method, getattr(lm, method)))
+            )
         if completions is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
@@ -177,7 +200,9 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):
         return change(reply[0]), reply[1]
     changed = change(reply)
-    return reply if changed == reply else changed  # a reply of our own adapters is a str that carries token counts
+    return (
+        reply if changed == reply else changed
+    )  # a reply of our own adapters is a str that carries token counts
 
 
 # ---- answers of a server ----

@@ -23,7 +23,11 @@ from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wra
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _DEFAULT_MODEL = "hf"  # of the harness's command line, which has no model of this name
-_WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
+_WITH_SECRETS = {
+    "dataset_kwargs",
+    "generation_kwargs",
+    "lmms_eval_specific_kwargs",
+}  # parts of a task's configuration
 _ENTRY_POINTS = "medtasks.adapters"  # group of other packages: name for --model, and path of a class or function
 _MODELS = {
     "adapter": "medtasks.model_adapters.any_model.Adapter",
@@ -51,7 +55,9 @@ def model_manifests() -> list[Any]:
             sys.meta_path.insert(0, _AfterImport())
         from lmms_eval.models.registry_v2 import ModelManifest
 
-        manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
+        manifests += [
+            ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()
+        ]
         if adapters := installed_adapters():
             from medtasks.model_adapters.any_model import harness_name
 
@@ -68,7 +74,11 @@ def installed_adapters() -> dict[str, str]:
     points = sorted(entry_points(group=_ENTRY_POINTS))
     if not points:
         return {}
-    from lmms_eval.models import AVAILABLE_CHAT_TEMPLATE_MODELS, AVAILABLE_SIMPLE_MODELS, MODEL_ALIASES
+    from lmms_eval.models import (
+        AVAILABLE_CHAT_TEMPLATE_MODELS,
+        AVAILABLE_SIMPLE_MODELS,
+        MODEL_ALIASES,
+    )
 
     taken = {*_MODELS, *AVAILABLE_SIMPLE_MODELS, *AVAILABLE_CHAT_TEMPLATE_MODELS}
     taken.update(*MODEL_ALIASES.values())
@@ -124,7 +134,8 @@ def extend_task_search(module: ModuleType) -> None:
             return
         wrap_once(manager, "initialize_tasks", _index_ours)
         with or_warn(
-            "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
+            "check the documents of your own tasks with",
+            "a missing column will be a KeyError; use lmms-eval 0.7.3",
         ):
             if hasattr(module, "ConfigurableTask"):
                 wrap_once(module.ConfigurableTask, "download", download_and_check)
@@ -145,10 +156,17 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     failure: Exception | None = None
     if with_defaults:
         try:
-            call.arguments["include_path"] = [*folders, str(tasks_folder()), *map(str, own_tasks_folders())]
+            call.arguments["include_path"] = [
+                *folders,
+                str(tasks_folder()),
+                *map(str, own_tasks_folders()),
+            ]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
-            failure, index = error, build(*args, **kwargs)  # the user's own error is raised here, as without us
+            failure, index = (
+                error,
+                build(*args, **kwargs),
+            )  # the user's own error is raised here, as without us
     else:  # the files alone count, twins included
         index, folders = build(*args, **kwargs), []
     if failure is not None:
@@ -164,7 +182,9 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     return index
 
 
-def _match_without_variants(match: AnyFunction, manager: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
+def _match_without_variants(
+    match: AnyFunction, manager: Any, task_list: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
     names = match(manager, task_list, *args, **kwargs)
     patterns = [task_list] if isinstance(task_list, str) else task_list
@@ -175,7 +195,9 @@ def _match_without_variants(match: AnyFunction, manager: Any, task_list: Any, *a
         for name in names:
             base = manager.task_index[name].get(VARIANT_OF)
             matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
-            if base is None or not all(fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching):
+            if base is None or not all(
+                fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching
+            ):
                 meant.append(name)
         return meant
     return names
@@ -210,7 +232,9 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     variant = variant_of(name)
     if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
-    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
+    if not any(
+        is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")
+    ):
         with private_copies(config):
             return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
@@ -218,7 +242,9 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     tables = own_tables(task_config(file.name) if file else config)
     with (
         private_copies(config),
-        replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset),
+        replaced(
+            datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset
+        ),
     ):
         made = download(task, *args, **kwargs)
     if file:
@@ -276,7 +302,9 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     tasks: list[Any] = []
-    with contextlib.suppress(Exception):  # names and files that cannot be read are reported by the harness
+    with contextlib.suppress(
+        Exception
+    ):  # names and files that cannot be read are reported by the harness
         from medtasks.tasks.documents import check_judge
         from medtasks.tasks.task_files import members_of
 

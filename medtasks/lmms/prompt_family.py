@@ -16,7 +16,9 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _ARGUMENT = "prompt_family"
 _DECODING = "model_specific_generation_kwargs"
-_FAMILY: ContextVar[tuple[str, str]] = ContextVar("_FAMILY", default=("", ""))  # and the model that is given prompts
+_FAMILY: ContextVar[tuple[str, str]] = ContextVar(
+    "_FAMILY", default=("", "")
+)  # and the model that is given prompts
 
 
 @contextlib.contextmanager

@@ -63,7 +63,11 @@ _BUILDS_ON = re.compile(r"^from (lmms_eval\.models\.(?:chat|simple)\.\w+) import
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
 _FOLLOWING = (  # classes whose ``send`` follows redirects unless an argument forbids it; newer openai uses httpx2
-    *((name, client, "follow_redirects") for name in ("httpx", "httpx2") for client in ("Client", "AsyncClient")),
+    *(
+        (name, client, "follow_redirects")
+        for name in ("httpx", "httpx2")
+        for client in ("Client", "AsyncClient")
+    ),
     ("requests", "Session", "allow_redirects"),
 )
 
@@ -98,7 +102,10 @@ def credentialed(datasets: Iterable[str]) -> list[str]:
 
 
 def check_model(
-    name: str, goes_to: Sequence[Destination], datasets: Sequence[str], environment: Mapping[str, str] = os.environ
+    name: str,
+    goes_to: Sequence[Destination],
+    datasets: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Refuse to send text of credentialed datasets with a model, given by its class, to these destinations.
 
@@ -120,7 +127,9 @@ def check_model(
             )
 
 
-def check_question_files(datasets: Iterable[str], environment: Mapping[str, str] = os.environ) -> bool:
+def check_question_files(
+    datasets: Iterable[str], environment: Mapping[str, str] = os.environ
+) -> bool:
     """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
 
     Args:
@@ -154,7 +163,9 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
         return text
     if text and not ("://" in text and servers.readable(text)):
         example = f"{TRUSTED}=https://api.openai.com"
-        raise ModelRefused(f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}")
+        raise ModelRefused(
+            f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}"
+        )
     return servers.origin(servers.readable(text)) if text else None
 
 
@@ -184,7 +195,11 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     if not destination.obeys_proxies or not (is_local or scheme == "http"):
         return ""
     proxy = _proxy_variable(scheme, host, environment)
-    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}" if proxy else ""
+    return (
+        f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
+        if proxy
+        else ""
+    )
 
 
 def _proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> str:
@@ -212,7 +227,9 @@ def planned_destinations(
         addresses = {"base_url": arguments.get("base_url"), **sources}
         source = next((name for name, address in addresses.items() if address), "")
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        address = addresses[source] if source else "https://api.openai.com/v1"  # the client's default
+        address = (
+            addresses[source] if source else "https://api.openai.com/v1"
+        )  # the client's default
         return _named(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
     return _of_local(module) if file_of(module) in LOCAL_MODELS else [Destination("")]
 
@@ -220,12 +237,18 @@ def planned_destinations(
 def live_destinations(lm: Any) -> list[Destination]:
     """Return the destinations of a built model; none for one that answers in its own process."""
     module = _class_name(lm).rpartition(".")[0]
-    if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
+    if module.startswith(
+        _OURS
+    ):  # our client of servers takes no proxy for addresses on this machine
         return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
     if file_of(module) in LOCAL_MODELS or module in LM_EVAL_LOCAL:
         return _of_local(module)
-    address = client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
-    if not address or getattr(lm, "mcp_client", None) is not None:  # whose tools may send replies anywhere
+    address = (
+        client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
+    )
+    if (
+        not address or getattr(lm, "mcp_client", None) is not None
+    ):  # whose tools may send replies anywhere
         return [Destination("")]
     http = getattr(lm.client, "_client", None)  # an httpx client
     return _named(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
@@ -240,7 +263,9 @@ def allows_checkpoint_code(module: str) -> bool:
     """Return whether a model's source lets transformers run a checkpoint's code by default or always."""
     spec = importlib.util.find_spec(module)
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return bool(_ALLOWS_CODE.search(source)) or any(map(allows_checkpoint_code, _BUILDS_ON.findall(source)))
+    return bool(_ALLOWS_CODE.search(source)) or any(
+        map(allows_checkpoint_code, _BUILDS_ON.findall(source))
+    )
 
 
 def client_address(client: object) -> str:
@@ -250,14 +275,20 @@ def client_address(client: object) -> str:
     return str(client.base_url) if isinstance(client, openai.OpenAI | openai.AsyncOpenAI) else ""
 
 
-def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) -> list[Destination]:
+def _named(
+    addresses: object, source: str = "base_url", *, obeys_proxies: bool
+) -> list[Destination]:
     texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
     return [Destination(servers.readable(text), source, obeys_proxies) for text in texts]
 
 
-def class_path_of(model: str, arguments: Mapping[str, object] | None = None, *, force_simple: bool = False) -> str:
+def class_path_of(
+    model: str, arguments: Mapping[str, object] | None = None, *, force_simple: bool = False
+) -> str:
     """Return the dotted name of a model's class by its name or alias and ``--model_args``; empty if unknown."""
-    with contextlib.suppress(Exception):  # a plug-in that cannot be imported is reported by the harness
+    with contextlib.suppress(
+        Exception
+    ):  # a plug-in that cannot be imported is reported by the harness
         from lmms_eval.models import MODEL_REGISTRY_V2
 
         name = str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
@@ -292,7 +323,9 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
             return call(requests)
 
     with contextlib.ExitStack() as stack:
-        for name in ("generate_until", "loglikelihood", "generate_until_multi_round") if guarded else ():
+        for name in (
+            ("generate_until", "loglikelihood", "generate_until_multi_round") if guarded else ()
+        ):
             if callable(call := getattr(lm, name, None)):
                 stack.enter_context(replaced(lm, name, functools.partial(guarded_call, call)))
         try:
@@ -308,7 +341,11 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
             if isinstance(error, SystemExit):
                 raise SystemExit(1 if isinstance(error.code, str) else error.code) from None
             location = traceback.extract_tb(error.__traceback__)[-1]
-            cause = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+            cause = (
+                f" ({os.strerror(error.errno)})"
+                if isinstance(error, OSError) and error.errno
+                else ""
+            )
             raise RuntimeError(
                 f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in "
                 f"{location.name}; its message is withheld, as it may repeat credentialed text"

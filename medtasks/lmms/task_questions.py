@@ -55,7 +55,11 @@ def _similar_task(task: TaskFile) -> str | None:
     if task.origin is not None and task_file(task.origin).output_type == _GENERATES:
         return task.origin
     for name, other in task_files().items():
-        if task.dataset is not None and other.dataset == task.dataset and other.output_type == _GENERATES:
+        if (
+            task.dataset is not None
+            and other.dataset == task.dataset
+            and other.output_type == _GENERATES
+        ):
             return name
     return None
 

@@ -26,14 +26,42 @@ from medtasks.stats.exchange import SummedCounts
 
 # In the order of CheXbert's outputs.
 CONDITIONS = (
-    *("Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation"),
-    *("Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices"),
+    *(
+        "Enlarged Cardiomediastinum",
+        "Cardiomegaly",
+        "Lung Opacity",
+        "Lung Lesion",
+        "Edema",
+        "Consolidation",
+    ),
+    *(
+        "Pneumonia",
+        "Atelectasis",
+        "Pneumothorax",
+        "Pleural Effusion",
+        "Pleural Other",
+        "Fracture",
+        "Support Devices",
+    ),
     "No Finding",
 )
-FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")  # of many papers
+FIVE_CONDITIONS = (
+    "Cardiomegaly",
+    "Edema",
+    "Consolidation",
+    "Atelectasis",
+    "Pleural Effusion",
+)  # of many papers
 Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
 _FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
-LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
+LABEL_CELLS = (
+    "true_positives",
+    "false_positives",
+    "false_negatives",
+    "true_negatives",
+    "mentions",
+    "positives",
+)
 
 
 class Finding(enum.IntEnum):
@@ -46,7 +74,11 @@ class Finding(enum.IntEnum):
 
 
 def label_scores(
-    references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[int]], *, uncertain: Uncertain, prefix: str
+    references: Sequence[Sequence[int]],
+    hypotheses: Sequence[Sequence[int]],
+    *,
+    uncertain: Uncertain,
+    prefix: str,
 ) -> ReportScores:
     """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
 
@@ -54,7 +86,9 @@ def label_scores(
     ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
     The averages over samples and the accuracy have a value per pair.
     """
-    present = [Finding.POSITIVE, Finding.UNCERTAIN] if uncertain == "positive" else [Finding.POSITIVE]
+    present = (
+        [Finding.POSITIVE, Finding.UNCERTAIN] if uncertain == "positive" else [Finding.POSITIVE]
+    )
     samples: dict[str, Sequence[float]] = {}
     totals: dict[str, float] = {}
     cells: list[Integers] = []
@@ -68,7 +102,10 @@ def label_scores(
         of_all = _averaged_f1(f"{prefix}_{size}", cells[-1].sum(axis=0))
         totals |= {key: float(value) if len(gold) else math.nan for key, value in of_all.items()}
         of_reports = ratio(2 * both.sum(axis=1), either.sum(axis=1)).tolist()
-        samples[f"{prefix}_{size}_samples_f1"], totals[f"{prefix}_{size}_samples_f1"] = of_reports, mean(of_reports)
+        samples[f"{prefix}_{size}_samples_f1"], totals[f"{prefix}_{size}_samples_f1"] = (
+            of_reports,
+            mean(of_reports),
+        )
     exact = (gold == predicted).all(axis=1).astype(float).tolist()  # of the five
     samples[f"{prefix}_5_accuracy"], totals[f"{prefix}_5_accuracy"] = exact, mean(exact)
 

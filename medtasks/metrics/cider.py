@@ -40,7 +40,25 @@ _JAR = "stanford-corenlp-3.4.1.jar"
 _TOKENIZE = ("edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase")
 # ``PUNCTUATIONS`` of pycocoevalcap; brackets in lower case, as the tokenizer gives them, are kept.
 _PUNCTUATION = frozenset(
-    ("''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";")
+    (
+        "''",
+        "'",
+        "``",
+        "`",
+        "-LRB-",
+        "-RRB-",
+        "-LCB-",
+        "-RCB-",
+        ".",
+        "?",
+        "!",
+        ",",
+        ":",
+        "-",
+        "--",
+        "...",
+        ";",
+    )
 )
 _LINE_END = re.compile(r"[\r\x0b\x0c\u2028\u2029]")  # a line feed becomes a blank before
 _BETWEEN = "_"  # a line that keeps the tokenizer from looking at the next caption
@@ -69,9 +87,16 @@ def cider_values(
     Without ``frequencies`` those of the references count, the references of a hypothesis as one document. ``clipped``
     is CIDEr-D.
     """
-    texts, first, owner = [*hypotheses, *references], len(hypotheses), np.asarray(owners, dtype=np.int64)
+    texts, first, owner = (
+        [*hypotheses, *references],
+        len(hypotheses),
+        np.asarray(owners, dtype=np.int64),
+    )
     vocabulary: dict[str, int] = {}
-    words = np.array([vocabulary.setdefault(word, len(vocabulary)) for text in texts for word in text], dtype=np.int64)
+    words = np.array(
+        [vocabulary.setdefault(word, len(vocabulary)) for text in texts for word in text],
+        dtype=np.int64,
+    )
     names, lengths = list(vocabulary), np.array([len(text) for text in texts], dtype=np.int64)
     text_of = np.repeat(np.arange(len(texts)), lengths)
     log_documents = frequencies.log_documents if frequencies else math.log(max(1, first))
@@ -90,9 +115,16 @@ def cider_values(
             documents = np.unique(owner[comparison] * size + gram[in_reference]) % size
             documents_with = np.bincount(documents, minlength=size).astype(float)
         else:
-            columns = ((names[word] for word in words[starts[examples] + shift].tolist()) for shift in range(order))
-            counts_of = (frequencies.counts.get(" ".join(ngram), 0.0) for ngram in zip(*columns, strict=True))
-            documents_with = np.fromiter(counts_of, dtype=float, count=len(grams)) if len(grams) else np.zeros(1)
+            columns = (
+                (names[word] for word in words[starts[examples] + shift].tolist())
+                for shift in range(order)
+            )
+            counts_of = (
+                frequencies.counts.get(" ".join(ngram), 0.0) for ngram in zip(*columns, strict=True)
+            )
+            documents_with = (
+                np.fromiter(counts_of, dtype=float, count=len(grams)) if len(grams) else np.zeros(1)
+            )
         weights = counts * (log_documents - np.log(np.maximum(1.0, documents_with)))[gram]
         norms = np.sqrt(np.bincount(texts_with, weights**2, minlength=len(texts)))
         same_gram = owner[comparison] * size + gram[in_reference]  # in the hypothesis
@@ -118,10 +150,15 @@ def tokenizer_command() -> list[str]:
     """
     package = importlib.util.find_spec("pycocoevalcap")
     folders = package.submodule_search_locations if package else None
-    jar = next((path for folder in folders or () if (path := Path(folder, "tokenizer", _JAR)).is_file()), None)
+    jar = next(
+        (path for folder in folders or () if (path := Path(folder, "tokenizer", _JAR)).is_file()),
+        None,
+    )
     if jar is None:
         fix = "install it with: pip install 'medtasks[cider]'"
-        raise WeightsMissing(f"CIDEr needs its published tokenizer, of the package pycocoevalcap; {fix}")
+        raise WeightsMissing(
+            f"CIDEr needs its published tokenizer, of the package pycocoevalcap; {fix}"
+        )
     java = shutil.which("java")
     if java is None:
         fix = "install one, on Debian with: apt-get install default-jre-headless"
@@ -141,11 +178,18 @@ def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[l
     if as_published:
         lines = _tokenized("\n".join(captions))[: len(captions)]
     else:
-        lines = _tokenized("".join(f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions))[:-1:2]
+        lines = _tokenized(
+            "".join(f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions)
+        )[:-1:2]
     if len(lines) != len(captions):
-        raise MedTasksError(f"CIDEr's tokenizer made {len(lines)} lines of {len(captions)} captions; report this")
+        raise MedTasksError(
+            f"CIDEr's tokenizer made {len(lines)} lines of {len(captions)} captions; report this"
+        )
     # Blanks inside a token part words.
-    return [" ".join(token for token in line.split(" ") if token not in _PUNCTUATION).split() for line in lines]
+    return [
+        " ".join(token for token in line.split(" ") if token not in _PUNCTUATION).split()
+        for line in lines
+    ]
 
 
 def _tokenized(text: str) -> list[str]:
@@ -153,7 +197,9 @@ def _tokenized(text: str) -> list[str]:
     content = text.encode("utf-8", "surrogatepass")
     done = subprocess.run(tokenizer_command(), input=content, capture_output=True, check=False)
     if done.returncode:  # its words may repeat a caption
-        raise MedTasksError(f"CIDEr's tokenizer ended with code {done.returncode}; check Java with: java -version")
+        raise MedTasksError(
+            f"CIDEr's tokenizer ended with code {done.returncode}; check Java with: java -version"
+        )
     return done.stdout.decode().split("\n")
 
 
@@ -161,7 +207,9 @@ def read_frequencies(path: Path) -> DocumentFrequencies:
     """Read the table that ``medtasks weights fetch coco-val`` makes, or raise WeightsMissing for another file."""
     state = file_state(path)
     if state[0] > _LONGEST_FILE:
-        raise WeightsMissing(f"{path} has {state[0]:,} bytes, too many for document frequencies; check the file")
+        raise WeightsMissing(
+            f"{path} has {state[0]:,} bytes, too many for document frequencies; check the file"
+        )
     return _read(path, state)
 
 
@@ -177,7 +225,9 @@ def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
             raise ValueError("its counts are none, negative or infinite")
         if log_documents < math.log(max(1, numbers.max())) - 1e-9:
             raise ValueError("some of its counts are larger than the number of documents")
-        return DocumentFrequencies(log_documents, counts, git_blob(path), str(table.get("made_from")))
+        return DocumentFrequencies(
+            log_documents, counts, git_blob(path), str(table.get("made_from"))
+        )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise WeightsMissing(
             f"{path} is no table of document frequencies ({error}); 'medtasks weights fetch {COCO}' makes one of the "
@@ -185,20 +235,28 @@ def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
         ) from error
 
 
-def _score(name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def _score(
+    name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     is_coco = name == "cider_coco"
     frequencies = None
     if is_coco and references:
         frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
-    sides = [[text.lower() for text in side] if is_coco else side for side in (hypotheses, references)]
+    sides = [
+        [text.lower() for text in side] if is_coco else side for side in (hypotheses, references)
+    ]
     published = [caption_words(side, as_published=True) for side in sides]
     words = caption_words([*sides[0], *sides[1]])
     careful = [words[: len(hypotheses)], words[len(hypotheses) :]]
-    compute = partial(cider_values, owners=range(len(references)), frequencies=frequencies, clipped=not is_coco)
+    compute = partial(
+        cider_values, owners=range(len(references)), frequencies=frequencies, clipped=not is_coco
+    )
     samples = {name: compute(*careful)}
     samples[f"{name}_reference"] = samples[name] if published == careful else compute(*published)
     if frequencies is None:
-        source = f"the {len(references)} references scored; every value changes when pairs are added"
+        source = (
+            f"the {len(references)} references scored; every value changes when pairs are added"
+        )
     else:
         expected = WEIGHTS[COCO].git_blob
         as_said = "made from" if frequencies.made_from == expected else "not made from"

@@ -38,8 +38,20 @@ from numpy.typing import NDArray
 
 from medtasks.stats.bootstrap import Floats, Integers
 
-MULTICLASS_METRICS = ("macro_f1", "macro_accuracy", "balanced_accuracy", "macro_auroc", "present_class_auroc")
-MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_label_f1", "present_label_auroc")
+MULTICLASS_METRICS = (
+    "macro_f1",
+    "macro_accuracy",
+    "balanced_accuracy",
+    "macro_auroc",
+    "present_class_auroc",
+)
+MULTILABEL_METRICS = (
+    "macro_f1",
+    "macro_accuracy",
+    "macro_auroc",
+    "present_label_f1",
+    "present_label_auroc",
+)
 
 
 def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Integers:
@@ -53,10 +65,14 @@ def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes:
         raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
     right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
     guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
-    return _cells(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
+    return _cells(
+        right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool)
+    )
 
 
-def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> Integers:
+def count_labels(
+    gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int
+) -> Integers:
     """Count predictions of several labels per sample, 0 or 1, ``None`` for an invalid reply; one row of cells each.
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
@@ -64,7 +80,9 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     """
     rows = [[0] * labels if row is None else row for row in predicted]
     if any(len(row) != labels for table in (gold, rows) for row in table):
-        raise ValueError(f"expected {labels} labels in every row of the targets and of the predictions")
+        raise ValueError(
+            f"expected {labels} labels in every row of the targets and of the predictions"
+        )
     right, guess = (np.asarray(table, dtype=np.int64).reshape(-1, labels) for table in (gold, rows))
     if np.any(right & ~1) or np.any(guess & ~1):
         raise ValueError("labels are 0 or 1")
@@ -72,7 +90,9 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     return _cells(right == 1, guess == 1, answered[:, np.newaxis])
 
 
-def unseen_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> tuple[Floats, list[float]]:
+def unseen_classes(
+    gold: Sequence[int], predicted: Sequence[int | None], classes: int
+) -> tuple[Floats, list[float]]:
     """Return cells and weights of samples that were not seen, for the posterior of the metrics.
 
     As in Jeffreys' prior of the recall of each class in use, half a sample of it is right and half a sample wrong,
@@ -117,9 +137,13 @@ def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> F
     return np.where(whole > 0, part / np.maximum(whole, 1), undefined)
 
 
-def _cells(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> Integers:
+def _cells(
+    right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]
+) -> Integers:
     if len(right) != len(guess):
-        raise ValueError(f"expected one prediction per sample, but got {len(guess)} for {len(right)}")
+        raise ValueError(
+            f"expected one prediction per sample, but got {len(guess)} for {len(right)}"
+        )
     samples = np.ones((len(right), 1), dtype=np.int64)
     four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
     return np.concatenate([*(part.astype(np.int64) for part in four), samples], axis=-1)
@@ -168,7 +192,11 @@ class _Counts(NamedTuple):
 def _counts(cells: Integers) -> _Counts:
     tp, fp, fn, tn = np.split(cells[..., :-1], 4, axis=-1)
     samples, positives = cells[..., -1:], tp + fn
-    negatives, recall, f1 = samples - positives, ratio(tp, positives), ratio(2 * tp, 2 * tp + fp + fn)
+    negatives, recall, f1 = (
+        samples - positives,
+        ratio(tp, positives),
+        ratio(2 * tp, 2 * tp + fp + fn),
+    )
     in_part = (positives > 0) & (negatives > 0)
     auroc = np.where(in_part, (recall + ratio(tn, negatives)) / 2, 0.0)
     return _Counts(tp, fp, tn, samples, positives > 0, in_part, recall, f1, auroc)

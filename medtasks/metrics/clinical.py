@@ -21,11 +21,18 @@ ABSENT = "no answered sample has the class"
 PRESENT = "no answered sample is without the class"
 NEVER = "no sample is called positive"
 ALWAYS = "no sample is called negative"
-NO_FALSE_POSITIVE = "no sample without the class is called positive, so that the ratio has no upper bound"
-NO_TRUE_NEGATIVE = "no sample without the class is called negative, so that the ratio has no upper bound"
+NO_FALSE_POSITIVE = (
+    "no sample without the class is called positive, so that the ratio has no upper bound"
+)
+NO_TRUE_NEGATIVE = (
+    "no sample without the class is called negative, so that the ratio has no upper bound"
+)
 
 _NO_SPREAD = 1e-9
-_ADJUSTED = {"ppv": "positive", "npv": "negative"}  # predictive values, and the ratios from which they follow
+_ADJUSTED = {
+    "ppv": "positive",
+    "npv": "negative",
+}  # predictive values, and the ratios from which they follow
 
 
 class Decision(NamedTuple):
@@ -54,9 +61,13 @@ class ClassNumbers:
     name: str  # text or letter of an option, or Yes
     present: Calls  # of samples that have the class
     absent: Calls
-    numbers: Mapping[str, EstimatedValue]  # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
+    numbers: Mapping[
+        str, EstimatedValue
+    ]  # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
     undefined: Mapping[str, str]  # why a number is not defined, or infinite, by its name
-    prevalence: float | None = None  # for which ppv_adjusted and npv_adjusted hold, if they are there
+    prevalence: float | None = (
+        None  # for which ppv_adjusted and npv_adjusted hold, if they are there
+    )
 
 
 def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
@@ -72,18 +83,30 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
     fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
     reasons = _reasons(bool(parts["sensitivity"]), bool(parts["specificity"]))
-    numbers = {**shares, "lr_positive": _ratio(answered, True, fewest), "lr_negative": _ratio(answered, False, fewest)}
-    undefined = {metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)}
+    numbers = {
+        **shares,
+        "lr_positive": _ratio(answered, True, fewest),
+        "lr_negative": _ratio(answered, False, fewest),
+    }
+    undefined = {
+        metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)
+    }
     return ClassNumbers(name, present, absent, numbers, undefined)
 
 
 def _parts(answered: Sequence[Decision]) -> dict[str, list[tuple[bool, Decision]]]:
     """Return the decisions that each share is about, and whether they count in it."""
     return {
-        "sensitivity": [(decision.called is True, decision) for decision in answered if decision.present],
-        "specificity": [(decision.called is False, decision) for decision in answered if not decision.present],
+        "sensitivity": [
+            (decision.called is True, decision) for decision in answered if decision.present
+        ],
+        "specificity": [
+            (decision.called is False, decision) for decision in answered if not decision.present
+        ],
         "ppv": [(decision.present, decision) for decision in answered if decision.called],
-        "npv": [(not decision.present, decision) for decision in answered if decision.called is False],
+        "npv": [
+            (not decision.present, decision) for decision in answered if decision.called is False
+        ],
     }
 
 
@@ -130,11 +153,16 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
 
 
 def _log_ratio_error(
-    decisions: Sequence[Decision], called: bool, calls: Mapping[bool, int], sizes: Mapping[bool, int]
+    decisions: Sequence[Decision],
+    called: bool,
+    calls: Mapping[bool, int],
+    sizes: Mapping[bool, int],
 ) -> float:
     totals: dict[Hashable, float] = {}
     numbers: Counter[Hashable] = Counter()
-    cells = Counter((decision.cluster, decision.present, decision.called is called) for decision in decisions)
+    cells = Counter(
+        (decision.cluster, decision.present, decision.called is called) for decision in decisions
+    )
     for (cluster, present, is_call), number in cells.items():
         # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
         sign = 1 if present else -1
@@ -145,7 +173,9 @@ def _log_ratio_error(
     return clustered_error(means, list(totals), list(numbers.values())).error
 
 
-def _ratio_without_error(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
+def _ratio_without_error(
+    decisions: Sequence[Decision], called: bool, degrees: float
+) -> EstimatedValue:
     """Return a likelihood ratio whose logarithm has no error, as a share is 0, or both are 1."""
     shares, sizes = [], []
     for present in (True, False):
@@ -154,7 +184,9 @@ def _ratio_without_error(decisions: Sequence[Decision], called: bool, degrees: f
         shares.append(math.fsum(values) / len(values))
         sizes.append(clustered_error(values, [decision.cluster for decision in part]).effective)
     are_independent = len({decision.cluster for decision in decisions}) == len(decisions)
-    ends = ratio_of_shares((shares[0], shares[1]), (sizes[0], sizes[1]), None if are_independent else degrees)
+    ends = ratio_of_shares(
+        (shares[0], shares[1]), (sizes[0], sizes[1]), None if are_independent else degrees
+    )
     return EstimatedValue(shares[0] / shares[1] if shares[1] else math.inf, math.nan, *ends)
 
 

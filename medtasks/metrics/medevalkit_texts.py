@@ -18,7 +18,15 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.ngram_metrics import bleu_from_counts, overlap_f1, overlaps, token_overlap
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
-MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
+MEASURES = (
+    *(f"bleu_{order}" for order in range(1, 5)),
+    "rouge_1",
+    "rouge_2",
+    "rouge_l",
+    "precision",
+    "recall",
+    "f1",
+)
 
 # Steps back through a table of ROUGE-L, each a recursive call in the package, of which Python allows about 1,000.
 # An answer of one sentence with 990 words passed, one with 1,000 did not.
@@ -32,7 +40,9 @@ _WORDS = "between single blanks, full stops separate, lower case"
 class TextComparison:
     """Comparison of two texts."""
 
-    measures: Mapping[str, float]  # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
+    measures: Mapping[
+        str, float
+    ]  # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
     stops: str | None  # why the published code raises, without a word of the texts
 
 
@@ -47,41 +57,60 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
     """
     reply, gold = reply.lower(), gold.lower()
     words, gold_words = set(reply.split()), set(gold.split())
-    for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (words, gold_words))):
+    for metric, texts in (
+        ("ROUGE", (reply.strip("."), gold.strip("."))),
+        ("F1", (words, gold_words)),
+    ):
         if not all(texts):
             return TextComparison(
-                dict.fromkeys(MEASURES, 0.0), f"the {'gold' if texts[0] else 'reply'} has no words for {metric}"
+                dict.fromkeys(MEASURES, 0.0),
+                f"the {'gold' if texts[0] else 'reply'} has no words for {metric}",
             )
     rouge, steps = _rouge(reply, gold)
     shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too, but not in reports.
     bleu = _bleu(*(text.replace(".", " .").split(" ") for text in (reply, gold)))
     values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
-    return TextComparison(dict(zip(MEASURES, values, strict=True)), _TOO_LONG if steps > _MOST_STEPS else None)
+    return TextComparison(
+        dict(zip(MEASURES, values, strict=True)), _TOO_LONG if steps > _MOST_STEPS else None
+    )
 
 
-def medevalkit_lexical(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def medevalkit_lexical(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score BLEU-1 to BLEU-4 and ROUGE of reports; an empty hypothesis scores 0, as the published means count it."""
     names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
     rows = [
-        (*_bleu(report_words(hypothesis), report_words(reference)), *_rouge(hypothesis.lower(), reference.lower())[0])
+        (
+            *_bleu(report_words(hypothesis), report_words(reference)),
+            *_rouge(hypothesis.lower(), reference.lower())[0],
+        )
         if hypothesis
         else [0.0] * len(names)
         for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
     samples = {f"medevalkit_{name}": [row[at] for row in rows] for at, name in enumerate(names)}
-    return mean_scores(samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"})
+    return mean_scores(
+        samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
+    )
 
 
-def medevalkit_meteor(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def medevalkit_meteor(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score METEOR of reports with WordNet, on the words of their BLEU; an empty hypothesis scores 0."""
     wordnet = load_wordnet()
     values = [
-        meteor_score(report_words(reference), report_words(hypothesis), wordnet) if hypothesis else 0.0
+        meteor_score(report_words(reference), report_words(hypothesis), wordnet)
+        if hypothesis
+        else 0.0
         for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
     version = f"WordNet {wordnet.get_version() or 'of unknown version'}"
-    return mean_scores({"medevalkit_meteor": values}, {"words": _WORDS, "stemmer": "Porter", "synonyms": version})
+    return mean_scores(
+        {"medevalkit_meteor": values}, {"words": _WORDS, "stemmer": "Porter", "synonyms": version}
+    )
 
 
 def rouge_stop(reply: str, gold: str) -> str | None:
@@ -112,9 +141,12 @@ def _rouge(reply: str, gold: str) -> tuple[list[float], int]:
         return [0.0] * 3, 0
     # A sentence between full stops that is blank has the empty word.
     sentences, gold_sentences = (
-        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece] for text in (reply, gold)
+        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
+        for text in (reply, gold)
     )
-    spoken, expected = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
+    spoken, expected = (
+        [word for sentence in side for word in sentence] for side in (sentences, gold_sentences)
+    )
     common: set[str] = set()
     longest = 0
     for gold_sentence, sentence in product(gold_sentences, sentences):

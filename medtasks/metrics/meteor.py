@@ -34,29 +34,57 @@ from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
-_FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
+_FORMULA = {
+    "alpha": 0.9,
+    "beta": 3.0,
+    "gamma": 0.5,
+}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 _FETCH = "medtasks weights fetch wordnet"
-_NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28"
-_ZIP, _ZIP_BLOB = f"{_NLTK_DATA}/packages/corpora/wordnet.zip", "3c68cd207844f071a5206f7fbed23e5c607ec02f"
+_NLTK_DATA = (
+    "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28"
+)
+_ZIP, _ZIP_BLOB = (
+    f"{_NLTK_DATA}/packages/corpora/wordnet.zip",
+    "3c68cd207844f071a5206f7fbed23e5c607ec02f",
+)
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-_REQUIRED = tuple(name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH)
-_OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the others of NLTK's
+_REQUIRED = tuple(
+    name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH
+)
+_OPTIONAL = (
+    "LICENSE",
+    "README",
+    "citation.bib",
+    "cntlist.rev",
+    "index.sense",
+    "lexnames",
+)  # the others of NLTK's
 _MARK = _REQUIRED[0]
 _FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_REQUIRED, *_OPTIONAL)))})")
 # For a database without names of the lexicographers' files, which synonyms do not use.
 _NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).encode()
 
 
-def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], wordnet: Any = None) -> float:
+def meteor_score(
+    reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], wordnet: Any = None
+) -> float:
     """Return METEOR of one pair of texts as words, 0 to 1; identical texts of n words score ``1 - 0.5 / n**3``.
 
     ``wordnet`` has the ``synsets`` of NLTK's reader; without it words are matched as they are and by stem only.
     """
     score = from_report_extra("nltk.translate.meteor_score", "METEOR").single_meteor_score
     synonyms = wordnet or _NO_SYNONYMS
-    return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=synonyms, **_FORMULA))
+    return float(
+        score(
+            reference_tokens,
+            hypothesis_tokens,
+            stemmer=porter_stemmer(),
+            wordnet=synonyms,
+            **_FORMULA,
+        )
+    )
 
 
 def meteor(
@@ -70,7 +98,9 @@ def meteor(
         "words": TOKENISER,
         "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
         "stemmer": "Porter",
-        "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
+        "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}"
+        if wordnet
+        else "none",
     }
     return mean_scores({"meteor" if synonyms else "meteor_without_synonyms": values}, settings)
 
@@ -95,7 +125,9 @@ def read_wordnet(source: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about other languages
-            reader = Reader(data.ZipFilePathPointer(None), None)  # without a file: open has all of them
+            reader = Reader(
+                data.ZipFilePathPointer(None), None
+            )  # without a file: open has all of them
     except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     reader.synsets = lru_cache(maxsize=None)(reader.synsets)
@@ -110,12 +142,21 @@ def database_files(source: Path) -> dict[str, bytes]:
     data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
     """
     members = _members_of(source)
-    folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
+    folders = sorted(
+        name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}")
+    )
     if not folders:
-        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
+        raise WeightsMissing(
+            f"there is no WordNet database in {source}; it has files like '{_MARK}'"
+        )
     if len(folders) > 1 and folders[0]:
-        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
-    inside = {name.removeprefix(folders[0]): content.replace(b"\r", b"") for name, content in members.items()}
+        raise WeightsMissing(
+            f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}"
+        )
+    inside = {
+        name.removeprefix(folders[0]): content.replace(b"\r", b"")
+        for name, content in members.items()
+    }
     files = {name: inside[name] for name in _REQUIRED + _OPTIONAL if name in inside}
     if missing := [name for name in _REQUIRED if name not in files]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
@@ -135,7 +176,9 @@ def _members_of(source: Path) -> dict[str, bytes]:
         for archive in sorted(source.rglob("wordnet.zip"))[:1]:
             members = {name: read_stream(file) for name, file in packed_files(archive, _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+        raise WeightsMissing(
+            f"WordNet cannot be read from {source} ({error}); give its folder or archive"
+        ) from error
     return members
 
 
@@ -148,7 +191,9 @@ def _check_index(index: bytes, data: bytes) -> None:
         fields = line.split()
         of_word = fields[-int(fields[2]) :]
         if not all(data.startswith(position + b" ", int(position)) for position in of_word):
-            raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
+            raise ValueError(
+                f"its index does not fit its data at '{fields[0].decode(errors='replace')}'"
+            )
         positions.update(of_word)
     entries = sum(not line.startswith(b" ") for line in data.splitlines())
     if len(positions) != entries or not data.endswith(b"\n"):
@@ -162,8 +207,13 @@ def wordnet_folder() -> Path:
 
 def load_wordnet() -> Any:
     """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two."""
-    corpora = [Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path]
-    for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
+    corpora = [
+        Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path
+    ]
+    for path in (
+        wordnet_folder(),
+        *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip")),
+    ):
         if path.exists():
             try:
                 return read_wordnet(path)
@@ -189,7 +239,9 @@ def prepare_wordnet(source: Path | None = None) -> Path:
                 from medtasks.data.prepare.downloads import Published, download
 
                 try:
-                    source = download(Published(_ZIP, git_blob=_ZIP_BLOB), Path(scratch) / "wordnet.zip")
+                    source = download(
+                        Published(_ZIP, git_blob=_ZIP_BLOB), Path(scratch) / "wordnet.zip"
+                    )
                 except SourceError as error:
                     raise WeightsMissing(
                         f"WordNet could not be downloaded ({error.__cause__ or error}); on a machine without network "

@@ -15,7 +15,13 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
 from medtasks.stats.exchange import SummedCounts
-from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
+from medtasks.stats.standard_error import (
+    Dyad,
+    clustered_error,
+    connected_components,
+    dyadic_error,
+    joined_clusters,
+)
 
 Score = dict[str, Any]
 ScoreList = Sequence[Score]
@@ -39,7 +45,9 @@ class Role(Enum):
 
     MAIN = auto()  # overall quality of the answers
     PART = auto()  # one aspect of it
-    RATE = auto()  # of unusable replies: compared only on request, since each further test weakens all others
+    RATE = (
+        auto()
+    )  # of unusable replies: compared only on request, since each further test weakens all others
     ASIDE = auto()  # never compared
 
 
@@ -59,10 +67,14 @@ class Estimate:
     error: float = math.nan
     clusters: int | None = None  # number of independent clusters; None without an error
     degrees: float | None = None  # of freedom, for the interval; None if unknown
-    effective: float | None = None  # number of independent answers, for the interval; None if unknown
+    effective: float | None = (
+        None  # number of independent answers, for the interval; None if unknown
+    )
     ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
     unit: str = "cluster"  # noun for a cluster
-    components: int | None = None  # groups of dyads that share members, directly or through others; None without dyads
+    components: int | None = (
+        None  # groups of dyads that share members, directly or through others; None without dyads
+    )
     most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
 
@@ -75,10 +87,14 @@ class Declaration:
     selection: ScoreFilter = list  # the scores that count; by default all
     has_error: bool = True
     role: Role = Role.PART
-    zero_if_blind: bool = False  # whether it is 0 by construction for a deterministic model that gets no image
+    zero_if_blind: bool = (
+        False  # whether it is 0 by construction for a deterministic model that gets no image
+    )
     of_questions: bool = False  # whether it describes the questions, whatever the replies
     warning: Callable[[ScoreList], str] | None = None  # one sentence for the user, or empty
-    remark: Callable[[ScoreList], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores
+    remark: Callable[[ScoreList], str] | None = field(
+        default=None, kw_only=True
+    )  # sentence below a table of scores
     scale: Scale = field(default=Scale.SHARE, kw_only=True)
     description: str = field(default="", kw_only=True)  # one sentence
 
@@ -102,7 +118,9 @@ def clustered(scores: ScoreList) -> ScoreList:
         for score, patient in zip(scores, patients, strict=True)
     ]
     clusters = joined_clusters(patients, images)
-    return [{**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)]
+    return [
+        {**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -115,14 +133,22 @@ class Metric(Declaration, Generic[U]):
 
     of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
     units: Callable[[ScoreList], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
-    clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (itemgetter("cluster_id"),)), kw_only=True)
+    clusters: tuple[Callable[[U], Hashable], ...] = field(
+        default=cast(Any, (itemgetter("cluster_id"),)), kw_only=True
+    )
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
 
     def values(self, scores: ScoreList) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
-        return [(unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None]
+        return [
+            (unit, value)
+            for unit in self.units(self.selection(scores))
+            if (value := self.of(unit)) is not None
+        ]
 
-    def _valued(self, scores: ScoreList) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
+    def _valued(
+        self, scores: ScoreList
+    ) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
         """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
         units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
@@ -141,7 +167,10 @@ class Metric(Declaration, Generic[U]):
         total = math.fsum(weights)
         value = math.nan
         if total:
-            value = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
+            value = (
+                math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
+                / total
+            )
         if not self.has_error:
             return Estimate(value)
         unit, components, most_shared = unit_of(first for first, *_ in clusters), None, 0
@@ -174,7 +203,10 @@ def unit_of(clusters: Iterable[Hashable]) -> str:
         >>> unit_of(["patient-0a1b", "patient-77c0"])
         'patient'
     """
-    prefixes = {"pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0] for cluster in clusters}
+    prefixes = {
+        "pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0]
+        for cluster in clusters
+    }
     return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
@@ -192,9 +224,15 @@ def mean(values: Sequence[float]) -> float:
 class PanelResult:
     """Results, by name, of metrics that are computed together; the caller counts ``clusters``."""
 
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # without those that could not be computed
-    failures: Mapping[str, str] = field(default_factory=dict)  # cause and fix, without any text of a sample
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings that decide about the numbers
+    estimates: Mapping[str, Estimate] = field(
+        default_factory=dict
+    )  # without those that could not be computed
+    failures: Mapping[str, str] = field(
+        default_factory=dict
+    )  # cause and fix, without any text of a sample
+    settings: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # settings that decide about the numbers
     warnings: tuple[str, ...] = ()  # for the user, one sentence each without its full stop
 
 
@@ -204,7 +242,9 @@ class Panel(Generic[R]):
 
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
-    order: Callable[[R], Any] = repr  # sort key of the rows, which may change the last digits of results
+    order: Callable[[R], Any] = (
+        repr  # sort key of the rows, which may change the last digits of results
+    )
     # Counts of rows, from whose sums the metric of a name follows; None for a metric that does not.
     counts: Callable[[str, Sequence[R]], SummedCounts | None] = lambda name, rows: None
 
@@ -233,11 +273,17 @@ class CorpusMetric(Declaration):
     count: Callable[[ScoreList], float] | None = field(default=None, kw_only=True)
     # The value of one score, if it has one; the metric need not be their mean.
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
-    text_field: str | None = field(default=None, kw_only=True)  # name of the text that it compares with the target's
+    text_field: str | None = field(
+        default=None, kw_only=True
+    )  # name of the text that it compares with the target's
 
     def counts(self, scores: ScoreList) -> SummedCounts | None:
         """Return the counts of selected scores, from whose sums the value follows, if it does."""
-        return None if self.panel is None else self.panel.counts(self.name, list(map(self.panel.row, scores)))
+        return (
+            None
+            if self.panel is None
+            else self.panel.counts(self.name, list(map(self.panel.row, scores)))
+        )
 
     def values(self, scores: ScoreList) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
@@ -262,7 +308,14 @@ class CorpusMetric(Declaration):
             return replace(estimate, effective=effective, unit=unit_of(clusters))
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if estimate.error > 0 else float(sizes.clusters)
-        numbers = (estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        numbers = (
+            estimate.value,
+            estimate.error,
+            sizes.clusters,
+            sizes.degrees,
+            effective,
+            estimate.ends,
+        )
         return Estimate(*numbers, unit=unit_of(clusters))
 
 
@@ -275,11 +328,21 @@ def evaluate(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, Estim
 
 
 def counting(
-    name: str, count: Callable[[ScoreList], float], *, higher_is_better: bool | None = None, **declared: Any
+    name: str,
+    count: Callable[[ScoreList], float],
+    *,
+    higher_is_better: bool | None = None,
+    **declared: Any,
 ) -> CorpusMetric:
     """Return a count, which has no error and is not compared."""
     return CorpusMetric(
-        name, higher_is_better, has_error=False, role=Role.ASIDE, scale=Scale.COUNT, count=count, **declared
+        name,
+        higher_is_better,
+        has_error=False,
+        role=Role.ASIDE,
+        scale=Scale.COUNT,
+        count=count,
+        **declared,
     )
 
 

@@ -21,7 +21,10 @@ def fetch_command(metrics: Iterable[str]) -> str:
 
 def weights_trouble(name: str) -> MedTasksError | None:
     """Return the error of opening weights, WordNet or the tokenizer; None if they open."""
-    openers: Mapping[str, Callable[[], object]] = {WORDNET: load_wordnet, TOKENIZER: tokenizer_command}
+    openers: Mapping[str, Callable[[], object]] = {
+        WORDNET: load_wordnet,
+        TOKENIZER: tokenizer_command,
+    }
     try:
         openers.get(name, partial(weights_path, name))()
     except MedTasksError as error:

@@ -89,7 +89,9 @@ def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
     """Return the path in ``folder`` for a metric to open; None if files are missing."""
     if len(info.files) == 1:
         return folder / info.files[0] if (folder / info.files[0]).is_file() else None
-    required = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
+    required = [
+        name for name in info.files if name == "config.json" or name.endswith(".safetensors")
+    ]
     return folder if all((folder / name).is_file() for name in required) else None
 
 
@@ -112,7 +114,9 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
             _download(info, str(chosen), folder)
         if path := complete_in(info, folder):
             return path
-        raise WeightsMissing(f"{_HUB}/{chosen} lacks some of {', '.join(info.files)}; name one that has them")
+        raise WeightsMissing(
+            f"{_HUB}/{chosen} lacks some of {', '.join(info.files)}; name one that has them"
+        )
     for candidate in (_shared_folder(name), weights_folder(name)):
         if candidate and (complete := complete_in(info, candidate)):
             return complete
@@ -155,7 +159,9 @@ def _write_counts(published: Path, git_blob: str, table: Path) -> None:
     stored = pickle.loads(content, encoding="iso-8859-1")
     counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
     with written_whole(table) as path:
-        path.write_text(json.dumps({"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts}))
+        path.write_text(
+            json.dumps({"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts})
+        )
 
 
 def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
@@ -195,7 +201,11 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
     with tarfile.open(source) as packed:
         for member in packed:
             name = member.name.removeprefix("./")
-            if member.isfile() and name_pattern.fullmatch(name) and (content := packed.extractfile(member)):
+            if (
+                member.isfile()
+                and name_pattern.fullmatch(name)
+                and (content := packed.extractfile(member))
+            ):
                 yield name, content
 
 
@@ -221,7 +231,9 @@ class TextCache(SqliteCache):
             "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them "
             "again. Free some space, or remove that file if it is damaged."
         )
-        super().__init__(None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), warning)
+        super().__init__(
+            None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), warning
+        )
 
     def complete(
         self,
@@ -256,11 +268,17 @@ class TextCache(SqliteCache):
 class ModelSettings:
     """Settings of a metric's model."""
 
-    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)  # by entry of WEIGHTS; else fetched
+    named_weights: Mapping[str, Path] = field(
+        default_factory=dict, hash=False
+    )  # by entry of WEIGHTS; else fetched
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
+    dtype: Literal["float32", "bfloat16"] = (
+        "float32"  # of the encoder; bfloat16 is faster and changes scores a little
+    )
     batch_size: int | None = None  # texts per pass; None: the metric's default
-    cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
+    cache: Path | None = field(
+        default_factory=lambda: home() / "metrics"
+    )  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
     # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
     datasets: frozenset[str | None] = frozenset({UNKNOWN_TEXTS})
@@ -274,7 +292,9 @@ class ModelSettings:
         """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; a MedTasksError for unknown values."""
         dtype = os.environ.get("MEDTASKS_METRICS_DTYPE", "").strip() or "float32"
         if dtype not in ("float32", "bfloat16"):
-            raise MedTasksError(f"MEDTASKS_METRICS_DTYPE={dtype} is unknown; it is one of float32, bfloat16")
+            raise MedTasksError(
+                f"MEDTASKS_METRICS_DTYPE={dtype} is unknown; it is one of float32, bfloat16"
+            )
         device = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
 
@@ -282,7 +302,9 @@ class ModelSettings:
         """Return the device; one that is unknown or not there is a MedTasksError."""
         import torch
 
-        name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        name = (
+            self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        )
         try:
             device = torch.device(name)
             torch.empty(0, device=device)

@@ -43,11 +43,18 @@ from medtasks.stats.exchange import SummedCounts
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
-CLOSED = ("yes", "no")  # targets of closed questions, in lower case with single blanks and no punctuation
+CLOSED = (
+    "yes",
+    "no",
+)  # targets of closed questions, in lower case with single blanks and no punctuation
 OPEN_RECALL = 0.75  # least share of the target's tokens in a right reply to an open question
 WITHOUT_WORDS = "texts without words"
 _ROUGE_WORD = re.compile("[a-z0-9]")
-_ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
+_ROUGE_TYPES = {
+    "1": "rouge1",
+    "2": "rouge2",
+    "l": "rougeL",
+}  # of rouge-score, by the ending of our keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,9 @@ class TokenOverlap:
     f1: float  # harmonic mean, with 1e-8 added to its denominator: two equal sets score 0.999999995
 
 
-def token_overlap(reply: Set[object], target: Set[object], shared: Set[object] | None = None) -> TokenOverlap:
+def token_overlap(
+    reply: Set[object], target: Set[object], shared: Set[object] | None = None
+) -> TokenOverlap:
     """Compare the tokens of a reply with those of the target; ``shared`` are by default all that both have."""
     common = len(reply & target if shared is None else shared)
     precision = common / len(reply) if reply else 0.0
@@ -79,7 +88,9 @@ def from_report_extra(module: str, needed_by: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise MedTasksError(f"{needed_by} needs {package}; install it with: pip install 'medtasks[report]'") from error
+        raise MedTasksError(
+            f"{needed_by} needs {package}; install it with: pip install 'medtasks[report]'"
+        ) from error
 
 
 def word_tokens(text: str) -> list[str]:
@@ -93,7 +104,9 @@ def word_tokens(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _sentence_words(sentence: str) -> tuple[str, ...]:
-    tokenizer = from_report_extra("nltk.tokenize.destructive", "splitting words").NLTKWordTokenizer()
+    tokenizer = from_report_extra(
+        "nltk.tokenize.destructive", "splitting words"
+    ).NLTKWordTokenizer()
     return tuple(tokenizer.tokenize(sentence))
 
 
@@ -113,7 +126,9 @@ class NgramOverlap(NamedTuple):
     hypothesis: int
 
 
-def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[NgramOverlap, ...]:
+def overlaps(
+    reference: Sequence[str], hypothesis: Sequence[str], orders: int
+) -> tuple[NgramOverlap, ...]:
     """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
     counts = []
     for order in range(1, orders + 1):
@@ -123,7 +138,9 @@ def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -
             else Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
             for tokens in (reference, hypothesis)
         )
-        matches = sum(min(count, present[gram]) for gram, count in expected.items() if gram in present)
+        matches = sum(
+            min(count, present[gram]) for gram, count in expected.items() if gram in present
+        )
         lengths = [max(0, len(tokens) - order + 1) for tokens in (reference, hypothesis)]
         counts.append(NgramOverlap(matches, *lengths))
     return tuple(counts)
@@ -155,7 +172,9 @@ class References:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._lengths = [len(text.split()) for text in texts]
-        self._occurrences: dict[str, list[tuple[int, int]]] = {}  # of each word: (position of a reference, count)
+        self._occurrences: dict[
+            str, list[tuple[int, int]]
+        ] = {}  # of each word: (position of a reference, count)
         for position, text in enumerate(texts):
             for word, count in Counter(text.split()).items():
                 self._occurrences.setdefault(word, []).append((position, count))
@@ -173,20 +192,28 @@ class References:
         ]
 
 
-def bleu_from_counts(counts: Sequence[NgramOverlap], substitutes: Sequence[float] | None = None) -> float:
+def bleu_from_counts(
+    counts: Sequence[NgramOverlap], substitutes: Sequence[float] | None = None
+) -> float:
     """Return BLEU with equal weights, from n-grams of orders 1, 2, ...; 0 when no word matches.
 
     ``substitutes`` are the matches of the first order without any, of the second ...; an order with a substitute of 0
     is left out of the mean. Source: ``nltk.translate.bleu_score`` 3.10. Without them BLEU is not smoothed, and 0 when
     an order has no match, as ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
     """
-    if not counts[0].matches or (substitutes is None and not all(count.matches for count in counts)):
+    if not counts[0].matches or (
+        substitutes is None and not all(count.matches for count in counts)
+    ):
         return 0.0
     unused = iter(substitutes or ())
     precisions = ((count.matches or next(unused)) / max(1, count.hypothesis) for count in counts)
     weight, words = 1 / len(counts), counts[0]
     logarithms = [weight * math.log(precision) for precision in precisions if precision]
-    penalty = 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
+    penalty = (
+        1.0
+        if words.hypothesis > words.reference
+        else math.exp(1 - words.reference / words.hypothesis)
+    )
     return penalty * math.exp(math.fsum(logarithms))
 
 
@@ -197,11 +224,17 @@ def bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str])
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
         for order in _ORDERS:
             samples[f"bleu_{order}"].append(bleu_from_counts(counts[:order]))
-    settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
+    settings = {
+        "words": "between white space, case kept",
+        "smoothing": "none",
+        "average": "mean over reports",
+    }
     return mean_scores(samples, settings)
 
 
-def radcliq_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def radcliq_bleu(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
@@ -218,10 +251,14 @@ def radcliq_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequen
         "smoothing": "method 1",
         "average": "mean over reports",
     }
-    return mean_scores({"radcliq_bleu_2": [bleu_from_counts(of_pair, [0.1] * 2) for of_pair in counts]}, settings)
+    return mean_scores(
+        {"radcliq_bleu_2": [bleu_from_counts(of_pair, [0.1] * 2) for of_pair in counts]}, settings
+    )
 
 
-def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def corpus_bleu(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
     # force only suppresses a warning about a corpus where most lines end in " .".
     scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
@@ -229,7 +266,9 @@ def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequenc
         return ReportScores({}, {"corpus_bleu": math.nan})
     total = scorer.corpus_score(hypotheses, [references]).score / 100
     # The package's own sufficient statistics: numbers of n-grams, and lengths.
-    statistics = np.array(scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
+    statistics = np.array(
+        scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64
+    )
 
     def score(row: Integers) -> float:
         return float(scorer._compute_score_from_stats(row.tolist()).score / 100)
@@ -241,7 +280,9 @@ def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequenc
     return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
-def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def medheval_bleu(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
@@ -253,7 +294,9 @@ def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Seque
         first = math.log(len(words)) / 10 if len(words) > 1 else 0.0
         counts = overlaps(word_tokens(reference), words, 4)
         values.append(bleu_from_counts(counts, [first / 2**halved for halved in range(4)]))
-    return mean_scores({"method4_bleu": values}, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+    return mean_scores(
+        {"method4_bleu": values}, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
+    )
 
 
 @lru_cache(maxsize=2)
@@ -277,16 +320,24 @@ def rouge(
     _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, stemmed: bool = False
 ) -> ReportScores:
     """Score ROUGE F1, as MultiMedEval."""
-    rows = [rouge_scores(*pair, stemmed=stemmed) for pair in zip(references, hypotheses, strict=True)]
+    rows = [
+        rouge_scores(*pair, stemmed=stemmed) for pair in zip(references, hypotheses, strict=True)
+    ]
     prefix = "stemmed_" if stemmed else ""
     samples = {  # of an empty text, 0 is an int
         f"{prefix}rouge_{ending}": [float(scores[kind].fmeasure) for scores in rows]
         for ending, kind in _ROUGE_TYPES.items()
     }
-    settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    settings = {
+        "words": "runs of a-z0-9 in lower case",
+        "stemmer": "Porter" if stemmed else "none",
+        "value": "F1",
+    }
     texts = [text for text in (*references, *hypotheses) if text.strip()]
     if without := sum(not _ROUGE_WORD.search(text.lower()) for text in texts):
-        settings[WITHOUT_WORDS] = f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
+        settings[WITHOUT_WORDS] = (
+            f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
+        )
     return mean_scores(samples, settings)
 
 

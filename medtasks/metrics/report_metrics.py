@@ -22,7 +22,11 @@ _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
 _RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
 _LABEL_SCORES = (
-    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
+    *(
+        f"{labels}_{average}_f1"
+        for labels in ("14", "5")
+        for average in ("micro", "macro", "weighted", "samples")
+    ),
     "5_accuracy",
 )
 
@@ -31,7 +35,9 @@ _LABEL_SCORES = (
 class ReportScores:
     """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs."""
 
-    samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
+    samples: Mapping[
+        str, Sequence[float]
+    ]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
     counts: SummedCounts | None = None  # of totals that are no means
@@ -49,7 +55,9 @@ class ReportMetric(Protocol):
 Compute = Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
 
 
-def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]) -> ReportScores:
+def mean_scores(
+    samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]
+) -> ReportScores:
     """Return scores with the means as totals."""
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
@@ -61,8 +69,12 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str = ""  # in this room, with a function of the metric's name; empty for one with ``compute``
-    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS; WORDNET, TOKENIZER
+    module: str = (
+        ""  # in this room, with a function of the metric's name; empty for one with ``compute``
+    )
+    weights: tuple[
+        str, ...
+    ] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS; WORDNET, TOKENIZER
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
     asks_judge: bool = False  # whether it asks the judge of the environment
@@ -82,26 +94,60 @@ def score_keys(prefix: str, *endings: str) -> tuple[str, ...]:
 
 
 _ENTRIES = (
-    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", score_keys("bleu", "1", "2", "4"), _NGRAMS),
-    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), _NGRAMS),
     MetricInfo(
-        "radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), _NGRAMS, scale=Scale.RAW
+        "bleu",
+        "mean of sentence BLEU as MultiMedEval computes it",
+        score_keys("bleu", "1", "2", "4"),
+        _NGRAMS,
     ),
     MetricInfo(
-        "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
+        "corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), _NGRAMS
+    ),
+    MetricInfo(
+        "radcliq_bleu",
+        "BLEU-2 as CXR-Report-Metric computes it",
+        ("radcliq_bleu_2",),
+        _NGRAMS,
+        scale=Scale.RAW,
+    ),
+    MetricInfo(
+        "medheval_bleu",
+        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
+        ("method4_bleu",),
+        _NGRAMS,
     ),
     MetricInfo(
         "medevalkit_lexical",
         "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
-        score_keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
+        score_keys(
+            "medevalkit",
+            *(f"bleu_{order}" for order in "1234"),
+            *(f"rouge_{kind}" for kind in "12l"),
+        ),
         _KIT,
     ),
     MetricInfo(
-        "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, (WORDNET,)
+        "medevalkit_meteor",
+        "METEOR on MedEvalKit's words, with WordNet",
+        ("medevalkit_meteor",),
+        _KIT,
+        (WORDNET,),
     ),
-    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", score_keys("rouge", "1", "2", "l"), _NGRAMS),
-    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", score_keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
-    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", (WORDNET,)),
+    MetricInfo(
+        "rouge",
+        "ROUGE F1 without stemmer, as MultiMedEval",
+        score_keys("rouge", "1", "2", "l"),
+        _NGRAMS,
+    ),
+    MetricInfo(
+        "rouge_stemmed",
+        "ROUGE F1 with Porter's stemmer",
+        score_keys("stemmed_rouge", "1", "2", "l"),
+        _NGRAMS,
+    ),
+    MetricInfo(
+        "meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", (WORDNET,)
+    ),
     MetricInfo(
         "meteor_without_synonyms",
         "METEOR in NLTK's formula, exact words and stems only",
@@ -109,17 +155,40 @@ _ENTRIES = (
         "meteor",
     ),
     *(
-        MetricInfo(name, description, (name, f"{name}_reference"), "cider", (TOKENIZER, *weights), scale=Scale.RAW)
+        MetricInfo(
+            name,
+            description,
+            (name, f"{name}_reference"),
+            "cider",
+            (TOKENIZER, *weights),
+            scale=Scale.RAW,
+        )
         for name, description, weights in (
-            ("cider_coco", "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit", ("coco-val",)),
-            ("cider_d", "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call", ()),
+            (
+                "cider_coco",
+                "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit",
+                ("coco-val",),
+            ),
+            (
+                "cider_d",
+                "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call",
+                (),
+            ),
         )
     ),
     *(
         MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
         for name, key, description in (
-            ("bertscore", "bertscore_f1", "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled"),
-            ("bertscore_multimedeval", "idf_bertscore_f1", "the same with idf over the hypotheses, as MultiMedEval"),
+            (
+                "bertscore",
+                "bertscore_f1",
+                "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
+            ),
+            (
+                "bertscore_multimedeval",
+                "idf_bertscore_f1",
+                "the same with idf over the hypotheses, as MultiMedEval",
+            ),
         )
     ),
     MetricInfo(
@@ -130,17 +199,31 @@ _ENTRIES = (
         ("roberta-large",),
         scale=Scale.RAW,
     ),
-    MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
+    MetricInfo(
+        "chexbert",
+        "cosine of CheXbert's vectors",
+        ("chexbert_similarity",),
+        *_CHEXBERT,
+        scale=Scale.RAW,
+    ),
     *(
         MetricInfo(
-            f"f1_{labels}", f"F1 of CheXbert's labels, {uncertain}", score_keys(labels, *_LABEL_SCORES), *_CHEXBERT
+            f"f1_{labels}",
+            f"F1 of CheXbert's labels, {uncertain}",
+            score_keys(labels, *_LABEL_SCORES),
+            *_CHEXBERT,
         )
         for labels, uncertain in (
             ("chexbert", "uncertain as positive"),
             ("chexbert_certain", "uncertain as negative"),
         )
     ),
-    MetricInfo("radgraph", "RadGraph F1", score_keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
+    MetricInfo(
+        "radgraph",
+        "RadGraph F1",
+        score_keys("radgraph", "simple", "partial", "complete"),
+        *_RADGRAPH,
+    ),
     MetricInfo(
         "radgraph_xl",
         "RadGraph F1 with RadGraph-XL",
@@ -213,12 +296,16 @@ def keys_of(name: str) -> tuple[str, ...]:
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
     """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
-    compute: Compute = info.compute or getattr(importlib.import_module(f"{__package__}.{info.module}"), info.name)
+    compute: Compute = info.compute or getattr(
+        importlib.import_module(f"{__package__}.{info.module}"), info.name
+    )
     settings = settings or ModelSettings.from_environment()
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         if len(references) != len(hypotheses):
-            raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
+            raise ValueError(
+                f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs"
+            )
         return compute(settings, references, hypotheses)
 
     return score_pairs

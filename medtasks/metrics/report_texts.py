@@ -60,7 +60,9 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
             raise RepliesError(
                 f"id '{alone[0]}' of {path} is not in {partner} ({len(alone)} such ids); every report needs both"
             )
-    return ReportPairs(references.texts, tuple(by_id[name] for name in references.ids), references.ids)
+    return ReportPairs(
+        references.texts, tuple(by_id[name] for name in references.ids), references.ids
+    )
 
 
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
@@ -69,7 +71,9 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``.
     """
     if path.suffix.lower() not in (".jsonl", ".json", ".csv", ".txt"):
-        raise RepliesError(f"{path} must end in one of .jsonl, .json, .csv, .txt, the endings of known formats")
+        raise RepliesError(
+            f"{path} must end in one of .jsonl, .json, .csv, .txt, the endings of known formats"
+        )
     items = _items(path, _content_of(path))
     if not items:
         raise RepliesError(f"{path} holds no texts")
@@ -84,7 +88,9 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
         if name is not None:
             ids.append(str(name))
     if ids and len(ids) < len(texts):
-        raise RepliesError(f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none")
+        raise RepliesError(
+            f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none"
+        )
     if repeated := [name for name, number in Counter(ids).items() if number > 1]:
         raise RepliesError(f"{path} holds id '{repeated[0]}' more than once; keep one text per id")
     return ReportTexts(path, tuple(texts), tuple(ids) or None)
@@ -96,7 +102,9 @@ def _content_of(path: Path) -> str:
     except OSError as error:
         raise RepliesError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise RepliesError(f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
+        raise RepliesError(
+            f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
+        ) from error
 
 
 def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str | int | None]:
@@ -104,10 +112,14 @@ def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str
         raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
     names = [name for name in ((column,) if column else _TEXT_NAMES) if name in item]
     if len(names) > 1:
-        raise RepliesError(f"{location} has {' and '.join(names)}; choose one of them with --column")
+        raise RepliesError(
+            f"{location} has {' and '.join(names)}; choose one of them with --column"
+        )
     if not names:
         missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
-        raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
+        raise RepliesError(
+            f"{location} has {missing}; name the column or field of the text with --column"
+        )
     text = item[names[0]]
     if not isinstance(text, str):
         raise RepliesError(f'{location}: the text is no text; an empty report is ""')
@@ -132,7 +144,9 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
     numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
     if ending == ".txt":
         return list[tuple[str, Any]](numbered)
-    return [(location, _parsed(path, location, line)) for location, line in numbered if line.strip()]
+    return [
+        (location, _parsed(path, location, line)) for location, line in numbered if line.strip()
+    ]
 
 
 def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
@@ -145,7 +159,9 @@ def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
         if not row:
             continue
         if len(row) != len(header):
-            raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
+            raise RepliesError(
+                f"{path} row {number} has {len(row)} columns, the header {len(header)}"
+            )
         items.append((f"row {number}", dict(zip(header, row, strict=True))))
     return items
 
@@ -154,4 +170,6 @@ def _parsed(path: Path, location: str, text: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise RepliesError(f"{f'{path} {location}'.strip()} is not JSON: {getattr(error, 'msg', error)}") from error
+        raise RepliesError(
+            f"{f'{path} {location}'.strip()} is not JSON: {getattr(error, 'msg', error)}"
+        ) from error

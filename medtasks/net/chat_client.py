@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 from loguru import logger
 
-from medtasks.net.servers import AnswerTooLong, RemoteTrouble, Server, keep_prompts_out_of_logs, trouble_of
+from medtasks.net.servers import (
+    AnswerTooLong,
+    RemoteTrouble,
+    Server,
+    keep_prompts_out_of_logs,
+    trouble_of,
+)
 
 T = TypeVar("T")
 CHAT = "chat/completions"
@@ -44,7 +50,10 @@ class AdaptiveLimit:
             self.busy += 1
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         async with self._free:
             self.busy -= 1
@@ -83,7 +92,9 @@ class ChatClient:
         *,
         backoff_s: float,
         patience: int,
-        trouble: Callable[[Exception, Server, str], Exception] = lambda error, server, _: trouble_of(error, server),
+        trouble: Callable[[Exception, Server, str], Exception] = lambda error, server, _: (
+            trouble_of(error, server)
+        ),
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
         # Imported here because it takes a second that a run without a server should not pay.
@@ -97,7 +108,9 @@ class ChatClient:
                 base_url=server.base_url,
                 # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
                 api_key=server.api_key or "none",
-                timeout=Timeout(server.timeout_s, connect=min(server.timeout_s, _LONGEST_CONNECTING_S)),
+                timeout=Timeout(
+                    server.timeout_s, connect=min(server.timeout_s, _LONGEST_CONNECTING_S)
+                ),
                 max_retries=0,  # retries are ours
                 http_client=DefaultAsyncHttpxClient(**server.transport_options, limits=connections),
             )
@@ -111,7 +124,9 @@ class ChatClient:
         self._opened = asyncio.Event()
         self._lost: set[str] = set()  # failed requests since the last answer
         self._in_a_row = self._sent = 0
-        self._waiting = self._retries = 0  # requests waiting for another try; number of retries so far
+        self._waiting = self._retries = (
+            0  # requests waiting for another try; number of retries so far
+        )
 
     async def get(self, path: str) -> Any:
         """Return the JSON at an address, asked for once, outside all limits.
@@ -127,7 +142,9 @@ class ChatClient:
         except RecursionError:
             raise ValueError("JSON is nested too deeply") from None
 
-    async def post(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+    async def post(
+        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+    ) -> T:
         """Return the result of ``take`` on the answer, during which the request still counts as under way.
 
         Raises the RemoteTrouble of the last try, NotSent if there was none, and other errors of ``take``. If ``take``
@@ -142,20 +159,28 @@ class ChatClient:
                 if not trouble.retry or tries >= self._attempts:
                     raise
                 backoff_s = min(self._backoff_s * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
-                pause_s = (backoff_s if trouble.wait_s is None else trouble.wait_s) + random.uniform(0, self._backoff_s)
+                pause_s = (
+                    backoff_s if trouble.wait_s is None else trouble.wait_s
+                ) + random.uniform(0, self._backoff_s)
                 cause = trouble.cause
             self._waiting += 1
             self._retries += 1
             if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
-                logger.info("retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause)
+                logger.info(
+                    "retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause
+                )
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._opened.wait(), pause_s)  # a server that is gone ends the pause
+                    await asyncio.wait_for(
+                        self._opened.wait(), pause_s
+                    )  # a server that is gone ends the pause
             finally:
                 self._waiting -= 1
         raise AssertionError
 
-    async def _send(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+    async def _send(
+        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+    ) -> T:
         from openai import APIStatusError, OpenAIError
 
         if self.gone is not None:

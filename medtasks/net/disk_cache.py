@@ -18,7 +18,9 @@ class SqliteCache:
     values. ``warning`` has fields ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is replaced.
     """
 
-    def __init__(self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False
+    ) -> None:
         self.path, self._warning, self._disposable = path, warning, disposable
         self._table, self._column = table
 
@@ -30,9 +32,15 @@ class SqliteCache:
         try:
             with closing(sqlite3.connect(self.path, timeout=30)) as connection:
                 remaining = iter(keys)
-                while part := list(islice(remaining, 500)):  # below SQLite's limit of variables in one statement
+                while part := list(
+                    islice(remaining, 500)
+                ):  # below SQLite's limit of variables in one statement
                     marks = ",".join("?" * len(part))
-                    values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
+                    values.update(
+                        connection.execute(
+                            f"SELECT * FROM {self._table} WHERE key IN ({marks})", part
+                        )
+                    )
         except sqlite3.Error as error:
             # An OperationalError means that the file is locked or cannot be opened, others that it is damaged.
             if not isinstance(error, sqlite3.OperationalError) and self._disposable:
@@ -53,8 +61,12 @@ class SqliteCache:
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
                 columns = f"(key BLOB PRIMARY KEY, {self._column} BLOB)"
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID")
-                connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items()))
+                connection.execute(
+                    f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID"
+                )
+                connection.executemany(
+                    f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items())
+                )
         except (sqlite3.Error, OSError) as error:
             self.failed(error)
 

@@ -32,13 +32,17 @@ class Entry:
     """One answer."""
 
     answer: Mapping[str, Any]
-    tokens: int  # length of the model input, so that batches stay the same when answers are replayed
+    tokens: (
+        int  # length of the model input, so that batches stay the same when answers are replayed
+    )
     run: str = field(default="", compare=False)  # id of the run that asked
 
 
 def digest_of(*parts: object) -> str:
     """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode("ascii")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(parts, sort_keys=True, default=repr).encode("ascii")
+    ).hexdigest()
 
 
 def current_run() -> str:
@@ -80,14 +84,18 @@ class Journal:
             try:
                 lines = file.read_bytes().split(b"\n")
             except OSError as error:
-                logger.warning("the journal {} cannot be read ({}) and is left out", file, error.strerror)
+                logger.warning(
+                    "the journal {} cannot be read ({}) and is left out", file, error.strerror
+                )
                 continue
             torn += bool(lines.pop())
             for line in filter(None, lines):
                 try:
                     record = json.loads(line)
                     entry = Entry(record["answer"], record["tokens"], record.get("run", ""))
-                    sound = record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]
+                    sound = (
+                        record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]
+                    )
                 except (ValueError, KeyError, TypeError, RecursionError):
                     sound = False
                 if sound:
@@ -95,9 +103,15 @@ class Journal:
                 else:
                     damaged += 1
         if torn:
-            logger.warning("the last answer in {} journal file(s) of {} was cut off and is dropped", torn, folder)
+            logger.warning(
+                "the last answer in {} journal file(s) of {} was cut off and is dropped",
+                torn,
+                folder,
+            )
         if damaged:
-            logger.warning("{} damaged line(s) in the journal under {} are skipped", damaged, folder)
+            logger.warning(
+                "{} damaged line(s) in the journal under {} are skipped", damaged, folder
+            )
         self._written.update(self._stored)
 
     def replay(self, key: str) -> Entry | None:
@@ -117,7 +131,13 @@ class Journal:
         self._written.update(new)
         for key, entry in new.items():
             check = digest_of(key, entry.tokens, entry.answer)[:16]
-            record = {"key": key, "check": check, "tokens": entry.tokens, "run": self.run, "answer": entry.answer}
+            record = {
+                "key": key,
+                "check": check,
+                "tokens": entry.tokens,
+                "run": self.run,
+                "answer": entry.answer,
+            }
             self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
             if self._pending:

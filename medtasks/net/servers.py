@@ -16,13 +16,18 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-LARGEST_ANSWER = 64 * 2**20  # bytes after decoding; that of many log-probabilities has a few million
+LARGEST_ANSWER = (
+    64 * 2**20
+)  # bytes after decoding; that of many log-probabilities has a few million
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 # Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
 # the host checked here differ from the host the HTTP library connects to.
-_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
+_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?",
+    re.ASCII,
+)
 
 
 def keep_prompts_out_of_logs() -> None:
@@ -146,13 +151,21 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
         cause = f"{where} could not be reached (no connection in time)"
         return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
-        return RemoteTrouble(f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
-    if any(isinstance(each, AnswerTooLong) for each in (error, error.__cause__)):  # some versions wrap it
-        cause = f"{where} answered with more than {LARGEST_ANSWER // 2**20} MiB; {server.fix_address}"
+        return RemoteTrouble(
+            f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True
+        )
+    if any(
+        isinstance(each, AnswerTooLong) for each in (error, error.__cause__)
+    ):  # some versions wrap it
+        cause = (
+            f"{where} answered with more than {LARGEST_ANSWER // 2**20} MiB; {server.fix_address}"
+        )
         return RemoteTrouble(cause, retry=False, outage=True)
     if isinstance(error, openai.APIConnectionError):
         reached = transport in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
-        what = "closed the connection without a complete answer" if reached else "could not be reached"
+        what = (
+            "closed the connection without a complete answer" if reached else "could not be reached"
+        )
         # Only the operating system's message: the HTTP library's may quote a header, and with it the key.
         link: BaseException | None = error
         while link is not None and not (isinstance(link, OSError) and link.strerror):
@@ -176,17 +189,25 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
         cause = f"{where} has no quota left ({label})"
     elif status not in (408, 429) and status < 500:
         cause, outage = f"{where} rejected the request ({label})", False
-    elif (wait_s := retry_after_s(error.response.headers, time.time())) is not None and wait_s > _LONGEST_WAIT_S:
+    elif (
+        wait_s := retry_after_s(error.response.headers, time.time())
+    ) is not None and wait_s > _LONGEST_WAIT_S:
         cause, outage = f"{where} asks to wait {wait_s:.0f} s ({label})", False
     else:
-        cause = f"{where} limits the rate of requests ({label})" if status == 429 else f"{where} failed ({label})"
+        cause = (
+            f"{where} limits the rate of requests ({label})"
+            if status == 429
+            else f"{where} failed ({label})"
+        )
         retry, outage = True, status != 429
     return RemoteTrouble(cause, retry=retry, outage=outage, wait_s=wait_s, status=status)
 
 
 def unreadable(server: Server) -> RemoteTrouble:
     """Build the error for an answer that is no chat completion, such as a proxy's HTML page."""
-    cause = f"{server.name} answered with something that is no chat completion; {server.fix_address}"
+    cause = (
+        f"{server.name} answered with something that is no chat completion; {server.fix_address}"
+    )
     return RemoteTrouble(cause, retry=True, outage=True)
 
 
@@ -221,6 +242,8 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
             continue
         return max(seconds, 0.0) if math.isfinite(seconds) else None
     try:
-        return max(email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0)
+        return max(
+            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0
+        )
     except (ValueError, OverflowError):
         return None

@@ -30,7 +30,9 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     for example in without_mark(demonstrations(doc["dataset"]), HIDDEN_MARK.get()):
         answer = zero_shot.example_answer(example, settings)
         values = {"question": zero_shot.prompt(example, settings), "answer": answer}
-        texts.append(fill_template(template, values, values, f"example {template!r} cannot be filled in"))
+        texts.append(
+            fill_template(template, values, values, f"example {template!r} cannot be filled in")
+        )
     return "".join(texts) + zero_shot.prompt(doc, settings)
 
 
@@ -44,7 +46,9 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
     """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     turns: list[Message] = []
-    for example, opened in zip(demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True):
+    for example, opened in zip(
+        demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True
+    ):
         answer = zero_shot.example_answer(example, settings)
         turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), opened))
         turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
@@ -58,14 +62,20 @@ def demonstrations(name: str) -> tuple[Document, ...]:
 
 def _images_of(name: str) -> list[list[Image.Image]]:
     """Return copies, because a model's preparation may shrink what it gets in place."""
-    return [[image.copy() for image in opened] for opened in _opened(str(prepared_folder(name)), name)]
+    return [
+        [image.copy() for image in opened] for opened in _opened(str(prepared_folder(name)), name)
+    ]
 
 
 @functools.cache
 def _documents(folder: str, name: str) -> tuple[Document, ...]:
     examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
     if not examples:
-        notes = [note for note in Manifest.read(prepared_folder(name)).left_out if "demonstrations" in note]
+        notes = [
+            note
+            for note in Manifest.read(prepared_folder(name)).left_out
+            if "demonstrations" in note
+        ]
         raise DatasetNotPrepared(
             f"dataset '{name}' in {folder} has no demonstrations for few-shot prompts"
             f"{f' ({notes[0]})' if notes else ''}; prepare it again from a source with its training split: "

@@ -57,7 +57,9 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
     demonstrations, files = settings.get("demonstrations") or (), Sample(doc).images
-    shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations]
+    shots = [
+        prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations
+    ]
     order = image_order(doc, settings)
     paths = [image_path(files[index], doc, settings) for index in order]
     private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
@@ -67,7 +69,11 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
         try:
             seen = decode_image(path, decoding)
         except OSError as error:
-            fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
+            fix = (
+                f"; run 'medtasks data prepare {doc['dataset']}' again"
+                if known(str(doc.get("dataset")))
+                else ""
+            )
             if private:  # without the cause, which names the file: the caller may log both
                 raise SourceError(f"an image of {sample} cannot be read{fix}") from None
             raise SourceError(f"image {path} of {sample} {_fault_of(path, error)}{fix}") from error
@@ -80,10 +86,15 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
             if done not in _LOGGED:
                 _LOGGED.add(done)
                 text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
-                logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
+                logger.log(
+                    "WARNING" if done == NEARLY_FLAT else "INFO",
+                    f"{text}: {done}; the first is {name}",
+                )
     return [
         *opened[: len(shots)],
-        *visible_images(doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order]),
+        *visible_images(
+            doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order]
+        ),
     ]
 
 
@@ -99,7 +110,11 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
     """
     from_settings = Decoding.of_settings(settings)
     try:
-        prepared = manifest_of(prepared_folder(doc["dataset"])).decoding if doc.get("dataset") is not None else None
+        prepared = (
+            manifest_of(prepared_folder(doc["dataset"])).decoding
+            if doc.get("dataset") is not None
+            else None
+        )
     except (DatasetNotPrepared, UnknownName):
         prepared = None
     if prepared is None:
@@ -127,7 +142,11 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
         if folder.suffix.lower() in _ARCHIVES:
             raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
         path = folder / path
-        same = [] if path.is_file() else [near for near in _near_files(path) if _plain(near) == _plain(path)]
+        same = (
+            []
+            if path.is_file()
+            else [near for near in _near_files(path) if _plain(near) == _plain(path)]
+        )
         return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
@@ -177,7 +196,9 @@ def _plain(path: str | Path) -> str:
 def image_keys(task: Any) -> set[Key]:
     """Return the keys in :data:`OPENED` of the images of one of the harness's tasks."""
     keys: set[Key] = set()
-    settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}  # results must not be lost over it
+    settings = (
+        getattr(task, "lmms_eval_specific_kwargs", None) or {}
+    )  # results must not be lost over it
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # then the sample failed, too
             decoding = image_decoding(doc, settings)
@@ -198,7 +219,9 @@ def image_order(doc: Document, settings: Settings) -> list[int]:
     """
     first = range(len(Sample(doc).images))[: settings.get("shown_images")]
     named = named_images(doc, settings)
-    unnamed = [] if settings.get("image_token") else [index for index in first if index not in named]
+    unnamed = (
+        [] if settings.get("image_token") else [index for index in first if index not in named]
+    )
     return [*unnamed, *(index for index in named if index in first)]
 
 
@@ -211,9 +234,14 @@ def named_images(doc: Document, settings: Settings) -> dict[int, str]:
     form = settings.get("image_name")
     if not form or not (settings.get("image_mark") or settings.get("image_token")):
         return {}
-    text = "\n".join([str(doc.get("question") or ""), *(doc.get("option_lines") or doc.get("options") or ())])
+    text = "\n".join(
+        [str(doc.get("question") or ""), *(doc.get("option_lines") or doc.get("options") or ())]
+    )
     complaint = f"image_name {form!r} cannot be filled in"
-    names = [fill_template(form, {"number": at + 1}, ("number",), complaint) for at in range(len(Sample(doc).images))]
+    names = [
+        fill_template(form, {"number": at + 1}, ("number",), complaint)
+        for at in range(len(Sample(doc).images))
+    ]
     named = sorted((text.index(name), index) for index, name in enumerate(names) if name in text)
     return {index: names[index] for _, index in named}
 
@@ -221,7 +249,9 @@ def named_images(doc: Document, settings: Settings) -> dict[int, str]:
 # ---- sanity and stress variants ----
 
 
-def visible_images(doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
+def visible_images(
+    doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()
+) -> list[Image.Image]:
     """Return a document's images as its variant shows them.
 
     ``digests`` of the files, shape (images,), seed the noise of degraded images; a path in their place counts by its

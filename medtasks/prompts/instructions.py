@@ -7,7 +7,9 @@ from typing import Any
 HIDDEN_MARK: ContextVar[str] = ContextVar("HIDDEN_MARK", default="")
 """Mark that hooks leave out of solved examples; empty for none."""
 
-_PLACEHOLDER = "\N{REPLACEMENT CHARACTER}"  # what is left and right of a mark must not join into another
+_PLACEHOLDER = (
+    "\N{REPLACEMENT CHARACTER}"  # what is left and right of a mark must not join into another
+)
 
 
 def without_mark(value: Any, mark: str) -> Any:

@@ -23,7 +23,9 @@ _NEEDS_JUDGE: ContextVar[bool] = ContextVar("_NEEDS_JUDGE", default=True)
 
 
 def _after(
-    look_for_judge: Callable[[str | None], object], hook: Callable[[Document, Settings | None], Built], name: str
+    look_for_judge: Callable[[str | None], object],
+    hook: Callable[[Document, Settings | None], Built],
+    name: str,
 ) -> Callable[..., Built]:
     """Return a hook under a name of this module that looks for a judge first."""
 
@@ -49,5 +51,9 @@ def without_judge() -> Iterator[None]:
 paired_prompt = _after(judge_for, template.lettered_prompt, "paired_prompt")
 prompt = _after(judge_for, template.prompt, "prompt")
 messages = _after(judge_for, template.messages, "messages")
-prompt_with_judge_or_without = _after(judge_if_there, template.prompt, "prompt_with_judge_or_without")
-messages_with_judge_or_without = _after(judge_if_there, template.messages, "messages_with_judge_or_without")
+prompt_with_judge_or_without = _after(
+    judge_if_there, template.prompt, "prompt_with_judge_or_without"
+)
+messages_with_judge_or_without = _after(
+    judge_if_there, template.messages, "messages_with_judge_or_without"
+)

@@ -19,7 +19,9 @@ def image_parts(text: str, images: int, mark: str) -> list[str | None]:
     if len(pieces) == 1:
         return [None] * images + [text]
     if len(pieces) != images + 1:
-        raise MedTasksError(f"the prompt holds {len(pieces) - 1} image marks for {images} images ({mark})")
+        raise MedTasksError(
+            f"the prompt holds {len(pieces) - 1} image marks for {images} images ({mark})"
+        )
     return [part for piece in pieces for part in (piece, None)][:-1]
 
 
@@ -44,7 +46,9 @@ def chat_messages(
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
     remaining = iter(images)
-    content = [dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts]
+    content = [
+        dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts
+    ]
     turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": system})
@@ -63,7 +67,9 @@ def data_url(image: Image.Image) -> str:
     return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
 
 
-def split_images(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[Image.Image]]:
+def split_images(
+    messages: Sequence[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[Image.Image]]:
     """Take the images out of a conversation of the harness's chat models.
 
     Args:
@@ -88,7 +94,9 @@ def split_images(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
                 content.append(dict(part))
                 continue
             if not isinstance(part.get("url"), Image.Image):
-                raise MedTasksError(f"prompts with a {part['type']} that is no PIL image cannot be sent as messages")
+                raise MedTasksError(
+                    f"prompts with a {part['type']} that is no PIL image cannot be sent as messages"
+                )
             images.append(part["url"])
             content.append({"type": "image"})
         turns.append({"role": message["role"], "content": content})
@@ -98,7 +106,9 @@ def split_images(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
     return turns, images
 
 
-def with_image_urls(messages: Sequence[Mapping[str, Any]], urls: Sequence[str]) -> list[dict[str, Any]]:
+def with_image_urls(
+    messages: Sequence[Mapping[str, Any]], urls: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return a conversation of :func:`split_images` in OpenAI's form, with one URL per image, in order.
 
     Example:

@@ -114,20 +114,28 @@ class _Options(list[str]):
         return self.listed
 
 
-def filled_parts(doc: Document, settings: Settings, fields: Collection[str], name: str = "template") -> list[str]:
+def filled_parts(
+    doc: Document, settings: Settings, fields: Collection[str], name: str = "template"
+) -> list[str]:
     """Fill the template that the settings have under a name, and cut it at its places for images.
 
     If the document's images are left out, the places are removed, with the blank after them. ``fields`` are the names
     that messages list. Raises MedTasksError if the template is missing or has an unknown field.
     """
     if name not in settings:
-        raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
+        raise MedTasksError(
+            f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML"
+        )
     template, blind = str(settings[name]), doc.get(COLUMN) in NOT_SHOWN
     texts = list(doc.get("options") or ())
     options, written = _Options(texts), written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(written)
     # Question and option lines have places where they first name images; ``images`` has those of the others.
-    named, order, token = named_images(doc, settings), image_order(doc, settings), settings.get("image_token")
+    named, order, token = (
+        named_images(doc, settings),
+        image_order(doc, settings),
+        settings.get("image_token"),
+    )
     text = _CUT.join([str(doc.get("question") or ""), *(doc.get("option_lines") or written)])
     for index in order:
         text = text.replace(named[index], token or _PLACE, 1) if index in named else text
@@ -143,7 +151,9 @@ def filled_parts(doc: Document, settings: Settings, fields: Collection[str], nam
         **{f"option_{letter(index).lower()}": text for index, text in enumerate(texts)},
         "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
         "options": options,
-        "closed_prefix": settings.get("closed_prefix", "") if doc.get("answer") in ("yes", "no") else "",
+        "closed_prefix": settings.get("closed_prefix", "")
+        if doc.get("answer") in ("yes", "no")
+        else "",
         IMAGE: _PLACE,
         "images": _PLACE if blind else places,
     }
@@ -154,7 +164,11 @@ def filled_parts(doc: Document, settings: Settings, fields: Collection[str], nam
     elif doc.get(COLUMN) == TOLD:
         template = f"{NO_IMAGE}\n{template}"
     first, *others = fill_template(template, values, fields, complaint).split(_PLACE)
-    return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
+    return (
+        ["".join([first, *(part.removeprefix(" ") for part in others)])]
+        if blind
+        else [first, *others]
+    )
 
 
 def marked(parts: Sequence[str], settings: Settings) -> str:
@@ -202,13 +216,21 @@ def target(doc: Document) -> str:
 
 def _named_answer(doc: Document, settings: Settings | None = None) -> str:
     if "labels" in doc:
-        findings = sorted(name for name, present in zip(doc["options"], doc["labels"], strict=True) if present)
+        findings = sorted(
+            name for name, present in zip(doc["options"], doc["labels"], strict=True) if present
+        )
         form = settings or {}
-        return str(form.get("findings_joined_by", ", ")).join(findings) or str(form.get("no_finding", ""))
+        return str(form.get("findings_joined_by", ", ")).join(findings) or str(
+            form.get("no_finding", "")
+        )
     if "label" in doc:
         return str(doc["options"][doc["label"]])
     if "options" in doc:
-        return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
+        return str(
+            doc["options"][
+                [letter(index) for index in range(len(doc["options"]))].index(doc["answer"])
+            ]
+        )
     return str(doc["answer"])
 
 

@@ -30,7 +30,9 @@ def volumes(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) ->
     """
     count = int((lmms_eval_specific_kwargs or {}).get("slices", 8))
     if not count and doc.get(COLUMN) == DEGRADED:
-        raise MedTasksError("files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs")
+        raise MedTasksError(
+            "files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs"
+        )
     parts: list[Any] = []
     for volume in images_of(doc):
         path = prepared_folder(doc["dataset"]) / volume.file
@@ -60,7 +62,9 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
     settings = lmms_eval_specific_kwargs or {}
     count = int(settings.get("slices", 8))
     if not count:
-        raise MedTasksError("chat models take no files of volumes; set slices under lmms_eval_specific_kwargs")
+        raise MedTasksError(
+            "chat models take no files of volumes; set slices under lmms_eval_specific_kwargs"
+        )
     slices = {**doc, "image_files": list(doc["image_files"]) * count}
     parts = image_prompts.question_parts(slices, settings)
     return [image_prompts.user_turn(parts, volumes(doc, settings))]

@@ -18,7 +18,9 @@ def curve_figures(board: Board) -> dict[str, str]:
     by_task: dict[str, list[Curve]] = {}
     for curve in curves(board):
         by_task.setdefault(curve.column.task, []).append(curve)
-    return svg_elements({f"curve/{task}": partial(_draw, of_task) for task, of_task in by_task.items()})
+    return svg_elements(
+        {f"curve/{task}": partial(_draw, of_task) for task, of_task in by_task.items()}
+    )
 
 
 def _draw(of_task: Sequence[Curve]) -> style.Drawing:
@@ -40,11 +42,20 @@ def _draw(of_task: Sequence[Curve]) -> style.Drawing:
         )
         if all(math.isfinite(score.low) and math.isfinite(score.high) for score in scores):
             low = [score.low for score in scores]
-            axes.fill_between(steps, low, [score.high for score in scores], color=look.colour, alpha=0.18, linewidth=0)
+            axes.fill_between(
+                steps,
+                low,
+                [score.high for score in scores],
+                color=look.colour,
+                alpha=0.18,
+                linewidth=0,
+            )
     axes.grid(axis="y", color=style.GRID, linewidth=0.5)
     axes.set_xlabel("step")
     if all(cell.score.share for curve in of_task for _, cell in curve.points):
         axes.yaxis.set_major_formatter(style.PERCENT)
     figure.legend(loc="lower center", ncols=min(3, len(of_task)), borderaxespad=0.2)
-    describes = " ".join(["Points are scores, bands their 95 % intervals.", *map(sentence, of_task)])
+    describes = " ".join(
+        ["Points are scores, bands their 95 % intervals.", *map(sentence, of_task)]
+    )
     return style.Drawing(figure, title, describes)

@@ -50,9 +50,14 @@ def published_rows(board: Board) -> list[PublishedRow]:
     return [PublishedRow(model, source, scores) for (model, source), scores in rows.items()]
 
 
-def board_table(board: Board, published: Sequence[PublishedRow] = (), *, intervals: bool = True) -> Table:
+def board_table(
+    board: Board, published: Sequence[PublishedRow] = (), *, intervals: bool = True
+) -> Table:
     """Return the table of a board: published rows first, then the runs, best and second best marked."""
-    headings = [Cell("Model"), *(Cell(column.task, code=True, remark=column.metric) for column in board.columns)]
+    headings = [
+        Cell("Model"),
+        *(Cell(column.task, code=True, remark=column.metric) for column in board.columns),
+    ]
     notes: dict[str, int] = {}
     rows = []
     for row in published:
@@ -65,7 +70,10 @@ def board_table(board: Board, published: Sequence[PublishedRow] = (), *, interva
         rows.append(cells(*texts))
     for run in board.rows:
         rows.append(
-            cells(run.name, *(_score_cell(board, column, run, intervals=intervals) for column in board.columns))
+            cells(
+                run.name,
+                *(_score_cell(board, column, run, intervals=intervals) for column in board.columns),
+            )
         )
     caption = f"Main metric of each task, read by {_READINGS[board.reading]}."
     further = [RANKS] if len(board.rows) > 1 else []
@@ -83,7 +91,9 @@ def board_table(board: Board, published: Sequence[PublishedRow] = (), *, interva
 
 def _data_warnings(board: Board) -> Iterable[str]:
     """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
-    names = wording.names_by((column.task, column.data_warning) for column in board.columns if column.data_warning)
+    names = wording.names_by(
+        (column.task, column.data_warning) for column in board.columns if column.data_warning
+    )
     for title, tasks in names.items():
         yield f"{title}: {wording.DATA_WARNINGS[title]} ({tasks})"
 
@@ -145,7 +155,8 @@ def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, 
         "rows": [_row_as_dict(row) for row in board.rows],
         "published": as_json(published),
         "curves": [
-            {"name": curve.name, "task": curve.column.task, "sentence": sentence(curve)} for curve in curves(board)
+            {"name": curve.name, "task": curve.column.task, "sentence": sentence(curve)}
+            for curve in curves(board)
         ],
         "notes": list(board.notes),
     }
@@ -170,13 +181,20 @@ def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
     lines = board_lines(board)
     for row in published:
         for task, score in row.scores.items():
-            published_line = {"model": row.model, "task": task, "metric": score.metric, "value": score.value}
+            published_line = {
+                "model": row.model,
+                "task": task,
+                "metric": score.metric,
+                "value": score.value,
+            }
             lines.append({**published_line, "source": row.source})
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
-        writer.writerow({name: "" if value is None or value != value else value for name, value in line.items()})
+        writer.writerow(
+            {name: "" if value is None or value != value else value for name, value in line.items()}
+        )
     return text.getvalue()
 
 
@@ -188,8 +206,12 @@ def curve_sentences(board: Board) -> list[str]:
 def sentence(curve: Curve) -> str:
     """Say whether the best checkpoint is better than the first, and the last one worse than the best."""
     first, last = curve.points[0][0], curve.points[-1][0]
-    values = {step: wording.number(cell.score.value, cell.score.share) for step, cell in curve.points}
-    parts = [f"{curve.name}, {curve.column.task}: the best checkpoint is step {curve.best} ({values[curve.best]})"]
+    values = {
+        step: wording.number(cell.score.value, cell.score.share) for step, cell in curve.points
+    }
+    parts = [
+        f"{curve.name}, {curve.column.task}: the best checkpoint is step {curve.best} ({values[curve.best]})"
+    ]
     looks = f"p corrected for {len(curve.points) - 1} looks"
     if curve.best == first:
         parts.append("which is the first one")
@@ -215,12 +237,13 @@ def _finding(curve: Curve, test: CheckpointTest, word: str) -> str:
 def _numbers(curve: Curve, test: CheckpointTest) -> str:
     result = test.result
     share = curve.points[0][1].score.share
-    return (
-        f"{wording.difference(result.difference, result.low, result.high, share)}, {wording.p_statement(test.p_holm)}"
-    )
+    difference = wording.difference(result.difference, result.low, result.high, share)
+    return f"{difference}, {wording.p_statement(test.p_holm)}"
 
 
-def write_board_page(board: Board, published: Sequence[PublishedRow], path: Path, figures: Mapping[str, str]) -> None:
+def write_board_page(
+    board: Board, published: Sequence[PublishedRow], path: Path, figures: Mapping[str, str]
+) -> None:
     """Write a board as one HTML file with a sortable table. MedTasksError: it cannot be written."""
     from markupsafe import Markup
 
@@ -244,6 +267,9 @@ def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[s
     for run in board.rows:
         cells_of_row = [run.cells.get(column.task) for column in board.columns]
         rows.append(
-            [repr(cell.score.value) if cell and not math.isnan(cell.score.value) else "" for cell in cells_of_row]
+            [
+                repr(cell.score.value) if cell and not math.isnan(cell.score.value) else ""
+                for cell in cells_of_row
+            ]
         )
     return rows

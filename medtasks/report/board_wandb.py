@@ -17,7 +17,9 @@ def log_board(board: Board, project: str) -> list[str]:
     try:
         import wandb
     except ImportError as error:
-        raise MedTasksError("--wandb needs the package wandb; install it with pip install wandb") from error
+        raise MedTasksError(
+            "--wandb needs the package wandb; install it with pip install wandb"
+        ) from error
     by_name: dict[str, dict[int, dict[str, float]]] = {}
     for row in board.rows:
         name = row.name if row.step is None else without_step(row.name)
@@ -33,7 +35,9 @@ def log_board(board: Board, project: str) -> list[str]:
 def _log_run(wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[str, float]]) -> None:
     """Log the steps of one run in order; its id follows from the name, so that the next night goes on with it."""
     run_id = hashlib.sha256(f"{project}/{name}".encode()).hexdigest()[:12]
-    run = wandb.init(project=project, name=name, id=run_id, resume="allow", settings=wandb.Settings(silent=True))
+    run = wandb.init(
+        project=project, name=name, id=run_id, resume="allow", settings=wandb.Settings(silent=True)
+    )
     try:
         run.define_metric("step")
         run.define_metric("*", step_metric="step")

@@ -45,10 +45,16 @@ def checklist_table(report: RunReport, name: str) -> Table:
         of_tasks[task]["comparison"] = comparison
     facts: dict[str, list[str]] = {}
     for key, source in contents["facts"].items():
-        lines = [f"{fact}: {recorded[fact]}." for fact in source.get("recorded", ()) if recorded.get(fact)]
+        lines = [
+            f"{fact}: {recorded[fact]}."
+            for fact in source.get("recorded", ())
+            if recorded.get(fact)
+        ]
         alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
         lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
-        facts[key] = lines or [f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."]
+        facts[key] = lines or [
+            f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."
+        ]
     rows = []
     for item, subject, keys, by_authors in checklist["items"]:
         lines = list(chain.from_iterable(facts[key] for key in keys.split()))
@@ -60,14 +66,19 @@ def checklist_table(report: RunReport, name: str) -> Table:
     caption = f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}."
     headings = cells("Item", "Subject, in our words", "From this run")
     warnings = wording.warnings_by_task(report.tasks)
-    return Table(label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],))
+    return Table(
+        label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],)
+    )
 
 
 def write_checklist(report: RunReport, name: str, path: Path) -> Table:
     """Write a checklist as a page of its own, and return its table. MedTasksError: it cannot be written."""
     from markupsafe import Markup
 
-    table, style = checklist_table(report, name), Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
+    table, style = (
+        checklist_table(report, name),
+        Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
+    )
     write_rendered("checklist", path, report=report, table=table, aid=table.notes[0], style=style)
     return table
 
@@ -75,14 +86,25 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
 def task_facts(task: TaskReport) -> dict[str, str]:
     """Return the facts of a task that a run proves, by key; empty if unproven."""
     settings = task.settings
-    data = [task.dataset, task.access or "access unknown", f"fingerprint {task.fingerprint or 'not recorded'}"]
-    data += [f"{name} {settings[name]}" for name in ("source", "revision", "rows", "images") if name in settings]
+    data = [
+        task.dataset,
+        task.access or "access unknown",
+        f"fingerprint {task.fingerprint or 'not recorded'}",
+    ]
+    data += [
+        f"{name} {settings[name]}"
+        for name in ("source", "revision", "rows", "images")
+        if name in settings
+    ]
     facts = {
         "task": [task.describes, f"version {settings.get('version', 'not recorded')}"],
         "data": data if task.dataset else [],
         "images": [task.image_conversions],
         "counts": [f"{questions(task)} samples answered", f"in no score: {task.lost or 'none'}"],
-        "published": [f"{score.model} {score.printed} ({score.source})" for score in task.published[:_PUBLISHED]],
+        "published": [
+            f"{score.model} {score.printed} ({score.source})"
+            for score in task.published[:_PUBLISHED]
+        ],
     }
     if "rows left out" in settings:
         complete = "all rows of the source" if task.complete_data else "a part of the source"
@@ -100,11 +122,17 @@ def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))
         if rate := rule.estimates.get("invalid_rate"):
             facts["invalid"].append(f"{rule.name} {scored(rate)} without a valid answer")
-        pairs = {name: numbers[0] for name, _, numbers in pair_rows([rule.pairs])} if rule.pairs else {}
-        facts["errors"].append(f"{rule.name}: {_counts({**rule.reasons, **rule.wrong_kinds, **pairs})}")
+        pairs = (
+            {name: numbers[0] for name, _, numbers in pair_rows([rule.pairs])} if rule.pairs else {}
+        )
+        facts["errors"].append(
+            f"{rule.name}: {_counts({**rule.reasons, **rule.wrong_kinds, **pairs})}"
+        )
         for of_class in rule.by_class:
             for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
-                facts["errors"].append(f"{of_class.name} {target} ({rule.name}): {_counts(asdict(calls))}")
+                facts["errors"].append(
+                    f"{of_class.name} {target} ({rule.name}): {_counts(asdict(calls))}"
+                )
         facts["judge"] += [text for text in rule.remarks if text.startswith("Judge: ")]
     facts["judge"] = list(dict.fromkeys(facts["judge"]))
     return facts
@@ -125,7 +153,9 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
             name = f"{score.metric} ({rule.name})"
             results.append(f"{name} {scored(score)}")
             if score.clusters:
-                intervals.append(f"{name} over {clusters_in_words(score) or counted(score.clusters, score.unit)}")
+                intervals.append(
+                    f"{name} over {clusters_in_words(score) or counted(score.clusters, score.unit)}"
+                )
         for of_class in rule.by_class:
             for metric in filter(_CLINICAL.__contains__, of_class.numbers):
                 numbers = of_class.numbers[metric]
@@ -137,12 +167,16 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     gains = []
     for gain in task.gains:
         if not gain.same_as:
-            change = difference(gain.difference, gain.low, gain.high, task.is_share(gain.metric, gain.score))
+            change = difference(
+                gain.difference, gain.low, gain.high, task.is_share(gain.metric, gain.score)
+            )
             compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
             gains.append(f"{compared} {change}, corrected p {p_value(gain.p_holm)}")
     return {
         "metrics": [
-            f"{name}: {task.metrics[name].description}".rstrip(".") for name in metrics if name in task.metrics
+            f"{name}: {task.metrics[name].description}".rstrip(".")
+            for name in metrics
+            if name in task.metrics
         ],
         "results": results + clinical,
         "intervals": intervals,
@@ -154,6 +188,8 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
 def _group_facts(rule: RuleScores) -> list[str]:
     facts = []
     for column, groups in rule.groups.items():
-        scores = [f"{group.name} ({count(group.questions)}) {scored(group.scores[0])}" for group in groups]
+        scores = [
+            f"{group.name} ({count(group.questions)}) {scored(group.scores[0])}" for group in groups
+        ]
         facts.append(f"{column} ({rule.name}): {', '.join(scores)}")
     return facts

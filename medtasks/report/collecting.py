@@ -17,7 +17,12 @@ from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
-from medtasks.report.differences import corrected_gains, gains_on_same_images, gains_over, summarise_thinking
+from medtasks.report.differences import (
+    corrected_gains,
+    gains_on_same_images,
+    gains_over,
+    summarise_thinking,
+)
 from medtasks.report.published import published_group_scores, published_of, published_scores
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.runs.harness_options import model_title
@@ -56,14 +61,18 @@ class Section:
     """The section of one task."""
 
     report: TaskReport
-    reading: TaskReading | None = None  # its source; None for a group and for a task that is not ours
+    reading: TaskReading | None = (
+        None  # its source; None for a group and for a task that is not ours
+    )
     notes: Sequence[str] = ()  # disagreements, one sentence each
     members: Sequence[str] = ()  # names of a group's members
     readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
 
 
 def collect_run(
-    run: RecordedRun, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
+    run: RecordedRun,
+    repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}),
+    by: Sequence[str] = (),
 ) -> RunReport:
     """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
 
@@ -71,7 +80,9 @@ def collect_run(
     names both and the recorded ones are shown. Nothing here loads a model or asks a judge. Scores are also grouped
     ``by`` further columns; RepliesError: no task can be grouped by one of them.
     """
-    sections = [section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()]
+    sections = [
+        section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()
+    ]
     ungrouped = grouping_notes([part.reading for part in sections if part.reading], by)
     by_name = {part.report.name: part for part in sections}
     recipe = run.manifests[-1].recipe if run.manifests else None
@@ -79,8 +90,13 @@ def collect_run(
     reports = []
     for part in sections:
         name = part.report.name
-        published = [replace(score, same_model=(name, score) in of_same_model) for score in part.report.published]
-        reports.append(replace(part.report, published=tuple(published), **_facts_of_others(part, by_name)))
+        published = [
+            replace(score, same_model=(name, score) in of_same_model)
+            for score in part.report.published
+        ]
+        reports.append(
+            replace(part.report, published=tuple(published), **_facts_of_others(part, by_name))
+        )
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -132,12 +148,18 @@ def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
     for name, base_name in variants.items():
         variant_part = by_name.get(name)
         if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
-            gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
+            gains += gains_over(
+                part.readings, part.report, variant_part.readings, variant_part.report
+            )
     if task.same_as is None:
         return {"gains": tuple(gains)}
     other = by_name.get(task.same_as)
     on_images = gains_on_same_images(part.readings, other.readings) if other else []
-    missing = part.report.missing if on_images else (*part.report.missing, _NOT_COMPARED.format(task.same_as))
+    missing = (
+        part.report.missing
+        if on_images
+        else (*part.report.missing, _NOT_COMPARED.format(task.same_as))
+    )
     return {"gains": (*gains, *on_images), "missing": missing}
 
 
@@ -171,7 +193,9 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
 
 
 def section(
-    recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({}), by: Sequence[str] = ()
+    recorded: TaskRun,
+    repeats: Mapping[Path, TaskReading] = MappingProxyType({}),
+    by: Sequence[str] = (),
 ) -> Section:
     """Return the section of a task or group of a run, with its readings in all repeats."""
     task = None
@@ -219,7 +243,9 @@ def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> 
     caution = ""
     if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
         same_rows = len({tuple(entry.rows) for entry in entries}) < 2
-        number = len(members) if same_rows else f"up to {len(members)}"  # a judged member has no row of ours
+        number = (
+            len(members) if same_rows else f"up to {len(members)}"
+        )  # a judged member has no row of ours
         caution = f"; each score is the best of {number}, chosen on the test set"
     return TaskReport(
         name=recorded.name,
@@ -253,7 +279,11 @@ def reading_section(reading: TaskReading) -> Section:
     task, recorded = reading.task, reading.recorded
     rules, notes = rule_reports(recorded, task, reading.computed)
     if reading.samples.damaged:
-        notes = [f"{task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
+        notes = (
+            [f"{task.name}: torn lines are missing, so that its scores cannot be checked."]
+            if notes
+            else []
+        )
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
@@ -287,7 +317,11 @@ def reading_section(reading: TaskReading) -> Section:
         missing=(
             *_not_asked(answered, documents),
             *missing,
-            *dict.fromkeys(note for computed in reading.computed.values() for note in computed.report.few_clusters),
+            *dict.fromkeys(
+                note
+                for computed in reading.computed.values()
+                for note in computed.report.few_clusters
+            ),
         ),
     )
     return Section(report, reading, notes, readings=[reading])
@@ -324,9 +358,15 @@ def _computed_and_missing(
     calibration: Mapping[str, Calibration] = {}
     if reading.documents:
         if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
-            missing.append("The baselines are those of all questions, as no samples say which were asked.")
+            missing.append(
+                "The baselines are those of all questions, as no samples say which were asked."
+            )
         try:
-            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
+            run = (
+                {}
+                if reading.withheld
+                else {name: computed.samples for name, computed in reading.computed.items()}
+            )
             of_task = baselines(reading.task, reading.answered or reading.documents, run)
         except MedTasksError as error:
             missing.append(f"There are no baselines: {str(error).rstrip('.')}.")

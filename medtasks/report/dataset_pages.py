@@ -38,9 +38,14 @@ class DuplicateNames:
         hidden = self.hidden if own else self.other_is_hidden
         files = [below(path, self._folders if own else self._other_folders) for path in image.files]
         if hidden:
-            ids = {use.file: use.image_id for use in reversed(image.uses) if use.image_id is not None}
+            ids = {
+                use.file: use.image_id for use in reversed(image.uses) if use.image_id is not None
+            }
             kind = "image" if image.uses else "file"
-            files = [hidden_id(kind, ids.get(path, name)) for path, name in zip(image.files, files, strict=True)]
+            files = [
+                hidden_id(kind, ids.get(path, name))
+                for path, name in zip(image.files, files, strict=True)
+            ]
         questions, examples = (
             [hidden_id("doc", name) if hidden else _printable(name) for name in names]
             for names in (image.questions, image.examples)
@@ -63,13 +68,17 @@ class DuplicateNames:
             "likeness": round(alike.likeness, 4),
             "inverted": alike.inverted,
             "first": self.described(finding.first),
-            "second": self.described(finding.second, own=concern is not None, file=_second_file(finding)),
+            "second": self.described(
+                finding.second, own=concern is not None, file=_second_file(finding)
+            ),
         }
 
 
 def below(file: Path, folders: Iterable[Path]) -> str:
     """Return the path of a file below the folder that holds it, as valid UTF-8."""
-    inside = (file.relative_to(folder).as_posix() for folder in folders if file.is_relative_to(folder))
+    inside = (
+        file.relative_to(folder).as_posix() for folder in folders if file.is_relative_to(folder)
+    )
     return _printable(next(inside, file.name))
 
 
@@ -111,9 +120,14 @@ def duplicates_as_dict(
         "uniform": [names.described(image) for image in search.uniform],
         "within": [names.finding(finding) for finding in search.within],
         "within_counts": within_counts,
-        "groups": [[names.described(image)["picture"] for image in group] for group in search.groups],
+        "groups": [
+            [names.described(image)["picture"] for image in group] for group in search.groups
+        ],
         "against": _against(search.other, search, names) if search.other else None,
-        "left_out": [hidden_id("doc", doc_id) if names.hidden else _printable(doc_id) for doc_id in search.left_out],
+        "left_out": [
+            hidden_id("doc", doc_id) if names.hidden else _printable(doc_id)
+            for doc_id in search.left_out
+        ],
     }
 
 
@@ -138,10 +152,13 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> d
         "dicom_without_decoder": other.listed.without_decoder,
         "other_files": other.listed.others,
         "unreadable": len(other.unreadable),
-        "unreadable_files": {below(file, folders): _printable(error) for file, error in errors.items()},
+        "unreadable_files": {
+            below(file, folders): _printable(error) for file, error in errors.items()
+        },
         "findings": [names.finding(finding) for finding in search.outside],
         "counts": [
-            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in CopyKind
+            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
+            for kind in CopyKind
         ],
     }
 
@@ -153,13 +170,21 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
     if against and against["findings"]:
         rows = [(row["kind"], row["pictures"], row["questions"]) for row in against["counts"]]
         rows.append(("any of these", *(sum(row[column] for row in rows) for column in (1, 2))))
-        texts = [(kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows]
+        texts = [
+            (kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows
+        ]
         caption = f"Pictures of {name} found in {against['name']}"
-        tables.append(number_table(caption, ("copies", "pictures", "questions"), texts, split=len(rows) - 1))
+        tables.append(
+            number_table(caption, ("copies", "pictures", "questions"), texts, split=len(rows) - 1)
+        )
     if contents["within"]:
         kinds = [str(kind) for kind in CopyKind]
         texts = [
-            (row["concern"], *(count(row[kind]) for kind in kinds), part_of(row["questions"], total))
+            (
+                row["concern"],
+                *(count(row[kind]) for kind in kinds),
+                part_of(row["questions"], total),
+            )
             for row in contents["within_counts"]
         ]
         headings = ("findings within", *kinds, "questions")
@@ -183,29 +208,45 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
         (against["unreadable"], "damaged file", (f" ({'; '.join(first + more)})" if first else "")),
         (against["volumes"], "volume", ""),
         (against["closed_folders"], "folder", " that may not be read"),
-        (against["dicom_without_decoder"], "DICOM file", " (read once pip install 'medtasks[dicom]' was run)"),
+        (
+            against["dicom_without_decoder"],
+            "DICOM file",
+            " (read once pip install 'medtasks[dicom]' was run)",
+        ),
         (against["other_files"], "other file", ""),
     )
     return [*sentences, f"Not compared of {against['name']}: {skipped}."] if skipped else sentences
 
 
 def _listed(*counts: tuple[int, str, str]) -> str:
-    return ", ".join(f"{counted(number, what)}{remark}" for number, what, remark in counts if number)
+    return ", ".join(
+        f"{counted(number, what)}{remark}" for number, what, remark in counts if number
+    )
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any], search: Duplicates, names: DuplicateNames, path: Path, *, sample: bool
+    contents: Mapping[str, Any],
+    search: Duplicates,
+    names: DuplicateNames,
+    path: Path,
+    *,
+    sample: bool,
 ) -> None:
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
     within, outside = search.within[:MOST_SHOWN], search.outside[:MOST_SHOWN]
-    files: list[tuple[Path | None, Path | None]] = []  # of both images; None for one that must not be shown
+    files: list[
+        tuple[Path | None, Path | None]
+    ] = []  # of both images; None for one that must not be shown
     for finding in (*within, *outside):
         hidden = names.hidden if finding.concern else names.other_is_hidden
         second = None if hidden else finding.second.files[_second_file(finding)]
         files.append((None if names.hidden else finding.first.files[0], second))
     small = thumbnails(file for pair in files for file in pair if file).by_file
-    described = [*contents["within"][:MOST_SHOWN], *(against["findings"][:MOST_SHOWN] if against else [])]
+    described = [
+        *contents["within"][:MOST_SHOWN],
+        *(against["findings"][:MOST_SHOWN] if against else []),
+    ]
     cards = [
         {**texts, "thumbnails": [small[file] if file else _HIDDEN for file in pair]}
         for texts, pair in zip(described, files, strict=True)

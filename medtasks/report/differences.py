@@ -29,7 +29,9 @@ from medtasks.tasks.documents import images_by_id
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
-SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
+SAME_IMAGES = (
+    "same images"  # another task, of which the metadata say that it asks about the same images
+)
 _DIRECT = "direct"  # the base of a thinking variant
 TOKENS, WORDS = "tokens", "words"
 _TRUNCATED: Metric[Score] = Metric(
@@ -77,7 +79,9 @@ def _shared_scores(
     return [pair for pair in shared if pair[0].metric in main] or shared[:1]
 
 
-def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]) -> list[Gain]:
+def gains_on_same_images(
+    repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]
+) -> list[Gain]:
     """Return the gains of a task over another one with questions on the same images, image by image, uncorrected.
 
     The value of an image is the mean over its questions, so that the questions may differ in language and number.
@@ -86,7 +90,10 @@ def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence
 
 
 def _paired(
-    repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading], *, by_image: bool = False
+    repeats: Sequence[TaskReading],
+    variant_repeats: Sequence[TaskReading],
+    *,
+    by_image: bool = False,
 ) -> list[Gain]:
     """Compare main metrics sample by sample on the questions that both answered, if the replies are here.
 
@@ -114,7 +121,9 @@ def _paired(
     gains = []
     for part, ids in _parts(variant, values).items():
         for (rule, metric), (first, second) in values.items():
-            paired = paired_values({sample: value for sample, value in first.items() if sample in ids}, second)
+            paired = paired_values(
+                {sample: value for sample, value in first.items() if sample in ids}, second
+            )
             if not paired[0]:
                 continue
             of = (f"{name}{part}", variant.task.name, rule, metric)
@@ -134,13 +143,23 @@ def _values_of(
 ) -> Mapping[tuple[str, str], Values]:
     """Return the values of chosen samples, means over the repeats, by row and metric."""
     replies = [
-        {name: reply for name, reply in repeat.samples.replies.items() if name in ids and not reply.failed}
+        {
+            name: reply
+            for name, reply in repeat.samples.replies.items()
+            if name in ids and not reply.failed
+        }
         for repeat in repeats
     ]
-    return mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values if any(replies) else {}
+    return (
+        mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values
+        if any(replies)
+        else {}
+    )
 
 
-def _values_of_images(repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]) -> Mapping[tuple[str, str], Values]:
+def _values_of_images(
+    repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
+) -> Mapping[tuple[str, str], Values]:
     """Return the mean value of each image's samples, by row and metric."""
     images = images_by_id(repeats[0].documents)
     by_image: dict[tuple[str, str], Values] = {}
@@ -149,12 +168,15 @@ def _values_of_images(repeats: Sequence[TaskReading], metrics: Sequence[AnyMetri
         for name, value in values.items():
             of_images.setdefault(images[name], []).append(value)
         by_image[key] = {
-            image: (of_image[0][0], mean([value for _, value in of_image])) for image, of_image in of_images.items()
+            image: (of_image[0][0], mean([value for _, value in of_image]))
+            for image, of_image in of_images.items()
         }
     return by_image
 
 
-def _parts(variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]) -> dict[str, set[str]]:
+def _parts(
+    variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]
+) -> dict[str, set[str]]:
     """Return the ids of all samples, or pairs, and those of degraded images by severity."""
     parts = {"": {name for first, _ in values.values() for name in first}}
     for severity in SEVERITIES if variant.task.variant == DEGRADED else ():
@@ -178,7 +200,10 @@ def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool)
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
-    gains = {report.name: (*report.gains, *(report.thinking.gains if report.thinking else ())) for report in reports}
+    gains = {
+        report.name: (*report.gains, *(report.thinking.gains if report.thinking else ()))
+        for report in reports
+    }
     tests = {
         (name, gain.variant, gain.task, gain.metric, gain.rule): gain.test
         for name, of_task in gains.items()
@@ -190,14 +215,22 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
         for gain in gains:
-            result = results.get((name, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule))
-            changed.append(replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain)
+            result = results.get(
+                (name, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule)
+            )
+            changed.append(
+                replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain
+            )
         return tuple(changed)
 
     changed = []
     for report in reports:
-        thinking = report.thinking and replace(report.thinking, gains=together(report.name, report.thinking.gains))
-        changed.append(replace(report, gains=together(report.name, report.gains), thinking=thinking))
+        thinking = report.thinking and replace(
+            report.thinking, gains=together(report.name, report.thinking.gains)
+        )
+        changed.append(
+            replace(report, gains=together(report.name, report.gains), thinking=thinking)
+        )
     return tuple(changed)
 
 
@@ -213,7 +246,9 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
         lengths = {doc_id: reading.samples.tokens[doc_id] for doc_id in scores}
     else:
         unit = WORDS
-        with_words = {doc_id: score for doc_id, score in scores.items() if "reasoning_words" in score}
+        with_words = {
+            doc_id: score for doc_id, score in scores.items() if "reasoning_words" in score
+        }
         lengths = {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
     ordered: list[float] = sorted(lengths.values()) or [math.nan]
     limit = _token_limit(reading)
@@ -228,7 +263,9 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
         median=statistics.median(ordered),
         most=ordered[-1],
         limit=limit,
-        at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
+        at_limit=None
+        if unit != TOKENS or limit is None
+        else sum(length >= limit for length in ordered),
         bins=tuple(_length_bins(reading, scores, lengths)),
     )
 
@@ -242,7 +279,9 @@ def _token_limit(reading: TaskReading) -> int | None:
     return None
 
 
-def _length_bins(reading: TaskReading, scores: Mapping[str, Score], lengths: Mapping[str, int]) -> list[LengthBin]:
+def _length_bins(
+    reading: TaskReading, scores: Mapping[str, Score], lengths: Mapping[str, int]
+) -> list[LengthBin]:
     """Score replies by their length, in up to four parts, in the first main metric with values of single samples."""
     documents = {str(document["doc_id"]): document for document in reading.documents}
     clusters = [(doc_id, Sample(documents[doc_id]).cluster_id) for doc_id in scores]

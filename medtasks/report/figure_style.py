@@ -88,9 +88,20 @@ def svg_element(drawing: Drawing, key: str) -> str:
 
     text = file_content(drawing.figure, "svg").decode()
     prefix = f"figure-{coded(key, end='-')}-"
-    body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group()), body)
-    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', attributes, tag.group()), body)
+    body = re.sub(
+        r"<style.*?</style>|<metadata>.*?</metadata>",
+        "",
+        text[text.index("<svg") :],
+        flags=re.DOTALL,
+    )
+    body = re.sub(
+        r"<[^>]*>",
+        lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group()),
+        body,
+    )
+    body = re.sub(
+        r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', attributes, tag.group()), body
+    )
     labels = f'aria-labelledby="{prefix}title {prefix}describes"'
     start = f'<svg role="img" {labels} stroke-linejoin="round" stroke-linecap="butt"'
     about = (
@@ -135,7 +146,13 @@ def rule_looks(report: RunReport) -> dict[str, Look]:
 
 
 def new_figure(
-    title: str, warnings: Sequence[str], *, height: float, left: float, bottom: float, right: float = 0.3
+    title: str,
+    warnings: Sequence[str],
+    *,
+    height: float,
+    left: float,
+    bottom: float,
+    right: float = 0.3,
 ) -> tuple["Figure", "Axes"]:
     """Return a figure with a heading, warnings below it, and one pair of axes; height and margins are in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -147,9 +164,24 @@ def new_figure(
     figure = Figure(figsize=(WIDTH, whole))
     FigureCanvasAgg(figure)
     at = 1 - _EDGE / whole
-    figure.text(_EDGE / WIDTH, at, "\n".join(heading), va="top", fontsize=9, fontweight="bold", linespacing=1.15)
+    figure.text(
+        _EDGE / WIDTH,
+        at,
+        "\n".join(heading),
+        va="top",
+        fontsize=9,
+        fontweight="bold",
+        linespacing=1.15,
+    )
     at -= 1.15 * LINE * len(heading) / whole
-    figure.text(_EDGE / WIDTH, at, "\n".join(map(shown_text, warnings)), va="top", color=RED, linespacing=1.15)
+    figure.text(
+        _EDGE / WIDTH,
+        at,
+        "\n".join(map(shown_text, warnings)),
+        va="top",
+        color=RED,
+        linespacing=1.15,
+    )
     box = (left / WIDTH, bottom / whole, (WIDTH - left - right) / WIDTH, height / whole)
     return figure, figure.add_axes(box)
 
@@ -173,14 +205,21 @@ def _columns(texts: Sequence[str]) -> int:
     """Return the largest number of legend columns that fit into the figure; columns are filled one by one."""
     for columns in range(min(_MOST_COLUMNS, len(texts)), 1, -1):
         lines = math.ceil(len(texts) / columns)
-        widest = [max(map(text_width, texts[start : start + lines])) for start in range(0, len(texts), lines)]
+        widest = [
+            max(map(text_width, texts[start : start + lines]))
+            for start in range(0, len(texts), lines)
+        ]
         if sum(widest) + _LEGEND_HANDLE * columns <= WIDTH - 2 * _EDGE:
             return columns
     return 1
 
 
 def new_rows(
-    title: str, warnings: Sequence[str], names: Sequence[str], legend: Sequence[str], series: int = 0
+    title: str,
+    warnings: Sequence[str],
+    names: Sequence[str],
+    legend: Sequence[str],
+    series: int = 0,
 ) -> tuple["Figure", "Axes"]:
     """Return a figure with a row per name (at least one), each 1 high, from the top.
 
@@ -190,7 +229,9 @@ def new_rows(
     step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06) if series else _ROW
     legend_height = _LEGEND_LINE * math.ceil(len(legend) / _columns(legend)) + 0.1
     left = max(map(text_width, names)) + 0.25
-    figure, axes = new_figure(title, warnings, height=step * len(names), left=left, bottom=AXIS + legend_height)
+    figure, axes = new_figure(
+        title, warnings, height=step * len(names), left=left, bottom=AXIS + legend_height
+    )
     axes.set_yticks(range(len(names)), labels=list(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -200,7 +241,9 @@ def new_rows(
     return figure, axes
 
 
-def draw_score(axes: "Axes", score: MetricScore, row: int, position: int, series: int, look: Look) -> None:
+def draw_score(
+    axes: "Axes", score: MetricScore, row: int, position: int, series: int, look: Look
+) -> None:
     """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
     y = row + 0.8 * ((position + 0.5) / series - 0.5)
     if math.isnan(score.value):
@@ -212,18 +255,26 @@ def draw_score(axes: "Axes", score: MetricScore, row: int, position: int, series
     axes.plot([score.value], [y], clip_on=False, **_point(look))
 
 
-def add_legend(figure: "Figure", handles: Sequence["Artist"], rules: Mapping[str, Look] = MappingProxyType({})) -> None:
+def add_legend(
+    figure: "Figure", handles: Sequence["Artist"], rules: Mapping[str, Look] = MappingProxyType({})
+) -> None:
     """Write the legend of rules and of everything else that was drawn at the bottom of a figure of :func:`new_rows`."""
     from matplotlib.lines import Line2D
 
-    marks = [Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()]
+    marks = [
+        Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()
+    ]
     texts = [str(handle.get_label()) for handle in (*marks, *handles)]
-    figure.legend(handles=[*marks, *handles], loc="lower center", ncols=_columns(texts), borderaxespad=0.2)
+    figure.legend(
+        handles=[*marks, *handles], loc="lower center", ncols=_columns(texts), borderaxespad=0.2
+    )
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
     """Return the name of a row on at most some lines, with an addition at its end."""
-    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or ["(empty)"]
+    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or [
+        "(empty)"
+    ]
     fits = lines == 1 or len(wrapped[-1]) + len(addition) < _NAME_LINE
     return "\n".join(wrapped) + (" " if fits else "\n") * bool(addition) + addition
 

@@ -55,7 +55,9 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     """
     # All figures with their keys, drawn one at a time to save memory.
     looks = style.rule_looks(report)
-    draw: dict[str, Callable[[], style.Drawing | None]] = {"summary": partial(summary_figure, report, looks)}
+    draw: dict[str, Callable[[], style.Drawing | None]] = {
+        "summary": partial(summary_figure, report, looks)
+    }
     for task in report.tasks:
         for column in task.group_sizes:
             draw[f"{task.name}/groups/{column}"] = partial(group_figure, task, looks, column)
@@ -68,7 +70,9 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     return svg_elements(draw, folder)
 
 
-def svg_elements(draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None) -> dict[str, str]:
+def svg_elements(
+    draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None
+) -> dict[str, str]:
     """Draw figures by key as SVG elements, and write them as :func:`figures` does; None draws nothing."""
     import matplotlib
 
@@ -77,7 +81,9 @@ def svg_elements(draw: Mapping[str, Callable[[], style.Drawing | None]], folder:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
+            warnings.filterwarnings(
+                "ignore", message="Glyph .* missing from"
+            )  # a viewer's font may well have it
             for key, drawn in draw.items():
                 drawing = drawn()
                 if drawing is None:
@@ -124,17 +130,28 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
         main = mains[task.name]
         levels = _baseline_levels(task, main)
         axes.scatter(
-            levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
+            levels,
+            [row] * len(levels),
+            marker="|",
+            s=260,
+            color=style.GREY,
+            linewidth=1.2,
+            zorder=3,
+            clip_on=False,
         )
         for position, (rule, score) in enumerate(main.items()):
             style.draw_score(axes, score, row, position, len(main), looks[rule])
             values += [score.value, score.high]
         baselines += levels
-        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in main.items())
+        text = "; ".join(
+            f"{score.metric} {scored(score)} under {rule}" for rule, score in main.items()
+        )
         sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
     style.set_score_axis(axes, [*values, *baselines], share=True)
     axes.set_xlabel("main metric with its 95 % interval")
-    mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
+    mark = Line2D(
+        [], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES
+    )
     style.add_legend(figure, [mark] if baselines else [], {rule: looks[rule] for rule in rules})
     if others:
         sentences.append(f"Not shown, because their main metric is no share: {', '.join(others)}.")
@@ -170,15 +187,22 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     small = {group.name for group in groups if not group.compared}
     baseline = _best_level(task, rules, metric)
     overall = _overall_scores(rules, column, metric)
-    wholes = {name: style.legend_text(f"all questions, {name}: {scored(score)}") for name, score in overall.items()}
+    wholes = {
+        name: style.legend_text(f"all questions, {name}: {scored(score)}")
+        for name, score in overall.items()
+    }
     rule_looks = {rule.name: looks[rule.name] for rule in rules}
     legend = [*rule_looks, *wholes.values(), *baseline]
-    figure, axes = style.new_rows(title, task_warnings(task), _group_names(sizes, small), legend, len(rules))
+    figure, axes = style.new_rows(
+        title, task_warnings(task), _group_names(sizes, small), legend, len(rules)
+    )
     values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
     lines = []
     for name, text in wholes.items():
         value = overall[name].value
-        lines.append(axes.axvline(value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0))
+        lines.append(
+            axes.axvline(value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0)
+        )
         sentences.append(f"Line: {text}.")
         values.append(value)
     for text, value in baseline.items():
@@ -219,7 +243,9 @@ def _best_level(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> d
     return {}
 
 
-def _overall_scores(rules: Sequence[RuleScores], column: str, metric: str) -> dict[str, MetricScore]:
+def _overall_scores(
+    rules: Sequence[RuleScores], column: str, metric: str
+) -> dict[str, MetricScore]:
     """Return the score of all questions that groups are compared with, by rule."""
     overall = {}
     for rule in rules:
@@ -250,21 +276,29 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     title = f"{task.name}: difference from its variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
-    figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))
+    figure, axes = style.new_rows(
+        title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules)
+    )
     ends = [-0.02, 0.02]
     sentences = []
     for gain in gains:
-        score = MetricScore(metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
+        score = MetricScore(
+            metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True
+        )
         row = variants.index(gain.variant)
         style.draw_score(axes, score, row, rules.index(gain.rule), len(rules), looks[gain.rule])
         ends += filter(math.isfinite, (gain.difference, gain.low, gain.high))
-        scores = f"{number(gain.score, share)}, {number(gain.variant_score, share)} for {gain.variant}"
+        scores = (
+            f"{number(gain.score, share)}, {number(gain.variant_score, share)} for {gain.variant}"
+        )
         sentences.append(f"{metric} under {gain.rule} is {scores}.")
     room = 0.05 * (max(ends) - min(ends))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlim(min(ends) - room, max(ends) + room)
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0"))
+        FuncFormatter(
+            lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0")
+        )
     )
     unit = "percentage points, with their" if share else "with its"
     axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
@@ -288,28 +322,52 @@ def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
 def pair_figure(task: TaskReport) -> style.Drawing | None:
     """Draw the outcomes of pairs, a bar per rule, each part with its number."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    parts = {name: numbers for name, _, numbers in pair_rows(list(outcomes.values())) if any(numbers)}
+    parts = {
+        name: numbers for name, _, numbers in pair_rows(list(outcomes.values())) if any(numbers)
+    }
     if not parts:
         return None
-    title, totals = f"{task.name}: outcomes of pairs", [sum(numbers) for numbers in zip(*parts.values(), strict=True)]
-    names = [style.row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
+    title, totals = (
+        f"{task.name}: outcomes of pairs",
+        [sum(numbers) for numbers in zip(*parts.values(), strict=True)],
+    )
+    names = [
+        style.row_name(rule, f"({count(total)} pairs)")
+        for rule, total in zip(outcomes, totals, strict=True)
+    ]
     figure, axes = style.new_rows(title, task_warnings(task), names, list(parts))
     starts, widest = [0] * len(names), max(totals)
-    same = [name for name in parts if name not in _OUTCOMES]  # blue, violet or orange, in order of the options
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}  # so that hatches hide no number
+    same = [
+        name for name in parts if name not in _OUTCOMES
+    ]  # blue, violet or orange, in order of the options
+    ground = {
+        "facecolor": "white",
+        "edgecolor": "none",
+        "pad": 1,
+        "alpha": 0.85,
+    }  # so that hatches hide no number
     for name, numbers in parts.items():
         look = _OUTCOMES.get(name) or _SAME[same.index(name) % len(_SAME)]
-        bar: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0.6}
+        bar: dict[str, Any] = {
+            "color": look.colour,
+            "hatch": look.hatch,
+            "edgecolor": "white",
+            "linewidth": 0.6,
+        }
         axes.barh(range(len(names)), numbers, left=starts, height=0.7, label=name, **bar)
         for row, (length, start) in enumerate(zip(numbers, starts, strict=True)):
             if length > _NARROW * widest:
-                axes.text(start + length / 2, row, count(length), ha="center", va="center", bbox=ground)
+                axes.text(
+                    start + length / 2, row, count(length), ha="center", va="center", bbox=ground
+                )
         starts = [start + length for start, length in zip(starts, numbers, strict=True)]
     axes.set_xlim(0, widest)
     axes.set_xlabel("pairs")
     style.add_legend(figure, axes.get_legend_handles_labels()[0])
     sentences = [
-        f"{rule}: " + ", ".join(f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()) + "."
+        f"{rule}: "
+        + ", ".join(f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items())
+        + "."
         for position, rule in enumerate(outcomes)
     ]
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
@@ -319,9 +377,13 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     """Draw the reliability diagram: share of right answers and number of answers by confidence."""
     measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
     filled = [part for part in measured.bins if part.samples]
-    figure, axes = style.new_figure(title, task_warnings(task), bottom=style.AXIS + _BELOW, **_SQUARE)
+    figure, axes = style.new_figure(
+        title, task_warnings(task), bottom=style.AXIS + _BELOW, **_SQUARE
+    )
     height, box = figure.get_size_inches()[1], axes.get_position()
-    below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
+    below = figure.add_axes(
+        (box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes
+    )
     for part in filled:
         center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
         axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8)
@@ -329,17 +391,25 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     axes.tick_params(labelbottom=False)
     below.set_ylabel("questions")
     below.set_xlabel("confidence: probability of the chosen option")
-    axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration")
+    axes.plot(
+        [0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration"
+    )
     confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
-    axes.plot(confidences, rates, color=_BLUE, marker="o", markersize=4, linewidth=1, label="this model")
+    axes.plot(
+        confidences, rates, color=_BLUE, marker="o", markersize=4, linewidth=1, label="this model"
+    )
     axes.set_ylabel("right answers")
     facts = [
         f"{count(measured.samples)} questions",
         f"expected calibration error\n{_measured(measured.ece)}; {number(measured.debiased_ece, False)} debiased",
         f"Brier score\n{_measured(measured.brier)}",
     ]
-    sentences = [f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled]
-    return style.Drawing(figure, title, _finish_square(axes, task, facts, [*sentences, measured.note]))
+    sentences = [
+        f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled
+    ]
+    return style.Drawing(
+        figure, title, _finish_square(axes, task, facts, [*sentences, measured.note])
+    )
 
 
 def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
@@ -350,17 +420,33 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
     text = f"all answers: {number(measured.accuracy.value)} right"
     axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
-    axes.plot(coverages, rates, color=_BLUE, linewidth=1.4, label="the most confident answers", clip_on=False)
+    axes.plot(
+        coverages,
+        rates,
+        color=_BLUE,
+        linewidth=1.4,
+        label="the most confident answers",
+        clip_on=False,
+    )
     axes.grid(color=style.GRID, linewidth=0.5)
     axes.set_xlabel("coverage: questions answered")
     axes.set_ylabel("right answers among them")
-    facts = [f"{count(measured.samples)} questions", f"area under the risk-coverage curve\n{_measured(measured.aurc)}"]
+    facts = [
+        f"{count(measured.samples)} questions",
+        f"area under the risk-coverage curve\n{_measured(measured.aurc)}",
+    ]
     shown = coverage_rows(measured)
-    sentences = [f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in shown]
-    return style.Drawing(figure, title, _finish_square(axes, task, facts, [*sentences, measured.note]))
+    sentences = [
+        f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in shown
+    ]
+    return style.Drawing(
+        figure, title, _finish_square(axes, task, facts, [*sentences, measured.note])
+    )
 
 
-def _finish_square(axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]) -> str:
+def _finish_square(
+    axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]
+) -> str:
     """Set the axes of a figure of shares, write legend and facts next to it, and return its description."""
     axes.xaxis.set_major_formatter(style.PERCENT)
     axes.yaxis.set_major_formatter(style.PERCENT)

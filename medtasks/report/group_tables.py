@@ -55,16 +55,22 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
             for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
                 numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
                 rows.append(cells(name_cell(of_class.name), target, *numbers))
-        headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
+        headings = cells(
+            "Class", "Target", "Called positive", "Called negative", "Invalid", "Failed"
+        )
         caption = f"Cross table by class, {rule.title}."
         yield Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
 
         first = rule.by_class[0]
         prevalence = "" if first.prevalence is None else number(first.prevalence)
         columns = [metric for metric in _NUMBERS if metric in first.numbers]
-        headings = cells("Class", *(_NUMBERS[metric].format(prevalence=prevalence) for metric in columns))
+        headings = cells(
+            "Class", *(_NUMBERS[metric].format(prevalence=prevalence) for metric in columns)
+        )
         rows = [
-            cells(name_cell(of_class.name), *(_clinical_cell(of_class, metric) for metric in columns))
+            cells(
+                name_cell(of_class.name), *(_clinical_cell(of_class, metric) for metric in columns)
+            )
             for of_class in rule.by_class
         ]
         why = names_by(
@@ -74,9 +80,19 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
         )
         undefined = (f"Not defined: {names}, because {cause}." for cause, names in why.items())
         at = [_AT.format(prevalence=prevalence)] if prevalence else []
-        caption, notes = f"Clinical numbers by class, {rule.title}.", (INTERVALS, _CALLS, *at, *undefined)
+        caption, notes = (
+            f"Clinical numbers by class, {rule.title}.",
+            (INTERVALS, _CALLS, *at, *undefined),
+        )
         columns_of_table = "l" + "r" * len(columns)
-        yield Table(label(name, "clinical", rule.name), caption, columns_of_table, headings, rows, notes=notes)
+        yield Table(
+            label(name, "clinical", rule.name),
+            caption,
+            columns_of_table,
+            headings,
+            rows,
+            notes=notes,
+        )
 
 
 def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
@@ -97,10 +113,19 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         for name, size in task.group_sizes[column].items():
             query = {"task": task.name, "column": column, "group": name}
             remark = "too few to compare" if name in small else ""
-            row = [Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")]
+            row = [
+                Cell(
+                    name,
+                    remark=remark,
+                    link=urlencode(query, errors="replace") if task.items else "",
+                )
+            ]
             row.append(Cell(count(size)))
             for rule in rules:
-                row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
+                row += [
+                    score_cell(rule.group_score(column, name, metric)),
+                    _gap_cell(rule, column, name, metric),
+                ]
             rows.append(tuple(row))
         notes = _group_notes(task, rules, column, metric)
         headings = list(cells(column, "Questions"))
@@ -108,13 +133,17 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
         columns = "lr" + "rr" * len(rules)
         name = label(task.name, column, metric)
-        yield Table(name, f"{metric} by {column}.", columns, tuple(headings), rows, notes=tuple(notes))
+        yield Table(
+            name, f"{metric} by {column}.", columns, tuple(headings), rows, notes=tuple(notes)
+        )
         published = published_group_table(task, column, metric)
         if published.rows:
             yield published
 
 
-def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Iterator[str]:
+def _group_notes(
+    task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
+) -> Iterator[str]:
     """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
     groups = [group for rule in rules for group in rule.groups[column]]
     if any(group.compared for group in groups):
@@ -124,7 +153,11 @@ def _group_notes(task: TaskReport, rules: Sequence[RuleScores], column: str, met
     missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
     if missing > 0:  # groups of a sample may be several
         yield f"In no group, without {column}: at least {counted(missing, 'sample')}."
-    small = {group.name: rules[0].group_score(column, group.name, metric) for group in groups if not group.compared}
+    small = {
+        group.name: rules[0].group_score(column, group.name, metric)
+        for group in groups
+        if not group.compared
+    }
     yield from cluster_notes(small)
     if values := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
         yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {values}."
@@ -154,7 +187,9 @@ def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
     number_of_tests = sum(map(len, rule.column_tests.values()))
     for test in rule.column_tests.get(column, ()):
         if test.overall.metric == metric:
-            corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
+            corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (
+                number_of_tests > 1
+            )
             yield (
                 f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
                 f"{p_statement(test.p)}{corrected}: {finding(rule, column, test)}."

@@ -100,14 +100,21 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined
+    )
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update({function.__name__: function for function in _FILTERS})
     file = TEMPLATES / f"{name}.js"
     script = file.read_text(encoding="utf-8") if file.is_file() else ""
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
+    rules = (
+        "default-src 'none'",
+        f"script-src 'sha256-{digest}'",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+    )
     policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
     template = environment.get_template(f"{name}.html")
     text = template.render(version=__version__, script=Markup(script), policy=policy, **values)
@@ -126,7 +133,8 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
 def json_in_html(value: Any) -> str:
     """Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup."""
     # A reply may hold half of a surrogate pair, which UTF-8 cannot; ASCII can. It also hides U+2028 from JavaScript.
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
+    encoded = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return encoded.translate(_INSIDE_HTML)
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,9 @@ class Thumbnails:
 
 
 def thumbnails(
-    paths: Iterable[Path], budget: int = BUDGET, decodings: Mapping[Path, Decoding] = MappingProxyType({})
+    paths: Iterable[Path],
+    budget: int = BUDGET,
+    decodings: Mapping[Path, Decoding] = MappingProxyType({}),
 ) -> Thumbnails:
     """Return small copies of images, as models see them, that fit into a page together.
 
@@ -157,19 +167,29 @@ def thumbnails(
     damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
     decoded otherwise than the prepared dataset says in which they lie.
     """
-    listed = [(file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)]
+    listed = [
+        (file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)
+    ]
     sides: Sequence[int] = SIDES
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
-        if len(listed) > _PROBED:  # begin with the largest side at which all are likely to fit, from the sizes of some
+        if (
+            len(listed) > _PROBED
+        ):  # begin with the largest side at which all are likely to fit, from the sizes of some
             probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
             images = [image for image, _ in workers.map(_seen, probed, repeat(SIDES[0])) if image]
             most = budget / _HEADROOM / len(listed) * _PROBED
-            sides = [*dropwhile(lambda side: sum(len(_uri(image, side)) for image in images) > most, SIDES)]
+            sides = [
+                *dropwhile(
+                    lambda side: sum(len(_uri(image, side)) for image in images) > most, SIDES
+                )
+            ]
         for side in sides or SIDES[-1:]:
             room, made = budget, list[Thumbnail]()
             # In blocks, because an executor would work on all files although the room ends with one of the first.
             blocks = (listed[start : start + _BLOCK] for start in range(0, len(listed), _BLOCK))
-            for _, image in chain.from_iterable(workers.map(_seen, block, repeat(side)) for block in blocks):
+            for _, image in chain.from_iterable(
+                workers.map(_seen, block, repeat(side)) for block in blocks
+            ):
                 room -= len(image.uri)
                 if room < 0:
                     break
@@ -212,7 +232,9 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     prompt. Items of a withheld task have ids, answers, losses and groups only. Answers and groups of ``items`` are in
     the order of the task's ``rules`` and ``columns``.
     """
-    texts: defaultdict[str, int] = defaultdict(count().__next__)  # numbers in the order of first use
+    texts: defaultdict[str, int] = defaultdict(
+        count().__next__
+    )  # numbers in the order of first use
     position = {file: number for number, file in enumerate(images.by_file)}
     missing = len(position)
     tasks: list[dict[str, Any]] = []
@@ -274,4 +296,6 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     names = re.findall(r"[^\s,;]+", answer)
     if names and all(name in by_letter for name in names):
         return sorted({by_letter[name] for name in names})
-    return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]
+    return [
+        number for number, option in enumerate(options) if option.casefold() == answer.casefold()
+    ]

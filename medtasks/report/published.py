@@ -35,7 +35,11 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
     entries = metric_list.resolve() if metric_list else []
     names = [entry["metric"] for entry in entries]
     signs = {entry["metric"]: -1 if entry["higher_is_better"] else 1 for entry in entries}
-    return tuple(sorted(scores, key=lambda score: (names.index(score.metric), signs[score.metric] * score.value)))
+    return tuple(
+        sorted(
+            scores, key=lambda score: (names.index(score.metric), signs[score.metric] * score.value)
+        )
+    )
 
 
 def published_group_scores(task_name: str) -> tuple[PublishedScore, ...]:
@@ -45,7 +49,12 @@ def published_group_scores(task_name: str) -> tuple[PublishedScore, ...]:
 
 def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], ...]:
     """Return a model's published results over all questions, with our task, by the model's name in each file."""
-    tasks = (task for table in _published()["tables"] for some in table["tasks"].values() for task in some)
+    tasks = (
+        task
+        for table in _published()["tables"]
+        for some in table["tasks"].values()
+        for task in some
+    )
     return tuple(
         (task, score)
         for task in dict.fromkeys(tasks)
@@ -61,12 +70,17 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
     for table in published["tables"]:
         name, metrics = table["file"], table["metrics"]
         for row in table["rows"]:
-            of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in metrics
+            of_task = (
+                task_name in table["tasks"].get(row[table["by"]], ())
+                and row[table["metric"]] in metrics
+            )
             if not of_task or not _fits(table, name, row):
                 continue
             if any(_fits(rows, name, row) for rows in published["left_out"]):
                 continue
-            remarks = (remark for remark in published["remarks"] if remark.get("task") in (None, task_name))
+            remarks = (
+                remark for remark in published["remarks"] if remark.get("task") in (None, task_name)
+            )
             score = PublishedScore(
                 model=row["model"],
                 metric=metrics[row[table["metric"]]],
@@ -83,7 +97,10 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
 def _fits(rows: Mapping[str, Any], file: str, row: Mapping[str, str]) -> bool:
     """Return whether an entry of the mapping is about a row: one pattern of each column fits."""
     return rows["file"] == file and all(
-        any(fnmatchcase(row[column], pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
+        any(
+            fnmatchcase(row[column], pattern)
+            for pattern in ([patterns] if isinstance(patterns, str) else patterns)
+        )
         for column, patterns in rows.get("where", {}).items()
     )
 
@@ -91,7 +108,9 @@ def _fits(rows: Mapping[str, Any], file: str, row: Mapping[str, str]) -> bool:
 @cache
 def _published() -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """Return ``mapping.yaml``, which explains itself, each table with its ``rows``."""
-    published: dict[str, Any] = yaml.safe_load((_FOLDER / "mapping.yaml").read_text(encoding="utf-8"))
+    published: dict[str, Any] = yaml.safe_load(
+        (_FOLDER / "mapping.yaml").read_text(encoding="utf-8")
+    )
     for table in published["tables"]:
         with (_FOLDER / table["file"]).open(encoding="utf-8", newline="") as lines:
             table["rows"] = list(csv.DictReader(lines))

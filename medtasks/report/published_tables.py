@@ -15,7 +15,9 @@ def published_table(task: TaskReport) -> Table:
     """Return published results over all questions, a row per model and source and a column per metric."""
     printed = {score.metric for score in task.published}
     metrics = [metric for metric in task.metric_names if metric in printed]
-    rows = _rows(task, task.published, metrics, "metric", lambda rule, metric: rule.estimates.get(metric))
+    rows = _rows(
+        task, task.published, metrics, "metric", lambda rule, metric: rule.estimates.get(metric)
+    )
     return Table(
         label(task.name, "published"),
         f"Published results ({_sources(task.published)}) and this run.",
@@ -29,9 +31,13 @@ def published_table(task: TaskReport) -> Table:
 
 def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
     """Return published results by the groups of a column, a row per model and source and a column per group."""
-    scores = [score for score in task.published_groups if (score.column, score.metric) == (column, metric)]
+    scores = [
+        score for score in task.published_groups if (score.column, score.metric) == (column, metric)
+    ]
     groups = list(dict.fromkeys(score.group for score in scores))
-    rows = _rows(task, scores, groups, "group", lambda rule, group: rule.group_score(column, group, metric))
+    rows = _rows(
+        task, scores, groups, "group", lambda rule, group: rule.group_score(column, group, metric)
+    )
     return Table(
         label(task.name, column, metric, "published"),
         f"Published {metric} by {column} ({_sources(scores)}) and this run.",
@@ -62,9 +68,16 @@ def _rows(
     remarks = _remarks(scores)
     rows = []
     for rule in task.distinct_rules:
-        rows.append(cells(f"This run, {rule.title}", *(score_cell(own_score(rule, heading)) for heading in headings)))
+        rows.append(
+            cells(
+                f"This run, {rule.title}",
+                *(score_cell(own_score(rule, heading)) for heading in headings),
+            )
+        )
     by_place = {(score.model, score.source, getattr(score, field)): score for score in scores}
-    for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in scores):
+    for model, source, same in dict.fromkeys(
+        (score.model, score.source, score.same_model) for score in scores
+    ):
         row = [Cell(f"{model} (this model)" if same else model)]
         for heading in headings:
             score = by_place.get((model, source, heading))

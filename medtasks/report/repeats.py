@@ -29,7 +29,12 @@ from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, open_run, read_repeats
 from medtasks.scores.score_model import MetricScore
 from medtasks.scores.scoring import rule_scores
-from medtasks.scores.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
+from medtasks.scores.task_reading import (
+    TaskReading,
+    estimate_by_question,
+    read_task,
+    recorded_values,
+)
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
@@ -40,7 +45,9 @@ def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     joined = _joined(read_repeats(output))[1]
     if joined:
         with written_whole(output / "repeats.json") as partial:
-            text = json.dumps({"schema_version": 1, "tasks": as_json(joined)}, indent=2, ensure_ascii=False)
+            text = json.dumps(
+                {"schema_version": 1, "tasks": as_json(joined)}, indent=2, ensure_ascii=False
+            )
             partial.write_text(f"{text}\n", encoding="utf-8")
     return joined
 
@@ -86,7 +93,9 @@ def _joined(
     return readings, joined
 
 
-def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()) -> RepeatedTask:
+def join(
+    readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()
+) -> RepeatedTask:
     """Join the repeats of one task, at least one."""
     notes = []
     if missing:
@@ -121,10 +130,14 @@ def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
     return by_row
 
 
-def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRule:
+def _row(
+    name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]
+) -> RepeatedRule:
     has_answers = True
     if any(reading.withheld for reading in readings):
-        computed = [reading.computed[name].samples for reading in readings if name in reading.computed]
+        computed = [
+            reading.computed[name].samples for reading in readings if name in reading.computed
+        ]
         has_answers = all("value" in score for samples in computed for score in samples.values())
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
     voted = _voted_scores(readings[0], by_id)
@@ -146,11 +159,17 @@ def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[s
         return {}
     documents = [document for document in reading.documents if str(document["doc_id"]) in by_id]
     scores = [by_id[str(document["doc_id"])] for document in documents]
-    return rule_scores(reading.task, "", scores, scores if reading.withheld else documents).estimates
+    return rule_scores(
+        reading.task, "", scores, scores if reading.withheld else documents
+    ).estimates
 
 
 def _score(
-    row: str, readings: Sequence[TaskReading], metric: Declaration, values: Sequence[float], voted: MetricScore | None
+    row: str,
+    readings: Sequence[TaskReading],
+    metric: Declaration,
+    values: Sequence[float],
+    voted: MetricScore | None,
 ) -> RepeatedScore:
     """Join the values of one metric; with an error if it is a mean over the questions, or pairs, of ``readings``."""
     ordered = sorted(values)  # sums of floats depend on their order
@@ -217,7 +236,9 @@ def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | N
     return None if answer is None else " ".join(answer.lower().strip(" .").split())
 
 
-def _majority_score(doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]) -> Score:
+def _majority_score(
+    doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]
+) -> Score:
     """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
     drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
     ballots = sorted(counts.elements(), key=drawn.__getitem__)

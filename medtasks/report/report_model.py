@@ -54,8 +54,12 @@ class Gain:
     samples: int  # questions that both answered
     p_holm: float = math.nan  # corrected for all gains of the report
     same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
-    by_construction: bool = False  # whether the variant's score is 0 for any model, so that there is no test
-    test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)  # until corrected
+    by_construction: bool = (
+        False  # whether the variant's score is 0 for any model, so that there is no test
+    )
+    test: tuple[PairedResult, PairedValues] | None = field(
+        default=None, compare=False, repr=False
+    )  # until corrected
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,9 @@ class Thinking:
     """Comparison of a thinking variant with its direct form, and the cost of reasoning."""
 
     base: str  # name of the task in its direct form
-    gains: tuple[Gain, ...]  # thinking minus direct, on the questions that both answered; empty if it was not run
+    gains: tuple[
+        Gain, ...
+    ]  # thinking minus direct, on the questions that both answered; empty if it was not run
     rule: str  # name of the rule that the other fields are about
     answered: int
     truncated: MetricScore  # share whose reasoning never ended
@@ -94,7 +100,9 @@ class RepeatedScore:
     values: tuple[float, ...]  # one per repeat, in ascending order
     mean: float
     spread: float  # their standard deviation; NaN for a single one
-    majority: MetricScore | None  # of the most frequent answers; None if it does not follow from single samples
+    majority: (
+        MetricScore | None
+    )  # of the most frequent answers; None if it does not follow from single samples
     share: bool  # whether it is a fraction
     error: float = math.nan
     low: float = math.nan
@@ -144,25 +152,37 @@ class TaskReport:
     documents: int = 0  # questions of the dataset, 0 if unknown
     answered: int = 0
     rules: tuple[RuleScores, ...] = ()  # in the order of the task
-    metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
+    metrics: Mapping[str, Declaration] = field(
+        default_factory=dict
+    )  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
-    published: tuple[PublishedScore, ...] = ()  # published results over all questions, best first per metric
+    published: tuple[
+        PublishedScore, ...
+    ] = ()  # published results over all questions, best first per metric
     published_groups: tuple[PublishedScore, ...] = ()  # published results of groups of questions
     gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
-    calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
+    calibration: Mapping[str, Calibration] = field(
+        default_factory=dict
+    )  # by filter name, for likelihoods
     items: tuple[AuditItem, ...] = ()  # every question answered; empty without samples
-    pictures: Mapping[str, Path] = field(default_factory=dict)  # image files by key; empty if withheld
+    pictures: Mapping[str, Path] = field(
+        default_factory=dict
+    )  # image files by key; empty if withheld
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
-    settings: Mapping[str, str] = field(default_factory=dict)  # recorded: version, prompt, decoding, source of the data
+    settings: Mapping[str, str] = field(
+        default_factory=dict
+    )  # recorded: version, prompt, decoding, source of the data
 
     @property
     def lost(self) -> SampleCounts | None:
         """Numbers of samples that are in no score, under the rule that lost most; None if none is lost."""
-        worst = max((rule.counts for rule in self.rules), key=lambda counts: counts.lost, default=None)
+        worst = max(
+            (rule.counts for rule in self.rules), key=lambda counts: counts.lost, default=None
+        )
         return worst if worst is not None and worst.lost else None
 
     @cached_property
@@ -176,7 +196,10 @@ class TaskReport:
             baselines = [baseline.scores.get(rule.name) for baseline in self.baselines]
             key = repr((unnamed, values, baselines)) if values else rule.name  # NaN equals NaN
             alike.setdefault(key, []).append(rule)
-        return [replace(first, also=tuple(rule.name for rule in others)) for first, *others in alike.values()]
+        return [
+            replace(first, also=tuple(rule.name for rule in others))
+            for first, *others in alike.values()
+        ]
 
     @property
     def metric_names(self) -> list[str]:
@@ -190,7 +213,10 @@ class TaskReport:
         for rule in self.rules:
             for column, groups in rule.groups.items():
                 of_column = sizes.setdefault(column, {})
-                of_column |= {group.name: max(group.questions, of_column.get(group.name, 0)) for group in groups}
+                of_column |= {
+                    group.name: max(group.questions, of_column.get(group.name, 0))
+                    for group in groups
+                }
         return sizes
 
     def most_frequent(self, counts: str) -> list[str]:
@@ -203,7 +229,9 @@ class TaskReport:
         """Calibrations with the names of their rules; equal ones come once."""
         by_value: dict[str, tuple[list[str], Calibration]] = {}
         for name, calibration in self.calibration.items():
-            by_value.setdefault(repr(calibration), ([], calibration))[0].append(name)  # NaN equals NaN
+            by_value.setdefault(repr(calibration), ([], calibration))[0].append(
+                name
+            )  # NaN equals NaN
         return list(by_value.values())
 
     def is_share(self, metric: str, *values: float) -> bool:
@@ -213,7 +241,10 @@ class TaskReport:
     def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
         """Return the baseline that does best at the main metric of a rule, and its value."""
         main = rule.scores[0]
-        values = [(entry, entry.scores.get(rule.name, {}).get(main.metric, math.nan)) for entry in self.baselines]
+        values = [
+            (entry, entry.scores.get(rule.name, {}).get(main.metric, math.nan))
+            for entry in self.baselines
+        ]
         sign = -1 if main.higher_is_better is False else 1
         defined = [entry for entry in values if not math.isnan(entry[1])]
         return max(defined, key=lambda entry: sign * entry[1], default=None)
@@ -227,7 +258,9 @@ class RunReport:
     model: str  # model and its arguments as given to the harness; empty if not recorded
     created: str  # time of the report, ISO 8601
     run_at: str  # time of the run, ISO 8601 or as recorded; empty if not recorded
-    facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
+    facts: Mapping[
+        str, str
+    ]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
     tasks: tuple[TaskReport, ...]  # tasks with results, in the order of --tasks
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each

@@ -18,19 +18,32 @@ _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     """Return all tables of a report by section; those without a row are left out."""
     summary = summary_table(report)
-    quotes = [cells(name_cell(name), " ".join(parts)) for name, parts in quotable_sentences(report).items()]
-    sentences = Table(label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes)
+    quotes = [
+        cells(name_cell(name), " ".join(parts))
+        for name, parts in quotable_sentences(report).items()
+    ]
+    sentences = Table(
+        label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes
+    )
     sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes))])]
     for task in report.tasks:
         tables = [
-            replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=wording.warnings(task))
+            replace(
+                table,
+                caption=f"{table.caption} {task.name}, {report.title}.",
+                warnings=wording.warnings(task),
+            )
             for table in task_tables(task)
         ]
         about = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
         if task.dataset:
             fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT] or 'not recorded'}"
             about = f"{about} Data: {task.dataset}, {fingerprint}.".lstrip()
-        notes = (*tables[0].notes, *task.missing, *["Credentialed data: only scores are shown."] * task.withheld)
+        notes = (
+            *tables[0].notes,
+            *task.missing,
+            *["Credentialed data: only scores are shown."] * task.withheld,
+        )
         tables[0] = replace(tables[0], caption=f"{tables[0].caption} {about}".rstrip(), notes=notes)
         sections.append((task.name, tables))
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
@@ -50,22 +63,36 @@ def summary_table(report: RunReport) -> Table:
         if task.withheld:
             tags.append("withheld")
         name = Cell(task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name))
-        answered = Cell(wording.questions(task), remark="not all" if task.answered < task.documents else "")
+        answered = Cell(
+            wording.questions(task), remark="not all" if task.answered < task.documents else ""
+        )
         if not task.rules:
             rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
         for rule in task.distinct_rules:
             rows.append(cells(name, *_summary_cells(task, rule), answered))
             if rule.pairs and (counts := wording.decided_pairs(rule.pairs)):
-                pairs.append(f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}.")
+                pairs.append(
+                    f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}."
+                )
     explained = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
         "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
         "construction."
     )
-    headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
+    headings = cells(
+        "Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"
+    )
     caption = f"Main scores: {report.title}."
     notes = (INTERVALS, explained, *pairs)
-    return Table(label("summary"), caption, "lllrrrrr", headings, rows, wording.warnings_by_task(report.tasks), notes)
+    return Table(
+        label("summary"),
+        caption,
+        "lllrrrrr",
+        headings,
+        rows,
+        wording.warnings_by_task(report.tasks),
+        notes,
+    )
 
 
 def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
@@ -95,7 +122,14 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
         invalid_share = 1 - rule.reasons.get("ok", 0) / replies
     main = score_cell(score, rule.failures.get(metric, ""), mark)
     title = name_cell(rule.title)
-    return [title, Cell(metric, code=True, remark=direction), main, wording.number(invalid_share), baseline, gained]
+    return [
+        title,
+        Cell(metric, code=True, remark=direction),
+        main,
+        wording.number(invalid_share),
+        baseline,
+        gained,
+    ]
 
 
 def facts_table(report: RunReport) -> Table:
@@ -103,4 +137,6 @@ def facts_table(report: RunReport) -> Table:
     times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
     rows = [cells(name, value) for name, value in facts.items()]
-    return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
+    return Table(
+        label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows
+    )

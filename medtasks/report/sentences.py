@@ -23,7 +23,13 @@ from medtasks.scores.score_model import RuleScores, careful_rule
 from medtasks.stats.paired import ALPHA
 from medtasks.tasks.task_files import variant_of
 
-_CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
+_CONTROLS = (
+    BLIND,
+    BLANK,
+    SWAPPED,
+    "told",
+    "nota_control",
+)  # variants that make no task harder for a model that sees
 
 
 def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
@@ -55,7 +61,9 @@ def _model_and_versions(report: RunReport) -> str:
     facts = {
         "model": report.model,
         "fingerprint of the weights": report.facts.get("fingerprint of the weights", ""),
-        "versions": ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))),
+        "versions": ", ".join(
+            text for text in versions if text.startswith(("medtasks ", "lmms_eval "))
+        ),
     }
     return "; ".join(f"{name}: {text}" for name, text in facts.items() if text)
 
@@ -65,8 +73,14 @@ def headline(report: RunReport) -> str:
 
     Reports of findings have no main metric, only aspects such as BLEU.
     """
-    main = {task.name for task in report.tasks if any(metric.role is Role.MAIN for metric in task.metrics.values())}
-    return max(quotable_sentences(report), key=main.__contains__, default="")  # the first of equal ones
+    main = {
+        task.name
+        for task in report.tasks
+        if any(metric.role is Role.MAIN for metric in task.metrics.values())
+    }
+    return max(
+        quotable_sentences(report), key=main.__contains__, default=""
+    )  # the first of equal ones
 
 
 def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
@@ -93,12 +107,18 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
             why = f"all {counts.failed} replies failed" if not counts.unjudged else str(counts)
         return f"On {task.name}, {model} has no score: {why} ({data}).{caution}"
     number_of_samples = counts.scored or task.answered
-    samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
+    samples = (
+        counted(number_of_samples, "sample")
+        if number_of_samples
+        else "an unknown number of samples"
+    )
     if clusters := clusters_in_words(main):
         samples = f"{samples} from {clusters}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
     reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name}{brackets}"
-    others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
+    others = [
+        (other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule
+    ]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
     return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
 
@@ -119,14 +139,20 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         )
     if best is None:
         blind = f"{task.name}_{BLIND}"
-        advice = f": {blind} in the same run would show what the image adds" if variant_of(blind) else ""
+        advice = (
+            f": {blind} in the same run would show what the image adds" if variant_of(blind) else ""
+        )
         return f"It is compared with nothing{advice}."
     sentence = f"The best baseline that sees no image, {best[0].name}, has {main.metric} {number(best[1], main.share)}"
     if rule.name not in best[0].tests:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = best[0].tests[rule.name]
-    change = difference(result.difference, result.low, result.high, task.is_share(metric, result.first))
-    return f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
+    change = difference(
+        result.difference, result.low, result.high, task.is_share(metric, result.first)
+    )
+    return (
+        f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
+    )
 
 
 def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
@@ -135,7 +161,9 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     parts = []
     if total := counts.scored + counts.lost:
         lost = f"{counts.lost} of {counted(total, 'sample')} are in no score"
-        parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
+        parts = [
+            f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"
+        ]
     findings = [text for text in (_groups(rule), variant_finding(task, rule)) if text]
     if not findings:
         decoding = task.settings.get("decoding", "")
@@ -151,7 +179,11 @@ def _groups(rule: RuleScores) -> str:
         return ""
     column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)
     metric, share = test.overall.metric, test.overall.share
-    scores = [rule.group_score(column, group.name, metric) for group in rule.groups[column] if group.compared]
+    scores = [
+        rule.group_score(column, group.name, metric)
+        for group in rule.groups[column]
+        if group.compared
+    ]
     values = [score.value for score in scores if score]
     between = f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
@@ -165,12 +197,19 @@ def variant_finding(task: TaskReport, rule: RuleScores) -> str:
     sign = -1 if main.higher_is_better is False else 1
     stress = {*VARIANTS} - {*_CONTROLS}
     gains = [gain for gain in task.gains if (gain.rule, gain.metric) == (rule.name, main.metric)]
-    harder = [gain for gain in gains if gain.variant in stress and gain.p_holm < ALPHA and sign * gain.difference > 0]
+    harder = [
+        gain
+        for gain in gains
+        if gain.variant in stress and gain.p_holm < ALPHA and sign * gain.difference > 0
+    ]
     if not harder:
         return ""
     loss = max(harder, key=lambda gain: sign * gain.difference)
     change = difference(
-        -loss.difference, -loss.high, -loss.low, task.is_share(loss.metric, loss.score, loss.variant_score)
+        -loss.difference,
+        -loss.high,
+        -loss.low,
+        task.is_share(loss.metric, loss.score, loss.variant_score),
     )
     corrected = f"corrected {p_statement(loss.p_holm)}, the interval uncorrected"
     return f"the hardest variant, {loss.task}, changes {loss.metric} by {change} ({corrected})"

@@ -22,9 +22,36 @@ _LATEX_HEAD = (
     "% Tables of medtasks; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
     "% Values are rounded; report --json has all digits.\n"
 )
-_LETTERS = {"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L", "ı": "i"}
-_FORMULAS = {"−": "-", "×": r"\times", "±": r"\pm", "≤": r"\leq", "≥": r"\geq", "→": r"\rightarrow", "µ": r"\mu"}
-_QUOTES = {"–": "--", "—": "---", "‘": "{`}", "’": "{'}", "“": "{``}", "”": "{''}", "…": r"\ldots{}"}
+_LETTERS = {
+    "ß": "ss",
+    "ø": "o",
+    "Ø": "O",
+    "æ": "ae",
+    "Æ": "AE",
+    "œ": "oe",
+    "Œ": "OE",
+    "ł": "l",
+    "Ł": "L",
+    "ı": "i",
+}
+_FORMULAS = {
+    "−": "-",
+    "×": r"\times",
+    "±": r"\pm",
+    "≤": r"\leq",
+    "≥": r"\geq",
+    "→": r"\rightarrow",
+    "µ": r"\mu",
+}
+_QUOTES = {
+    "–": "--",
+    "—": "---",
+    "‘": "{`}",
+    "’": "{'}",
+    "“": "{``}",
+    "”": "{''}",
+    "…": r"\ldots{}",
+}
 _PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
 _SPECIAL = {
     **_QUOTES,
@@ -43,7 +70,11 @@ _SPECIAL = {
 }
 # Combining characters and their accent commands.
 _ACCENTS = dict(
-    zip("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0323\u0327", "`'^~=u.\"rHvdc", strict=True)
+    zip(
+        "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0323\u0327",
+        "`'^~=u.\"rHvdc",
+        strict=True,
+    )
 )
 _LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
@@ -56,7 +87,9 @@ class Cell:
     code: bool = False  # whether it is a name as one types it
     marks: tuple[int, ...] = ()  # numbers of the notes that are about it
     remark: str = ""
-    bar: tuple[float, ...] = ()  # of a share: its value, both ends of its interval and another value to mark, or fewer
+    bar: tuple[
+        float, ...
+    ] = ()  # of a share: its value, both ends of its interval and another value to mark, or fewer
     link: str = ""  # what it leads to on the page
     place: int = 0  # 1 for the best value of a column, 2 for the second best, 0 for others
 
@@ -70,13 +103,17 @@ class Table:
     columns: str  # a letter per column: l and r for left and right, p for long text
     headings: tuple[Cell, ...]
     rows: Sequence[tuple[Cell, ...]]  # cells, one per column
-    warnings: tuple[str, ...] = ()  # what must not be overlooked; rows of the table, before the others
+    warnings: tuple[
+        str, ...
+    ] = ()  # what must not be overlooked; rows of the table, before the others
     notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
     def __post_init__(self) -> None:
         if not any("[" in cell.text for row in self.rows for cell in row):
-            object.__setattr__(self, "notes", tuple(note for note in self.notes if note != INTERVALS))
+            object.__setattr__(
+                self, "notes", tuple(note for note in self.notes if note != INTERVALS)
+            )
 
     @property
     def marked(self) -> bool:
@@ -95,11 +132,16 @@ def cells(*texts: str | Cell) -> tuple[Cell, ...]:
 
 
 def number_table(
-    caption: str, headings: Sequence[str | Cell], rows: Iterable[Sequence[str | Cell]], split: int = 0
+    caption: str,
+    headings: Sequence[str | Cell],
+    rows: Iterable[Sequence[str | Cell]],
+    split: int = 0,
 ) -> Table:
     """Return a table with a column of names and columns of numbers."""
     rows_of_cells, columns = [cells(*row) for row in rows], "l" + "r" * (len(headings) - 1)
-    return Table("", caption, columns, cells(*headings), rows_of_cells, notes=(INTERVALS,), split=split)
+    return Table(
+        "", caption, columns, cells(*headings), rows_of_cells, notes=(INTERVALS,), split=split
+    )
 
 
 def terminal(table: Table) -> RichTable:
@@ -110,7 +152,10 @@ def terminal(table: Table) -> RichTable:
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
         rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
     for position, row in enumerate(table.rows, 1):
-        texts = [Text(plain(cell.text), style={1: "bold", 2: "underline"}.get(cell.place, "")) for cell in row]
+        texts = [
+            Text(plain(cell.text), style={1: "bold", 2: "underline"}.get(cell.place, ""))
+            for cell in row
+        ]
         rich_table.add_row(*texts, end_section=position == table.split)
     return rich_table
 
@@ -121,14 +166,26 @@ def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str
     for heading, tables in sections:
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
-            lines += [f"**Table {next(numbers)}.** {_plain(table.caption)}", "", _markdown_row(table.headings)]
-            lines.append("| " + " | ".join("--:" if column == "r" else ":--" for column in table.columns) + " |")
+            lines += [
+                f"**Table {next(numbers)}.** {_plain(table.caption)}",
+                "",
+                _markdown_row(table.headings),
+            ]
+            lines.append(
+                "| "
+                + " | ".join("--:" if column == "r" else ":--" for column in table.columns)
+                + " |"
+            )
             spanned = " |" * (len(table.columns) - 1)
             lines += [f"| **{_plain(warning)}** |{spanned}" for warning in table.warnings]
             lines += [*map(_markdown_row, table.rows), *[""] * bool(table.notes)]
             for position, note in enumerate(table.notes, 1):
-                opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note))  # begins no heading or list of its own
-                lines.append(f"- <sup>{position}</sup> {_plain(note)}" if table.marked else f"- {opening}")
+                opening = re.sub(
+                    r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note)
+                )  # begins no heading or list of its own
+                lines.append(
+                    f"- <sup>{position}</sup> {_plain(note)}" if table.marked else f"- {opening}"
+                )
             lines.append("")
     return "\n".join(lines)
 
@@ -140,7 +197,10 @@ def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
     """
     lines = [_LATEX_HEAD]
     for heading, tables in sections:
-        lines += [f"% {latex_text(heading)}", *(line for table in tables for line in _latex_table(table))]
+        lines += [
+            f"% {latex_text(heading)}",
+            *(line for table in tables for line in _latex_table(table)),
+        ]
         lines.append("\\clearpage\n")  # LaTeX gives up when too many tables wait for a place
     return "\n".join(lines)
 
@@ -163,7 +223,11 @@ def _markdown_row(row: tuple[Cell, ...]) -> str:
 
 def _plain(text: str) -> str:
     """Return a text in which Markdown sees no markup; an underscore inside a word is none."""
-    escaped = re.sub(r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])", r"\\\1\2\3", " ".join(text.split()))
+    escaped = re.sub(
+        r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])",
+        r"\\\1\2\3",
+        " ".join(text.split()),
+    )
     return re.sub("&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -174,7 +238,9 @@ def _latex_table(table: Table) -> Iterator[str]:
     width = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
     fits = "p" in table.columns
     for part, start in enumerate(starts, 1):
-        caption, label = (f" Part {part} of {len(starts)}.", f".{part}") if len(starts) > 1 else ("", "")
+        caption, label = (
+            (f" Part {part} of {len(starts)}.", f".{part}") if len(starts) > 1 else ("", "")
+        )
         yield "\\begin{table}[htbp]"
         yield "  \\centering"
         yield "  \\footnotesize"
@@ -216,7 +282,9 @@ def _latex_row(row: tuple[Cell, ...]) -> str:
         text += f"\\textsuperscript{{{marks}}}" if marks else ""
         texts.append("--" if cell.text == NOT_DEFINED else text)
     line = " & ".join(texts)
-    return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"  # "\\" and "\midrule" would take [ for theirs
+    return (
+        ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"
+    )  # "\\" and "\midrule" would take [ for theirs
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:

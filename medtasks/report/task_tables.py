@@ -49,9 +49,14 @@ def task_tables(task: TaskReport) -> list[Table]:
         *class_tables(task.name, task.distinct_rules),
         pairs_table(task),
         calibration_table(task),
-        class_table(task.name, next((calibration.classes for calibration in task.calibration.values()), ())),
+        class_table(
+            task.name, next((calibration.classes for calibration in task.calibration.values()), ())
+        ),
     ]
-    return [*tables, *(table for column in task.group_sizes for table in group_tables(task, column))]
+    return [
+        *tables,
+        *(table for column in task.group_sizes for table in group_tables(task, column)),
+    ]
 
 
 def scores_table(task: TaskReport) -> Table:
@@ -68,17 +73,26 @@ def scores_table(task: TaskReport) -> Table:
         rows.append(cells(name, *(_cell_of(rule, metric) for rule in distinct)))
         if any(score.by_construction for score in filter(None, scores)):
             constructed.append(metric)
-    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules if rule.rule]
+    rules = [
+        f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "."
+        for rule in task.rules
+        if rule.rule
+    ]
     failed = []
     for rule in distinct:
         failed += [(metric, (rule.title, why.rstrip("."))) for metric, why in rule.failures.items()]
-    failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in names_by(failed).items())
+    failures = (
+        f"{metrics} under {rule} has no value: {why}."
+        for (rule, why), metrics in names_by(failed).items()
+    )
     remarks = dict.fromkeys(chain.from_iterable(rule.remarks for rule in task.rules))
     titles = [name_cell(rule.title) for rule in distinct]
     headings = cells("Metric", *(titles or cells("no scores")))
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
     notes = (INTERVALS, *zeros, *rules, *failures, *remarks)
-    return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
+    return Table(
+        label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes
+    )
 
 
 def _cell_of(rule: RuleScores, metric: str) -> Cell:
@@ -92,7 +106,10 @@ def _cell_of(rule: RuleScores, metric: str) -> Cell:
 
 def _metrics_in_rows(task: TaskReport) -> list[str]:
     """Leave out metrics that have no value for the reason of another one, as a sentence names them all."""
-    causes = {metric: tuple(rule.failures.get(metric, "") for rule in task.rules) for metric in task.metric_names}
+    causes = {
+        metric: tuple(rule.failures.get(metric, "") for rule in task.rules)
+        for metric in task.metric_names
+    }
     alike = Counter(causes.values())
     return [metric for metric, why in causes.items() if not all(why) or alike[why] == 1]
 
@@ -100,11 +117,19 @@ def _metrics_in_rows(task: TaskReport) -> list[str]:
 def baselines_table(task: TaskReport) -> Table:
     """Return the scores of a task next to those of its baselines."""
     rows = []
-    metrics = {metric for baseline in task.baselines for scores in baseline.scores.values() for metric in scores}
+    metrics = {
+        metric
+        for baseline in task.baselines
+        for scores in baseline.scores.values()
+        for metric in scores
+    }
     for metric in task.metric_names:
         for rule in task.distinct_rules:
             if metric in metrics and (score := rule.estimates.get(metric)):
-                values = (baseline.scores.get(rule.name, {}).get(metric, math.nan) for baseline in task.baselines)
+                values = (
+                    baseline.scores.get(rule.name, {}).get(metric, math.nan)
+                    for baseline in task.baselines
+                )
                 texts = (number(value, task.is_share(metric, value)) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.title), scored(score), *texts))
     tests = [
@@ -116,9 +141,20 @@ def baselines_table(task: TaskReport) -> Table:
     ]
     columns = "llr" + "r" * len(task.baselines)
     headings = cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines))
-    described = (f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes)
+    described = (
+        f"{baseline.name}: {baseline.describes}"
+        for baseline in task.baselines
+        if baseline.describes
+    )
     notes = (INTERVALS, *tests, *described)
-    return Table(label(task.name, "baselines"), "Baselines that see no image.", columns, headings, rows, notes=notes)
+    return Table(
+        label(task.name, "baselines"),
+        "Baselines that see no image.",
+        columns,
+        headings,
+        rows,
+        notes=notes,
+    )
 
 
 def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
@@ -128,21 +164,42 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
     for gain in (gain for gain in gains if not gain.same_as):
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
         of_test = (gain.variant, gain.metric, gain.rule)
-        alike = [twin.rule for twin in gains if (twin.variant, twin.metric, twin.same_as) == of_test]
-        names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric), count(gain.samples))
+        alike = [
+            twin.rule for twin in gains if (twin.variant, twin.metric, twin.same_as) == of_test
+        ]
+        names = (
+            name_cell(", ".join([gain.rule, *alike])),
+            name_cell(gain.metric),
+            count(gain.samples),
+        )
         reduced = f"{number(gain.variant_score, share)}{' by construction' * gain.by_construction}"
         gained = difference(gain.difference, gain.low, gain.high, share)
-        numbers = (number(gain.score, share), reduced, gained, p_value(gain.p), p_value(gain.p_holm))
+        numbers = (
+            number(gain.score, share),
+            reduced,
+            gained,
+            p_value(gain.p),
+            p_value(gain.p_holm),
+        )
         rows.append(cells(*[gain.variant] * (not thinking), *names, *numbers))
     corrected = (
         "p, Holm: corrected for all gains of the report, unlike p and the intervals; rules that read the same answers "
         "are one test."
     )
     if thinking:
-        headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
+        headings = cells(
+            "Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"
+        )
         base = task.thinking.base if task.thinking else ""
         caption = f"Thinking against the direct form ({base}), on the same questions."
-        return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, corrected))
+        return Table(
+            label(task.name, "thinking"),
+            caption,
+            "llrrrrrr",
+            headings,
+            rows,
+            notes=(INTERVALS, corrected),
+        )
     variants = {gain.variant for gain in gains}
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
     notes = (
@@ -151,7 +208,9 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
         *zero,
         *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants),
     )
-    headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
+    headings = cells(
+        "Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"
+    )
     caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
@@ -162,7 +221,9 @@ def lengths_table(task: TaskReport) -> Table:
     if thinking is None:
         return Table(label(task.name, "lengths"), "", "lrr", cells("", "Questions", "Score"), [])
     rows = [
-        cells(f"{count(part.least)} to {count(part.most)}", count(part.questions), scored(part.score))
+        cells(
+            f"{count(part.least)} to {count(part.most)}", count(part.questions), scored(part.score)
+        )
         for part in thinking.bins
     ]
     sentences = [f"Reasoning never ended: {scored(thinking.truncated)}."]
@@ -176,7 +237,9 @@ def lengths_table(task: TaskReport) -> Table:
         sentences.append(f"{lengths}.")
     caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
-    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences))
+    return Table(
+        label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences)
+    )
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
@@ -188,7 +251,11 @@ def repeats_table(repeated: RepeatedTask) -> Table:
             ends = (number(min(defined), score.share), number(max(defined), score.share))
             mean = estimate(score.mean, score.low, score.high, score.share)
             numbers = (mean, points(score.spread, score.share), *ends)
-            rows.append(cells(name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)))
+            rows.append(
+                cells(
+                    name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)
+                )
+            )
     method = (
         f"Seeds: {', '.join(map(str, repeated.seeds))}. Interval of the mean: over questions and replies, each "
         f"question averaged first. Spread: standard deviation over repeats, of replies to the same questions alone. "
@@ -212,7 +279,9 @@ def pairs_table(task: TaskReport) -> Table:
     """Return the outcomes of pairs."""
     outcomes = {rule.title: rule.pairs for rule in task.distinct_rules if rule.pairs}
     parts = pair_rows(list(outcomes.values()))
-    totals = [sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))]
+    totals = [
+        sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))
+    ]
     rows = []
     for name, meaning, numbers in parts:
         row = [Cell(name, remark=meaning)]
@@ -222,13 +291,21 @@ def pairs_table(task: TaskReport) -> Table:
         rows.append(tuple(row))
     solved = [decided_pairs(pairs) for pairs in outcomes.values()]
     if any(solved):
-        meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
+        meaning = (
+            "Pairs with one image right say nothing of this; guessing gives 50% with two options."
+        )
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
     rows = [*rows, cells("All complete pairs", *map(count, totals))] if outcomes else []
     cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
-    notes = (f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",) if cut else ()
+    notes = (
+        (f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",)
+        if cut
+        else ()
+    )
     columns, headings = "l" + "r" * len(outcomes), cells("Outcome", *map(name_cell, outcomes))
-    return Table(label(task.name, "pairs"), "Outcomes of pairs.", columns, headings, rows, notes=notes)
+    return Table(
+        label(task.name, "pairs"), "Outcomes of pairs.", columns, headings, rows, notes=notes
+    )
 
 
 def calibration_table(task: TaskReport) -> Table:
@@ -239,8 +316,16 @@ def calibration_table(task: TaskReport) -> Table:
             estimate(measure.value, measure.low, measure.high, False)
             for measure in (calibration.ece, calibration.brier, calibration.auroc, calibration.aurc)
         )
-        accuracy = estimate(calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True)
-        measures = (accuracy, number(calibration.confidence), ece, number(calibration.debiased_ece, False), *others)
+        accuracy = estimate(
+            calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True
+        )
+        measures = (
+            accuracy,
+            number(calibration.confidence),
+            ece,
+            number(calibration.debiased_ece, False),
+            *others,
+        )
         rows.append(cells(name_cell(", ".join(names)), count(calibration.samples), *measures))
     methods = dict.fromkeys(calibration.note for calibration in task.calibration.values())
     left_out = dict.fromkeys(
@@ -248,7 +333,17 @@ def calibration_table(task: TaskReport) -> Table:
         for calibration in task.calibration.values()
         if calibration.left_out
     )
-    headings = cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
+    headings = cells(
+        "Rule",
+        "Questions",
+        "Accuracy",
+        "Confidence",
+        "ECE",
+        "Debiased ECE",
+        "Brier",
+        "AUROC",
+        "AURC",
+    )
     caption, notes = "Calibration of the likelihoods.", (INTERVALS, *methods, *left_out)
     return Table(label(task.name, "calibration"), caption, "lrrrrrrrr", headings, rows, notes=notes)
 
@@ -266,7 +361,11 @@ def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
 def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     """Return the AUROC of each class from the likelihoods of a task, which are the same under all rules."""
     rows = [
-        cells(area.name, count(area.samples), estimate(area.auroc.value, area.auroc.low, area.auroc.high, False))
+        cells(
+            area.name,
+            count(area.samples),
+            estimate(area.auroc.value, area.auroc.low, area.auroc.high, False),
+        )
         for area in classes
     ]
     caption = "AUROC of each class against all others, from the likelihoods."

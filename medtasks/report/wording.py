@@ -24,13 +24,31 @@ _HUGE = 1e15
 
 REASONS: Mapping[str, tuple[str, str]] = {  # name of a reason and what it means
     Reason.OK: ("answer found", "The reply has one answer; it may be right or wrong."),
-    Reason.EMPTY: ("empty", "The reply has no text, or nothing is left of it without its own thoughts and markup."),
-    Reason.AMBIGUOUS: ("ambiguous", "The reply points to more than one answer, and it is not clear which is meant."),
+    Reason.EMPTY: (
+        "empty",
+        "The reply has no text, or nothing is left of it without its own thoughts and markup.",
+    ),
+    Reason.AMBIGUOUS: (
+        "ambiguous",
+        "The reply points to more than one answer, and it is not clear which is meant.",
+    ),
     Reason.REFUSED: ("refused", "The model said that it cannot or will not answer."),
-    Reason.NO_MATCH: ("no match", "The reply has text, but none of the possible answers is found in it."),
-    Reason.TRUNCATED: ("cut off", "The reply ended, mostly at its length limit, before an answer was given."),
-    Reason.ADAPTER_FAILED: ("model failed", "The program that runs the model failed here; the model gave no reply."),
-    Reason.JUDGE_FAILED: ("judge failed", "The judge or labeler that reads such replies failed, so nobody read it."),
+    Reason.NO_MATCH: (
+        "no match",
+        "The reply has text, but none of the possible answers is found in it.",
+    ),
+    Reason.TRUNCATED: (
+        "cut off",
+        "The reply ended, mostly at its length limit, before an answer was given.",
+    ),
+    Reason.ADAPTER_FAILED: (
+        "model failed",
+        "The program that runs the model failed here; the model gave no reply.",
+    ),
+    Reason.JUDGE_FAILED: (
+        "judge failed",
+        "The judge or labeler that reads such replies failed, so nobody read it.",
+    ),
 }
 
 WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
@@ -172,7 +190,9 @@ def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.n
     return Cell(scored(score), remark=remark, bar=bar)
 
 
-def with_error(value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan) -> str:
+def with_error(
+    value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan
+) -> str:
     """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``.
 
     An error of 0, with all answers right or all wrong, says nothing of the uncertainty: then the interval is shown.
@@ -197,14 +217,19 @@ def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
     """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
     present = {name: score for name, score in scores.items() if score and score.clusters}
     single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
-    notes = [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
+    notes = [
+        f"Of 1 {unit} each, without an interval: {names}."
+        for unit, names in names_by(single).items()
+    ]
     decided = [
         f"{score.most_shared} of {counted(score.clusters or 0, 'pair')} of {name}"
         for name, score in present.items()
         if 2 * score.most_shared > (score.clusters or 0) > 1
     ]
     if decided:
-        notes.append(f"One image decides, so that intervals are wide: it is in {', '.join(decided)}.")
+        notes.append(
+            f"One image decides, so that intervals are wide: it is in {', '.join(decided)}."
+        )
     return notes
 
 
@@ -216,7 +241,11 @@ def difference(value: float, low: float, high: float, share: bool) -> str:
 
 def warnings(task: TaskReport) -> tuple[str, ...]:
     """List warnings that belong to every table of a task."""
-    facts = {"name": task.dataset, "sample": task.sample_data, "complete": task.complete_data or not task.dataset}
+    facts = {
+        "name": task.dataset,
+        "sample": task.sample_data,
+        "complete": task.complete_data or not task.dataset,
+    }
     title = data_warning(facts)
     sentences = [f"{title}: {DATA_WARNINGS[title]}"] if title else []
     if task.answered < task.documents:
@@ -248,15 +277,29 @@ def _rounded(value: Decimal, digits: int) -> str:
 
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
     """Return the possible outcomes of a pair: name, meaning, and number under each rule."""
-    rows = [("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])]
+    rows = [
+        ("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])
+    ]
     for letter in sorted({letter for pairs in outcomes for letter in pairs.same}):
         same = [pairs.same.get(letter, 0) for pairs in outcomes]
         rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
     return [
         *rows,
-        ("Swapped", "Each image got the answer of the other.", [pairs.swapped for pairs in outcomes]),
-        ("One invalid", "One of the two replies has no valid answer.", [pairs.one_invalid for pairs in outcomes]),
-        ("Both invalid", "Neither reply has a valid answer.", [pairs.both_invalid for pairs in outcomes]),
+        (
+            "Swapped",
+            "Each image got the answer of the other.",
+            [pairs.swapped for pairs in outcomes],
+        ),
+        (
+            "One invalid",
+            "One of the two replies has no valid answer.",
+            [pairs.one_invalid for pairs in outcomes],
+        ),
+        (
+            "Both invalid",
+            "Neither reply has a valid answer.",
+            [pairs.both_invalid for pairs in outcomes],
+        ),
     ]
 
 

@@ -44,13 +44,17 @@ def run_function(
     """
     selection = select(names)
     if selection.missing:
-        raise MedTasksError("; ".join(f"{name}: {cause}" for name, cause in selection.missing.items()))
+        raise MedTasksError(
+            "; ".join(f"{name}: {cause}" for name, cause in selection.missing.items())
+        )
     tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
     if compared := [task.name for task in tasks if task.compares_likelihoods]:
         raise likelihood_error(compared)
     path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     values = {"class": path, **model_arguments}
-    pairs = [f"{key}={write_argument(str(value))}" for key, value in values.items() if value is not None]
+    pairs = [
+        f"{key}={write_argument(str(value))}" for key, value in values.items() if value is not None
+    ]
     label = model_label(ADAPTER, ",".join(pairs))
     arguments = ["--log_samples"]
     for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
@@ -65,7 +69,9 @@ def run_function(
             logger.warning(notice.sentence)
         command = [f"medtasks.evaluate({list(names)}, {label}, output={str(output)!r})"]
         manifest = first_manifest(command, arguments, names, selection, notices)
-        recording = RunRecording(output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning)
+        recording = RunRecording(
+            output, manifest, arguments, FailureLimit.parse(DEFAULT_LIMIT), logger.warning
+        )
         with recording.until_its_end():
             run_tasks_here(names, arguments, output, recording.note)
     finally:
@@ -82,6 +88,9 @@ def _report_losses(recording: RunRecording) -> None:
     if not problems:
         return
     sentence = "; ".join(problems)
-    if not any(record.results and (record.counts is None or record.counts.scored) for record in records.values()):
+    if not any(
+        record.results and (record.counts is None or record.counts.scored)
+        for record in records.values()
+    ):
         raise MedTasksError(f"there is nothing to score: {sentence}")
     logger.warning(f"In no score: {sentence}")

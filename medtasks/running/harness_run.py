@@ -32,7 +32,16 @@ from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import redacted
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import NOTICES, read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send, warn
+from medtasks.runs.run_manifest import (
+    HarnessProcess,
+    Notice,
+    RunProcess,
+    is_running,
+    process_of,
+    refuse,
+    send,
+    warn,
+)
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
@@ -46,14 +55,22 @@ class HarnessOutcome:
     """Outcome of the tasks so far."""
 
     done: list[str] = field(default_factory=list)  # tasks whose results are on disk
-    failed: list[str] = field(default_factory=list)  # tasks that ran, alone if there are several, and left no results
+    failed: list[str] = field(
+        default_factory=list
+    )  # tasks that ran, alone if there are several, and left no results
     results: list[Path] = field(default_factory=list)  # in the order they were written
     files: dict[str, Path] = field(default_factory=dict)  # results file, by task
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
-    reasons: dict[str, str] = field(default_factory=dict)  # why results or samples are missing, by task
+    rows: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # values by ``<metric>,<filter>``, by task
+    reasons: dict[str, str] = field(
+        default_factory=dict
+    )  # why results or samples are missing, by task
     asked: dict[str, int] = field(default_factory=dict)  # number of rows that were asked, by task
     notices: list[Notice] = field(default_factory=list)  # what went wrong besides
-    processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, including a running one
+    processes: list[HarnessProcess] = field(
+        default_factory=list
+    )  # of the harness, including a running one
 
 
 def run_tasks(
@@ -82,7 +99,13 @@ def run_tasks(
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else _UTC
-    command = [*(launcher or [sys.executable]), "-m", "medtasks.lmms.harness_process", *arguments, *zone]
+    command = [
+        *(launcher or [sys.executable]),
+        "-m",
+        "medtasks.lmms.harness_process",
+        *arguments,
+        *zone,
+    ]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
@@ -105,7 +128,9 @@ def run_tasks_here(
         before = _results_files(output)
         reason = "it left no results"
         try:
-            evaluate_here([*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute())
+            evaluate_here(
+                [*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute()
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
             reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
         new = [path for path, state in _results_files(output).items() if before.get(path) != state]
@@ -129,7 +154,11 @@ def stopping_by_signal() -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
     for number in numbers:
         signal.signal(number, stop)
     try:
@@ -159,7 +188,12 @@ def _run(
         error = Path(temporary, "error")
         arguments = [*command, "--tasks", tasks, "--output_path", folder]
         # Code of a checkpoint has no use for a login.
-        environment = {**os.environ, **variables, **dict.fromkeys(PHYSIONET_VARIABLES, ""), ERROR_VARIABLE: str(error)}
+        environment = {
+            **os.environ,
+            **variables,
+            **dict.fromkeys(PHYSIONET_VARIABLES, ""),
+            ERROR_VARIABLE: str(error),
+        }
         try:
             process = subprocess.Popen(arguments, env=environment)
         except OSError as failure:
@@ -176,7 +210,9 @@ def _run(
         finally:
             facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
             outcome.processes[-1] = running.model_copy(update=facts)
-            new = [path for path, state in _results_files(output).items() if before.get(path) != state]
+            new = [
+                path for path, state in _results_files(output).items() if before.get(path) != state
+            ]
             cut = _add_results(names, new, outcome)
             watch(outcome)
         cause = error.read_text(encoding="utf-8") if error.is_file() else ""
@@ -217,7 +253,9 @@ def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
     """
     children: list[RunProcess] = []
     with contextlib.suppress(psutil.Error):
-        children = [process_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True)]
+        children = [
+            process_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True)
+        ]
     children = [child for child in children if child.began is not None]
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
         if is_notified and _have_ended(process, children):
@@ -256,7 +294,10 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutc
             continue
         offset = mapping_in(results.content, "config").get("offset") or 0
         for task, count in mapping_in(results.content, "n-samples").items():
-            samples, expected = results.samples(task), min(count["effective"], count["original"] - offset)
+            samples, expected = (
+                results.samples(task),
+                min(count["effective"], count["original"] - offset),
+            )
             lines = read_lines(samples, note=lambda damage: None) if samples.is_file() else ()
             whole = len({line.row for line in lines})  # each has a line for every filter
             if whole < expected:
@@ -311,15 +352,24 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     module = path.rpartition(".")[0]
     if takes_our_arguments(path):
         option, pairs, default = "--model_args", options.written_model_arguments(), 0
-    elif module in ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm"):  # with a seed per request
+    elif module in (
+        "lmms_eval.models.chat.openai",
+        "lmms_eval.models.simple.vllm",
+    ):  # with a seed per request
         option, pairs, default = "--gen_kwargs", options.pairs("gen_kwargs"), others[2] or 0
     else:
         return changed
     try:
         seed = int(pairs.get("seed", default)) + added
     except ValueError as error:
-        raise MedTasksError(f"seed={pairs['seed']} is no whole number; give one, or leave it out") from error
-    return [*changed, option, ",".join(f"{key}={value}" for key, value in {**pairs, "seed": str(seed)}.items())]
+        raise MedTasksError(
+            f"seed={pairs['seed']} is no whole number; give one, or leave it out"
+        ) from error
+    return [
+        *changed,
+        option,
+        ",".join(f"{key}={value}" for key, value in {**pairs, "seed": str(seed)}.items()),
+    ]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
@@ -332,15 +382,24 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
     if repeats < 2:
         return
     if options.text("use_cache"):
-        yield refuse("--use_cache may answer every repeat with the replies of the first; leave it out")
+        yield refuse(
+            "--use_cache may answer every repeat with the replies of the first; leave it out"
+        )
     alike = []
     for task in filter(tasks_of, wanted_tasks(names)):
-        settings = {**mapping_in(task_config(task), "generation_kwargs"), **options.pairs("gen_kwargs")}
+        settings = {
+            **mapping_in(task_config(task), "generation_kwargs"),
+            **options.pairs("gen_kwargs"),
+        }
         try:
             is_warm = float(settings.get("temperature", 0)) > 0
         except (TypeError, ValueError):
             is_warm = False
-        is_sampled = is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
+        is_sampled = is_warm and str(settings.get("do_sample", True)).lower() not in (
+            "false",
+            "0",
+            "none",
+        )
         if not is_sampled or task_file(task).compares_likelihoods:
             alike.append(task)
     if alike:

@@ -19,7 +19,13 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
-from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, model_names, planned_destinations
+from medtasks.lmms.remote_models import (
+    check_model,
+    class_path_of,
+    credentialed,
+    model_names,
+    planned_destinations,
+)
 from medtasks.model_adapters.any_model import check_path
 from medtasks.runs.harness_options import ADAPTER, HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
@@ -51,15 +57,21 @@ class PlannedRun:
         self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
         self.foreign = [name for name in names if not tasks_of(name)]
         # Contents of the user's task files, by task: --include_path, named files, own datasets.
-        self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
+        self.configs = {
+            name: task_config(name) for name in self.ours if not task_file(name).is_shipped
+        }
         self.datasets: dict[str, str] = {}
         for path in filter(Path.is_file, map(Path, self.foreign)):
-            self.configs |= {task: dict(config) for task, config in index_tasks([path]).configs.items()}
+            self.configs |= {
+                task: dict(config) for task, config in index_tasks([path]).configs.items()
+            }
         for task, config in self.configs.items():
             place = config.get("dataset_path")
             if isinstance(place, DottedName) and place.startswith(_PREPARED):
                 self.datasets[task] = place.removeprefix(_PREPARED)
-        self.datasets |= {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
+        self.datasets |= {
+            name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)
+        }
 
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""
@@ -67,16 +79,28 @@ class PlannedRun:
         pieces = [max(re.split(r"[*?\[\]]+", name), key=len) for name in names]
         folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
-        return len({*self.ours, *self.configs}.union(*(index.tasks_of(name) or [name] for name in names)))
+        return len(
+            {*self.ours, *self.configs}.union(*(index.tasks_of(name) or [name] for name in names))
+        )
 
 
-def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None) -> list[Notice]:
+def check(
+    tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None
+) -> list[Notice]:
     """Return the problems of a run of tasks, ours or not, before it starts; nothing is printed, changed or downloaded.
 
     The harness's other arguments may have any spelling that it accepts; a ``--config`` file is read.
     """
     # Names come last, so that a suggested spelling is the last thing on the screen.
-    rules = (_options, _rows, _private_data, _task_files, _unmerged_tasks, _unknown_tasks, _unknown_model)
+    rules = (
+        _options,
+        _rows,
+        _private_data,
+        _task_files,
+        _unmerged_tasks,
+        _unknown_tasks,
+        _unknown_model,
+    )
     try:
         options = read_options(arguments)
         seeds(options)
@@ -163,7 +187,11 @@ def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
     """Look up tasks: the harness takes half a minute to refuse a name."""
     names = [name for name in run.foreign if not os.path.exists(name)]
     tasks = _task_names() if names else set()
-    folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
+    folder_hint = (
+        ""
+        if run.options.folders()
+        else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
+    )
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
             hint = near_match(name, tasks) or "; no other name is like it"
@@ -181,7 +209,12 @@ def _task_names() -> set[str]:
     index = index_tasks(folders)
     names = {*index.configs, *index.members}
     for name, task in task_files().items():
-        names |= {name, *task.tags, *tags_of(task), *(made.name for made in variants_of(task, thinking=True))}
+        names |= {
+            name,
+            *task.tags,
+            *tags_of(task),
+            *(made.name for made in variants_of(task, thinking=True)),
+        }
     return names
 
 
@@ -189,13 +222,19 @@ def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
     """Look up the model, whose name the harness is as slow to refuse."""
     name = run.options.text("model")
     models = [name]
-    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
+    with contextlib.suppress(
+        Exception
+    ):  # a model's plug-in can fail in any way, which the harness reports
         models = model_names()
     if not name:
-        yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
+        yield refuse(
+            "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
+        )
     elif name not in models:
         hint = near_match(name, models) or "; no other name is like it"
-        yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
+        yield refuse(
+            f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}"
+        )
     elif name == ADAPTER:
         check_path(str(run.options.model_arguments().get("class", "")))
 
@@ -213,10 +252,17 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
             "writes documents and prompts into a folder of the harness's installation",
         ),
         "--write_out": (options.flag("write_out"), "prints prompts and targets"),
-        "--wandb_log_samples": (options.flag("wandb_log_samples"), "uploads samples to Weights & Biases"),
-        "--swanlab_log_samples": (options.flag("swanlab_log_samples"), "uploads samples to SwanLab"),
+        "--wandb_log_samples": (
+            options.flag("wandb_log_samples"),
+            "uploads samples to Weights & Biases",
+        ),
+        "--swanlab_log_samples": (
+            options.flag("swanlab_log_samples"),
+            "uploads samples to SwanLab",
+        ),
         "--hf_hub_log_args push_samples_to_hub": (
-            options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _OFF,
+            options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower()
+            not in _OFF,
             "uploads the results folder with its samples to the Hub",
         ),
     }
@@ -232,10 +278,15 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     if not guarded:
         return
     environment = dict(os.environ)
-    for name, value in options.environment.items():  # the harness replaces variables in the file's values, too
+    for (
+        name,
+        value,
+    ) in options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
     model_arguments = options.model_arguments()
-    path = class_path_of(options.text("model"), model_arguments, force_simple=options.flag("force_simple"))
+    path = class_path_of(
+        options.text("model"), model_arguments, force_simple=options.flag("force_simple")
+    )
     goes_to = planned_destinations(path, model_arguments, environment) if path else []
     try:
         check_model(path, goes_to, guarded, environment)
@@ -253,11 +304,15 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
     offset = run.options.number("offset") or 0
     is_empty = limit is not None and not 0 < limit < math.inf
     if is_empty:
-        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
+        yield refuse(
+            f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them"
+        )
     elif limit is not None:
         yield from _limit_notices(run, limit)
     if offset < 0:
-        yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
+        yield refuse(
+            f"--offset {offset:g} lies before the first row; give the number of rows to skip"
+        )
     choosing = {
         "--limit": limit is not None,
         "--offset": offset,
@@ -265,7 +320,9 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
     }
     if run.shard is not None and any(choosing.values()):
         names = listed([name for name, is_set in choosing.items() if is_set])
-        yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
+        yield refuse(
+            f"--shard {run.shard} chooses the rows of every task itself; leave out {names}"
+        )
     if offset >= 0 and not is_empty:
         yield from _cut_notices(run, offset, limit)
 
@@ -285,22 +342,34 @@ def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
 
 def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Warn of image pairs and rotated questions of which only a part is asked."""
-    setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
+    setting = " ".join(
+        f"--{name} {run.options.text(name)}"
+        for name in ("offset", "limit")
+        if run.options.text(name)
+    )
     for task, dataset in run.datasets.items() if setting else ():
         try:
             table = open_documents(dataset)[SPLIT]
         except MedTasksError:  # missing or damaged, which is reported elsewhere
             continue
         # The pair or question of each row, in the order of the prepared dataset; counted as the harness counts them.
-        units: list[Any] = list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
-        kind, loss, parts = ("pairs", "are then in no score of pairs", "each image of a pair is one")
+        units: list[Any] = list(
+            table["pair_id"] if "pair_id" in table.column_names else range(len(table))
+        )
+        kind, loss, parts = (
+            "pairs",
+            "are then in no score of pairs",
+            "each image of a pair is one",
+        )
         if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
             units = _rotated_units(table.to_list())
             kind, loss = ("questions", "have then no worst case and no flips")
             parts = "each rotation of a question is one"
         start = int(offset)
         if units and start >= len(units):
-            yield warn(f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one")
+            yield warn(
+                f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one"
+            )
             continue
         rows = None
         if limit is not None:

@@ -19,7 +19,13 @@ from medtasks.errors import MedTasksError, one_line
 from medtasks.home import make_folder, owner_only
 from medtasks.lmms.evaluation import datasets_of
 from medtasks.lmms.remote_models import check_question_files
-from medtasks.lmms.task_questions import TaskQuestion, check_generates, generation_settings, harness_task, questions_of
+from medtasks.lmms.task_questions import (
+    TaskQuestion,
+    check_generates,
+    generation_settings,
+    harness_task,
+    questions_of,
+)
 from medtasks.model_adapters.base.batching import read_settings
 from medtasks.prompts.messages import data_url, png, with_image_urls
 from medtasks.runs.question_manifest import MANIFEST, QuestionManifest
@@ -35,7 +41,13 @@ _ENDPOINT = "/v1/chat/completions"
 _CUSTOM_ID = re.compile(r"[ -~]{1,64}")  # what every service takes as the name of a request
 _MOST_REQUESTS = 50_000  # in a file, as is the next one
 _MOST_BYTES = 200 * 10**6
-_MAPPED = {"max_new_tokens", "temperature", "do_sample", "top_p", "until"}  # settings with a field in requests
+_MAPPED = {
+    "max_new_tokens",
+    "temperature",
+    "do_sample",
+    "top_p",
+    "until",
+}  # settings with a field in requests
 
 _README = """# Questions of {task}
 
@@ -91,7 +103,9 @@ class NamedQuestion:
     question: TaskQuestion
 
 
-def write_questions(task: TaskFile, folder: Path, *, batch: bool = False, limit: int | None = None) -> QuestionManifest:
+def write_questions(
+    task: TaskFile, folder: Path, *, batch: bool = False, limit: int | None = None
+) -> QuestionManifest:
     """Write the questions of a task into a new folder, with a description and a page that says how to go on.
 
     Args:
@@ -165,7 +179,9 @@ def _named_questions(
         raise
     except Exception as error:
         cause = one_line(error) if quotes else type(error).__name__
-        raise MedTasksError(f"a prompt of '{task.name}' cannot be made ({cause}); fix the task's own code") from error
+        raise MedTasksError(
+            f"a prompt of '{task.name}' cannot be made ({cause}); fix the task's own code"
+        ) from error
 
 
 # ---- lines and image files ----
@@ -195,7 +211,9 @@ def _write_lines(
 def _image_file(folder: Path, image: Image.Image) -> str:
     """Write an image unless one with equal pixels is there, and return its path in the folder."""
     visible_image = image.convert("RGB")
-    key = hashlib.sha256(f"{visible_image.size}".encode() + visible_image.tobytes()).hexdigest()[:20]
+    key = hashlib.sha256(f"{visible_image.size}".encode() + visible_image.tobytes()).hexdigest()[
+        :20
+    ]
     name = f"{_IMAGES}/{key}.png"
     path = folder / name
     if not path.exists():
@@ -269,7 +287,9 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
     numbers = {"samples": manifest.samples, "samples_of_task": manifest.samples_of_task}
     return _README.format(
         task=manifest.task,
-        content=content.format(lines=_LINES, endpoint=_ENDPOINT, model=MODEL, notes=_notes(settings), **numbers),
+        content=content.format(
+            lines=_LINES, endpoint=_ENDPOINT, model=MODEL, notes=_notes(settings), **numbers
+        ),
         loop=(_BATCH if batch else _LOOP).format(lines=_LINES, model=MODEL),
         command=f"{manifest.task} {replies}{included_option(manifest.task)}",
         manifest=MANIFEST,
@@ -279,6 +299,12 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
 def _notes(settings: Mapping[str, Any]) -> str:
     """Return a sentence on decoding settings that requests cannot have, or an empty text."""
     unmapped = [
-        f"{name}: {value}" for name, value in settings.items() if name not in _MAPPED and value not in (None, 1)
+        f"{name}: {value}"
+        for name, value in settings.items()
+        if name not in _MAPPED and value not in (None, 1)
     ]
-    return f" Settings of the task that the interface does not have: {', '.join(unmapped)}." if unmapped else ""
+    return (
+        f" Settings of the task that the interface does not have: {', '.join(unmapped)}."
+        if unmapped
+        else ""
+    )

@@ -51,7 +51,9 @@ class Way(_Data):
 
     model: str = _HF_VLM  # of the harness
     args: Mapping[str, JsonValue] = {}  # in addition to those that follow from the facts
-    serve: tuple[str, ...] = ()  # options of ``vllm serve`` in addition to those from facts and ``args``
+    serve: tuple[
+        str, ...
+    ] = ()  # options of ``vllm serve`` in addition to those from facts and ``args``
     without: str = ""  # why the backend cannot run the model; empty if it can
 
 
@@ -93,15 +95,23 @@ class Recipe(_Data):
         Raises MedTasksError if the backend cannot run the model, or needs an argument that only the user knows.
         """
         if not self.backends:
-            raise MedTasksError(f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}")
+            raise MedTasksError(
+                f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}"
+            )
         way = self.hf if backend == "hf" else self.server
         if way.without:
-            raise MedTasksError(f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}")
+            raise MedTasksError(
+                f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}"
+            )
         if backend == "hf":
             fact_names = {"pretrained": "hub id", "dtype": "dtype"}
             if way.model == _HF_VLM:
                 fact_names["revision"] = "revision"
-            facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
+            facts = {
+                argument: self.fact(fact)
+                for argument, fact in fact_names.items()
+                if fact in self.facts
+            }
             model, arguments = way.model, {**facts, **way.args}
             if "pretrained" in given:  # other weights have other revisions
                 arguments.pop("revision", None)
@@ -121,26 +131,34 @@ class Recipe(_Data):
     def serve_command(self) -> str:
         """Return the vLLM command that serves the model with the same settings."""
         words = ["vllm serve", self.fact("hub id")]
-        words += [f"--{name} {self.fact(name)}" for name in ("revision", "dtype") if name in self.facts]
+        words += [
+            f"--{name} {self.fact(name)}" for name in ("revision", "dtype") if name in self.facts
+        ]
         if settings := self.hf.args.get("processor_kwargs"):
             words.append(f"--mm-processor-kwargs '{json.dumps(settings)}'")
         return " ".join([*words, *self.server.serve])
 
     def command(self, backend: Backend) -> str:
         """Return the equivalent command of the harness itself."""
-        model, arguments = self.expanded(backend, {"base_url": "URL"} if backend == "server" else {})
+        model, arguments = self.expanded(
+            backend, {"base_url": "URL"} if backend == "server" else {}
+        )
         quoted = "'" + arguments.replace("'", "'\\''") + "'"
         return f"lmms_eval --model {model} --model_args {quoted} --tasks TASKS"
 
 
-def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[str], RecipeFacts | None]:
+def expansion(
+    name: str, backend: str, options: HarnessOptions
+) -> tuple[list[str], RecipeFacts | None]:
     """Return the harness's arguments from a recipe, with its facts for the manifest; nothing without a name.
 
     Raises MedTasksError if the recipe or the backend is unknown or does not fit, or the options name a model.
     """
     if not name:
         if backend:
-            raise MedTasksError("--backend says where the model of a recipe runs; give --recipe NAME, too")
+            raise MedTasksError(
+                "--backend says where the model of a recipe runs; give --recipe NAME, too"
+            )
         return [], None
     chosen = recipe(name, options.folders())
     if backend not in ("", "hf", "server"):
@@ -148,7 +166,9 @@ def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[st
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
     given = options.written_model_arguments()
-    way: Backend = "server" if backend == "server" else "hf" if backend else (*chosen.backends, "hf")[0]
+    way: Backend = (
+        "server" if backend == "server" else "hf" if backend else (*chosen.backends, "hf")[0]
+    )
     model, arguments = chosen.expanded(way, given)
     facts = RecipeFacts(
         name=name,
@@ -166,19 +186,25 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
     Raises MedTasksError for a damaged or malformed file.
     """
     by_name: dict[str, Recipe] = {}
-    for path in (path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))):
+    for path in (
+        path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))
+    ):
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
             continue
-        if not any(line.startswith(f"{_KEY}:") for line in lines):  # a task's file, or a base of recipes
+        if not any(
+            line.startswith(f"{_KEY}:") for line in lines
+        ):  # a task's file, or a base of recipes
             continue
         try:
             made = Recipe.model_validate(_extended(path))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
+            raise MedTasksError(
+                f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it"
+            ) from error
         by_name[made.recipe] = made
     return dict(sorted(by_name.items()))
 
@@ -205,9 +231,13 @@ def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
         return keys
     candidates = [path.parent / str(name), _ours() / str(name)]
     # A user's recipe may have the name of ours that it extends.
-    base = next((file for file in candidates if file.is_file() and file not in (path, *above)), None)
+    base = next(
+        (file for file in candidates if file.is_file() and file not in (path, *above)), None
+    )
     if base is None:
-        raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'")
+        raise MedTasksError(
+            f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'"
+        )
     below = _extended(base, (*above, path))
     if _KEY in below:
         below = _way_of_running(below)
@@ -223,18 +253,29 @@ def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
 def _read_mapping(path: Path) -> dict[str, Any]:
     """Return the content of a recipe's file. Raises MedTasksError if it is no YAML, or no mapping."""
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = parse_yaml(
+            path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
     except (OSError, ValueError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise MedTasksError(f"the recipe {path} cannot be read as YAML{where}; correct it or move it away") from error
+        raise MedTasksError(
+            f"the recipe {path} cannot be read as YAML{where}; correct it or move it away"
+        ) from error
     if not isinstance(content, dict):
-        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
+        raise MedTasksError(
+            f"the recipe {path} holds no mapping of keys to values; correct it or move it away"
+        )
     return dict(content)
 
 
 def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a recipe for other weights takes from one: the way to run them, not the facts of its weights."""
     of_weights = ("hub id", "revision", "parameters", "licence", "gated")
-    facts = {name: fact for name, fact in (recipe.get("facts") or {}).items() if name not in of_weights}
-    return {"facts": facts, **{key: recipe[key] for key in ("hf", "server", "traps") if key in recipe}}
+    facts = {
+        name: fact for name, fact in (recipe.get("facts") or {}).items() if name not in of_weights
+    }
+    return {
+        "facts": facts,
+        **{key: recipe[key] for key in ("hf", "server", "traps") if key in recipe},
+    }

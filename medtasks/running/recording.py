@@ -32,7 +32,13 @@ from medtasks.home import dataset_folder, file_state, home
 from medtasks.net.disk_cache import SqliteCache
 from medtasks.running.harness_run import HarnessOutcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
-from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.runs.redaction import (
+    redacted,
+    redacted_arguments,
+    redacted_options,
+    settings,
+    without_home,
+)
 from medtasks.runs.replies import read_lines
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import samples_file
@@ -57,15 +63,44 @@ from medtasks.version import installed_version
 
 # Packages that load models, read images, make prompts, or compute a score.
 DISTRIBUTIONS = (
-    *("medtasks", "lmms_eval", "lm_eval", "torch", "torchvision", "transformers", "tokenizers", "sentencepiece"),
-    *("accelerate", "safetensors", "peft", "bitsandbytes", "flash_attn", "vllm", "sglang", "openai", "qwen_vl_utils"),
+    *(
+        "medtasks",
+        "lmms_eval",
+        "lm_eval",
+        "torch",
+        "torchvision",
+        "transformers",
+        "tokenizers",
+        "sentencepiece",
+    ),
+    *(
+        "accelerate",
+        "safetensors",
+        "peft",
+        "bitsandbytes",
+        "flash_attn",
+        "vllm",
+        "sglang",
+        "openai",
+        "qwen_vl_utils",
+    ),
     *("datasets", "huggingface_hub", "pyarrow", "numpy", "scipy", "pillow", "nibabel", "pydicom"),
     *("scikit-learn", "nltk", "sacrebleu", "rouge-score", "bert-score", "radgraph"),
 )
 _SECONDS = 10
 # Arguments that name weights, in the harness's models and in ours; the harness's default model is "hf".
 WEIGHTS = (
-    *("pretrained", "model", "model_version", "model_name", "model_id", "model_path", "path", "checkpoint", "ckpt"),
+    *(
+        "pretrained",
+        "model",
+        "model_version",
+        "model_name",
+        "model_id",
+        "model_path",
+        "path",
+        "checkpoint",
+        "ckpt",
+    ),
     *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
 )
 # Weights that our adapters load by default; repeated here because their own modules take long to import.
@@ -95,7 +130,9 @@ def first_manifest(
     ``arguments`` are passed on to the harness, ``names`` given to ``--tasks``, ``notices`` given before the run.
     """
     options = read_options(arguments)
-    datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in wanted_tasks(names)}
+    datasets = {
+        name: task_file(name).dataset if tasks_of(name) else None for name in wanted_tasks(names)
+    }
     fingerprints = {}
     for dataset in {dataset for dataset in datasets.values() if dataset}:
         with contextlib.suppress(OSError, MedTasksError):  # missing or damaged
@@ -147,7 +184,12 @@ class RunRecording:
         limit: FailureLimit,
         complain: Callable[[str], None],
     ) -> None:
-        self._began, self._arguments, self._limit, self._complain = time.monotonic(), arguments, limit, complain
+        self._began, self._arguments, self._limit, self._complain = (
+            time.monotonic(),
+            arguments,
+            limit,
+            complain,
+        )
         self.path = manifest_path(output, datetime.fromisoformat(manifest.started))
         self.manifest = manifest
         manifest.write(self.path)
@@ -170,10 +212,14 @@ class RunRecording:
             raise
         finally:
             records = self.manifest.tasks.values()
-            lost = any(record.outcome is not TaskOutcome.DONE or record.reason for record in records)
+            lost = any(
+                record.outcome is not TaskOutcome.DONE or record.reason for record in records
+            )
             end = RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
             model = self.manifest.model
-            if model.fingerprint is None or "commit:" in model.fingerprint:  # the harness may have fetched a snapshot
+            if (
+                model.fingerprint is None or "commit:" in model.fingerprint
+            ):  # the harness may have fetched a snapshot
                 model = model_facts(read_options(self._arguments))
             self._change(
                 state=RunState.INTERRUPTED if why else end,
@@ -189,9 +235,13 @@ class RunRecording:
         tasks = dict(self.manifest.tasks)
         for name, record in tasks.items():
             if name in outcome.files:
-                done = with_results(name, record, outcome.files[name], outcome.rows.get(name, {}), folder)
+                done = with_results(
+                    name, record, outcome.files[name], outcome.rows.get(name, {}), folder
+                )
                 reason = without_home(outcome.reasons.get(name, ""))
-                tasks[name] = done.model_copy(update={"outcome": TaskOutcome.DONE, "reason": reason})
+                tasks[name] = done.model_copy(
+                    update={"outcome": TaskOutcome.DONE, "reason": reason}
+                )
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
                 tasks[name] = record.model_copy(update=changes)
@@ -202,7 +252,11 @@ class RunRecording:
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
-        by_task = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
+        by_task = {
+            name: counts
+            for name, record in self.manifest.tasks.items()
+            if (counts := record.counts)
+        }
         return {name: counts for name, counts in by_task.items() if not self._limit.allows(counts)}
 
     def losses_over_limit(self) -> str:
@@ -215,7 +269,9 @@ class RunRecording:
             replies = (reply[0] if isinstance(reply, list) and reply else reply for reply in nested)
             causes = (failure_cause(reply) for reply in replies if isinstance(reply, str))
             cause = next(filter(None, causes), None)
-            losses.append(f"{name}: {counts}" if cause is None else f"{name}: {counts}, first {cause}")
+            losses.append(
+                f"{name}: {counts}" if cause is None else f"{name}: {counts}, first {cause}"
+            )
         return "; ".join(losses)
 
     def _change(self, **changes: Any) -> None:
@@ -223,10 +279,14 @@ class RunRecording:
         try:
             self.manifest.write(self.path)
         except OSError as error:
-            self._complain(f"cannot write {self.path}: {error.strerror or error}; the run goes on without")
+            self._complain(
+                f"cannot write {self.path}: {error.strerror or error}; the run goes on without"
+            )
 
 
-def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path) -> TaskRecord:
+def with_results(
+    name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path
+) -> TaskRecord:
     """Return a task's record with the location of its results below a folder, and the counts in their row."""
     samples = samples_file(results, name)
     changes: dict[str, Any] = {
@@ -247,7 +307,10 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
 
 def versions() -> dict[str, str | None]:
     """Return versions by distribution, that of Python first; None for what is not installed."""
-    return {"python": platform.python_version(), **{name: installed_version(name) for name in DISTRIBUTIONS}}
+    return {
+        "python": platform.python_version(),
+        **{name: installed_version(name) for name in DISTRIBUTIONS},
+    }
 
 
 def commit() -> str | None:
@@ -266,7 +329,11 @@ def hardware() -> Hardware:
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     model = re.search(r"^model name[^:\n]*:(.*)", text, re.MULTILINE)
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    query = [
+        "nvidia-smi",
+        "--query-gpu=name,memory.total,driver_version",
+        "--format=csv,noheader,nounits",
+    ]
     gpus = []
     for line in (_output(query) or "").splitlines():
         if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
@@ -276,7 +343,9 @@ def hardware() -> Hardware:
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
         cpu=model[1].strip() if model else platform.processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
         gpus=tuple(gpus),
         visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -298,7 +367,10 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     by_name = options.pairs("model_args")
     random_weights = name == "medtasks_tiny" and by_name.get("weights") == "random"
     defaults = {} if random_weights else DEFAULTS.get(name, {})
-    named = {**defaults, **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
+    named = {
+        **defaults,
+        **{key: value for key, value in by_name.items() if key in WEIGHTS and value},
+    }
     labels = {key: _weights_label(value) for key, value in named.items()}
     fingerprints: dict[str, str] = {}
     unknown: dict[str, str] = {}
@@ -309,7 +381,9 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         else:
             fingerprints[key] = fingerprint
     if random_weights:
-        unknown["model"] = "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
+        unknown["model"] = (
+            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
+        )
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
     by_key = [f"{key}={fingerprint}" for key, fingerprint in fingerprints.items()]
@@ -337,7 +411,9 @@ def _weights_fingerprint(value: str, revision: str | None) -> tuple[str, str]:
             return f"sha256:{files_sha256(path)}", ""
         except OSError as error:
             return "", f"a file in it cannot be read ({error.strerror})"
-    with contextlib.suppress(OSError, ValueError):  # a name that no repository or file can have is a ValueError
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # a name that no repository or file can have is a ValueError
         from huggingface_hub.constants import HF_HUB_CACHE
         from huggingface_hub.file_download import repo_folder_name
 
@@ -357,20 +433,31 @@ def files_sha256(path: Path) -> str:
     The digest of each file comes from the store if the file has not changed.
     """
     inside = ((file, file.relative_to(path).parts) for file in sorted(path.rglob("*")))
-    visible = [file for file, parts in inside if file.is_file() and not any(part.startswith(".") for part in parts)]
+    visible = [
+        file
+        for file, parts in inside
+        if file.is_file() and not any(part.startswith(".") for part in parts)
+    ]
     files = [path] if path.is_file() else visible
     warning = "Digests of weights are not kept in {path} ({error}), so that the next run reads the files again."
-    store = SqliteCache(home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True)
+    store = SqliteCache(
+        home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True
+    )
     keys = {}
     for file in files:
         keys[file] = json.dumps([str(file.resolve()), *file_state(file)]).encode()
     digests = dict(store.get(keys.values()))
     new = [file for file, key in keys.items() if key not in digests]
     with ThreadPoolExecutor(4) as pool:
-        computed = {keys[file]: digest.encode() for file, digest in zip(new, pool.map(file_sha256, new), strict=True)}
+        computed = {
+            keys[file]: digest.encode()
+            for file, digest in zip(new, pool.map(file_sha256, new), strict=True)
+        }
     store.put(computed)
     digests |= computed
     if path.is_file():
         return digests[keys[path]].decode()
-    lines = "".join(f"{digests[keys[file]].decode()}  {file.relative_to(path).as_posix()}\n" for file in files)
+    lines = "".join(
+        f"{digests[keys[file]].decode()}  {file.relative_to(path).as_posix()}\n" for file in files
+    )
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

@@ -27,8 +27,20 @@ from medtasks.tasks.task_file import names_in_templates
 ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer
 _IMAGES = "images"  # key of its images
-_TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
-_NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
+_TEXTS = (
+    "question",
+    "context",
+    "details",
+    "indication",
+    "hint",
+    "option_lines",
+    "gold",
+    DEGRADATION,
+    SEVERITY,
+)
+_NAMES = frozenset(
+    ("dataset", "doc_id", "pair_id", "position")
+)  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
 _DOCUMENT = "doc"  # kind of thing whose ids these are
 _LONGEST_ROW = 11  # digits
@@ -159,13 +171,17 @@ def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, An
     ``settings`` are those of the task's prompt. Images that cannot be read are left out.
     """
     columns = _asked_columns() | names_in_templates(settings)
-    digests: dict[str, Any] = {name: _digest_of(document[name]) for name in sorted(columns & document.keys())}
+    digests: dict[str, Any] = {
+        name: _digest_of(document[name]) for name in sorted(columns & document.keys())
+    }
     with contextlib.suppress(*_NO_IMAGE):
         digests[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
     return digests
 
 
-def changed_parts(recorded: Mapping[str, Any], document: Document, settings: Mapping[str, Any]) -> list[str]:
+def changed_parts(
+    recorded: Mapping[str, Any], document: Document, settings: Mapping[str, Any]
+) -> list[str]:
     """Return the columns of a document that are not as a recorded fingerprint says, and ``images`` if these are not."""
     columns = document.keys() & recorded.keys() - {_IMAGES}
     parts = [name for name in sorted(columns) if recorded[name] != _digest_of(document[name])]
@@ -173,14 +189,18 @@ def changed_parts(recorded: Mapping[str, Any], document: Document, settings: Map
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
             images = zip_longest(images_of(document), keys)
-            is_same = [image and _is_same(image, document, settings, str(key)) for image, key in images]
+            is_same = [
+                image and _is_same(image, document, settings, str(key)) for image, key in images
+            ]
             return parts if all(is_same) else [*parts, _IMAGES]
     return parts
 
 
 @cache
 def _asked_columns() -> frozenset[str]:
-    of_families = [name for family in families().values() for name in (*family.columns, *(family.short or ()))]
+    of_families = [
+        name for family in families().values() for name in (*family.columns, *(family.short or ()))
+    ]
     return frozenset([*_TEXTS, *of_families]) - _NAMES
 
 
@@ -188,7 +208,9 @@ def _digest_of(value: Any) -> str:
     return digest(json.dumps(value, sort_keys=True, default=str))[:_COLUMN_DIGITS]
 
 
-def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = "") -> str:
+def _image_key(
+    image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = ""
+) -> str:
     """Return the beginning of a file's SHA-256, after its state where it had to be read.
 
     A file of the ``recorded`` state is not read again.
@@ -200,7 +222,9 @@ def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any
     return recorded if recorded.startswith(state) else f"{state}{_file_digest(path, state)}"
 
 
-def _is_same(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str) -> bool:
+def _is_same(
+    image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str
+) -> bool:
     key = _image_key(image, document, settings, recorded)
     return key.rpartition(":")[2] == recorded.rpartition(":")[2]
 

@@ -32,15 +32,40 @@ _PARTING = frozenset(",'\"\\{}[]\n")
 # Model arguments that control how requests are sent and change no answer.
 TRANSPORT = frozenset(
     (
-        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
-        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
+        *(
+            "api_base",
+            "api_key",
+            "base_url",
+            "host",
+            "port",
+            "batch_size",
+            "timeout",
+            "max_retries",
+            "retry_backoff_s",
+        ),
+        *(
+            "num_concurrent",
+            "num_cpus",
+            "adaptive_concurrency",
+            "adaptive_max_concurrency",
+            "adaptive_min_concurrency",
+        ),
         *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
     )
 )
 SERVER = "vlm_server"  # name of our adapter for models on servers
 ADAPTER = "adapter"  # name of our adapter for classes and functions by their path, which the argument ``class`` gives
 _SERVED = (  # lmms-eval's models whose identity is the name of the served model
-    *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
+    *(
+        "async_openai",
+        "batch_gpt4",
+        "claude",
+        "cosmos_wm",
+        "gemini",
+        "generation_api",
+        "gpt4o_audio",
+        "gpt4v",
+    ),
     *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
 )
 
@@ -53,7 +78,9 @@ class HarnessOptions:
     # file what YAML makes of it.
     given: Mapping[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # arguments that the harness does not have
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables set by a ``--config`` file
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variables set by a ``--config`` file
     evaluations: int = 1  # number of evaluations in a ``--config`` file
 
     def text(self, name: str) -> str:
@@ -94,7 +121,10 @@ class HarnessOptions:
         """Return ``--model_args`` with values as on a command line."""
         from_file = isinstance(self.given.get("model_args"), Mapping)
         arguments = self.model_arguments().items()
-        return {str(name): write_argument(value) if from_file else str(value) for name, value in arguments}
+        return {
+            str(name): write_argument(value) if from_file else str(value)
+            for name, value in arguments
+        }
 
 
 def write_argument(value: Any) -> str:
@@ -104,7 +134,12 @@ def write_argument(value: Any) -> str:
         >>> print(write_argument("Think, then answer."), write_argument("bfloat16"))
         "Think, then answer." bfloat16
     """
-    if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
+    if (
+        isinstance(value, str)
+        and not set(value) & _PARTING
+        and value == value.strip()
+        and value[:1] != "@"
+    ):
         return value
     # The harness takes a quote after one or two backslashes for a part of the text.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
@@ -123,13 +158,21 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
+        raise MedTasksError(
+            f"--config {path} cannot be read as YAML; correct the path or the file"
+        ) from error
     configs = content if isinstance(content, list) else [content]
-    if not configs or not all(isinstance(item, dict) and isinstance(item.get("env"), dict | None) for item in configs):
-        raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
+    if not configs or not all(
+        isinstance(item, dict) and isinstance(item.get("env"), dict | None) for item in configs
+    ):
+        raise MedTasksError(
+            f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it"
+        )
     environment: dict[str, str] = {}
     for config in configs:
-        environment |= {str(name): str(value) for name, value in (config.pop("env", None) or {}).items()}
+        environment |= {
+            str(name): str(value) for name, value in (config.pop("env", None) or {}).items()
+        }
     return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
 
 
@@ -152,13 +195,17 @@ def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
     except (TypeError, ValueError):
         values = ()
     if len(values) not in (1, 3, 4):
-        raise MedTasksError(f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234")
+        raise MedTasksError(
+            f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234"
+        )
     return values * 4 if len(values) == 1 else values + DEFAULT_SEEDS[len(values) :]
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise MedTasksError(f"lmms-eval does not accept these arguments: {message}; its options: lmms_eval --help")
+        raise MedTasksError(
+            f"lmms-eval does not accept these arguments: {message}; its options: lmms_eval --help"
+        )
 
 
 @functools.cache
@@ -208,7 +255,9 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
     if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
         names = [arguments_by_name.pop(key, None) for key in ("model", "model_version")]
         served = served or names[0] or names[1]
-    others = ",".join(f"{key}={value}" for key, value in arguments_by_name.items() if key not in TRANSPORT)
+    others = ",".join(
+        f"{key}={value}" for key, value in arguments_by_name.items() if key not in TRANSPORT
+    )
     label = f"{served} ({name}) {others}" if served else f"{name or ''} {others}"
     return without_home(redacted(label.replace("[REDACTED]", HIDDEN))).strip()
 
@@ -235,4 +284,6 @@ def what_is_asked(options: HarnessOptions) -> dict[str, str]:
     free = ("model_args", "batch_size", "verbosity", "log_samples", "device")
     decisive = {name: str(value) for name, value in options.given.items() if name not in free}
     arguments = options.pairs("model_args").items()
-    return decisive | {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
+    return decisive | {
+        f"model_args {name}": value for name, value in arguments if name not in TRANSPORT
+    }

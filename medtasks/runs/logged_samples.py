@@ -37,7 +37,9 @@ FOLDER_NAME = "replies"
 # Name of the task whose replies are scored in this thread.
 SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
 # Settings of its prompt and images.
-SCORED_SETTINGS: ContextVar[Mapping[str, Any]] = ContextVar("SCORED_SETTINGS", default=MappingProxyType({}))
+SCORED_SETTINGS: ContextVar[Mapping[str, Any]] = ContextVar(
+    "SCORED_SETTINGS", default=MappingProxyType({})
+)
 
 _NOTE = "[[medtasks:withheld]] "
 # Kind of each id of a score.
@@ -71,7 +73,9 @@ def is_private_document(doc: Document) -> bool:
     return dataset is not None and is_private(str(dataset))
 
 
-def logged(doc: Document, results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]) -> LoggedSample:
+def logged(
+    doc: Document, results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]
+) -> LoggedSample:
     """Build the return value of ``process_results``; ids and text of a credentialed dataset are hashed or overwritten.
 
     The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
@@ -82,7 +86,10 @@ def logged(doc: Document, results: Sequence[Any], metrics: Iterable[str], score:
         ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
         by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
         overwritten = _redacted_keys(doc, has_words=may_hold_words(results))
-    record = {name: str(value) if isinstance(value, PrivateText) else value for name, value in by_metric.items()}
+    record = {
+        name: str(value) if isinstance(value, PrivateText) else value
+        for name, value in by_metric.items()
+    }
     written = {"schema_version": SCHEMA_VERSION, **record, **question_digests}
     return LoggedSample(metrics, by_metric, {SCORE: written, **overwritten})
 
@@ -122,7 +129,14 @@ def _redacted_keys(doc: Document, *, has_words: bool) -> dict[str, Any]:
     # In the shapes that the harness's writers expect. Likelihoods of options reveal nothing about a patient.
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
     replies = {"resps": [[note]], "filtered_resps": [note]} if has_words else {}
-    return {"doc": note, "target": note, "arguments": [note], "input": note, "input_media": [], **replies}
+    return {
+        "doc": note,
+        "target": note,
+        "arguments": [note],
+        "input": note,
+        "input_media": [],
+        **replies,
+    }
 
 
 def replies_folder(task: str) -> Path:
@@ -135,7 +149,9 @@ class _SavedRun:
     """The file of one process in one run of a task."""
 
     path: Path
-    read: set[tuple[str, str | None]] = field(default_factory=set)  # document ids with the rule that read the reply
+    read: set[tuple[str, str | None]] = field(
+        default_factory=set
+    )  # document ids with the rule that read the reply
     replies: dict[str, str] = field(default_factory=dict)
     pending: bytes = b""  # lines that could not be written yet
     fault: str = ""  # why not, one sentence
@@ -193,6 +209,5 @@ def score_command(saved: Iterable[str | None]) -> str:
     if not files or not all(file.is_file() and file not in unsaved for file in files):
         return "Its replies could not be saved; run the task again once that is fixed."
     task = files[0].parent.name
-    return (
-        f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
-    )
+    command = f"medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
+    return f"All replies are saved; then run: {command}"

@@ -74,7 +74,8 @@ class QuestionManifest:
             )
         now = QuestionManifest.of(task, documents, self.samples, self.files)
         changes = {
-            f"version {self.version} of the task, which is now version {now.version}": self.version != now.version,
+            f"version {self.version} of the task, which is now version {now.version}": self.version
+            != now.version,
             f"other data (fingerprint {self.data}, now {now.data})": self.data != now.data,
             "other prompts than those of today": self.prompts != now.prompts,
         }
@@ -112,7 +113,9 @@ def reply_files(folder: Path) -> list[Path]:
 def _digest_of_prompts(task: TaskFile) -> str:
     """Return a digest of hooks and settings that make a task's prompts."""
     # The hooks of a variant call those of its base.
-    configs = [_of_prompts(task_config(name)) for name in (task.name, task.base) if name is not None]
+    configs = [
+        _of_prompts(task_config(name)) for name in (task.name, task.base) if name is not None
+    ]
     settings = {name: value for name, value in image_settings(task).items() if name != _OF_MACHINE}
     return digest(json.dumps([*configs, settings], sort_keys=True, default=str))
 

@@ -87,7 +87,10 @@ def read_recorded(
 
 
 def read_with_data(
-    task: TaskFile, paths: Sequence[Path], kit: str | None = None, columns: Mapping[str, str] | None = None
+    task: TaskFile,
+    paths: Sequence[Path],
+    kit: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[RecordedReplies, Documents, Mapping[str, Any]]:
     """Read the replies to a task, its documents, and their provenance; arguments and errors: :func:`read_recorded`.
 
@@ -102,10 +105,20 @@ def read_with_data(
         try:
             documents, named = samples_from_file(file, task)
         except MedTasksError as fault:
-            raise DatasetNotPrepared(f"{error}; the file cannot stand in for the data: {fault}") from fault
+            raise DatasetNotPrepared(
+                f"{error}; the file cannot stand in for the data: {fault}"
+            ) from fault
         matched = match_rows(named, documents, task)
-        return RecordedReplies(matched.runs, matched), documents, file_provenance(file, documents, task)
-    return read_recorded(task, documents, paths, kit, columns), documents, task_provenance(task, documents)
+        return (
+            RecordedReplies(matched.runs, matched),
+            documents,
+            file_provenance(file, documents, task),
+        )
+    return (
+        read_recorded(task, documents, paths, kit, columns),
+        documents,
+        task_provenance(task, documents),
+    )
 
 
 def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:

@@ -45,10 +45,16 @@ def is_secret_name(name: str) -> bool:
 
 def redacted(text: str) -> str:
     """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses."""
-    variables = {value for name, value in os.environ.items() if name not in ("PWD", "OLDPWD") and is_secret_name(name)}
+    variables = {
+        value
+        for name, value in os.environ.items()
+        if name not in ("PWD", "OLDPWD") and is_secret_name(name)
+    }
     for value in sorted((value for value in variables if len(value) >= 6), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
+    return _IN_ADDRESS.sub(
+        f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text))
+    )
 
 
 def redacted_values(value: Any) -> Any:
@@ -117,15 +123,23 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
     """Redact options, by name."""
     return {
-        name: HIDDEN if is_secret_name(name) else without_home(redacted(str(value))) for name, value in options.items()
+        name: HIDDEN if is_secret_name(name) else without_home(redacted(str(value)))
+        for name, value in options.items()
     }
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients."""
-    ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
+    ours = {
+        name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")
+    }
     hidden = {
-        name for name, value in ours.items() if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
+        name
+        for name, value in ours.items()
+        if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
     }
     hidden |= {*PHYSIONET_VARIABLES}
-    return {name: HIDDEN if is_secret_name(name) or name in hidden else redacted(value) for name, value in ours.items()}
+    return {
+        name: HIDDEN if is_secret_name(name) or name in hidden else redacted(value)
+        for name, value in ours.items()
+    }

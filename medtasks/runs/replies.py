@@ -26,7 +26,9 @@ from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
-WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
+WRITTEN_TWICE = (
+    "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
+)
 
 
 def read_replies(
@@ -54,13 +56,17 @@ def read_replies(
     for path in paths:
         in_path = reply_files(path) if path.is_dir() else [path]
         if not in_path:
-            raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
+            raise RepliesError(
+                f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)"
+            )
         files += in_path
     replies: dict[str, Reply] = {}
     changes: list[str] = []
     index = question_index(files, documents)
     for file in files:
-        samples = read_samples(file, documents, strict=not task_of(file), settings=settings, index=index)
+        samples = read_samples(
+            file, documents, strict=not task_of(file), settings=settings, index=index
+        )
         if samples.withheld:
             raise WithheldReply(
                 f"{samples.withheld} holds no reply, because its dataset is credentialed; name the files of the run in "
@@ -81,7 +87,9 @@ def read_replies(
 
 def of_one_run(replies: Replies) -> dict[str, Reply]:
     """Return the replies of a run with its digest."""
-    run = digest_of(sorted((doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items()))
+    run = digest_of(
+        sorted((doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items())
+    )
     return {doc_id: replace(reply, run=run) for doc_id, reply in replies.items()}
 
 
@@ -89,16 +97,28 @@ def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
     """Reduce replies that are JSON objects to one field, if it has a name; RepliesError if no reply has the field."""
     if name is None:
         return dict(replies)
-    texts = {doc_id: reply.text for doc_id, reply in replies.items() if reply.text is not None and not reply.failed}
-    values = {doc_id: json_field(without_thoughts(text) or "", re.escape(name)) for doc_id, text in texts.items()}
+    texts = {
+        doc_id: reply.text
+        for doc_id, reply in replies.items()
+        if reply.text is not None and not reply.failed
+    }
+    values = {
+        doc_id: json_field(without_thoughts(text) or "", re.escape(name))
+        for doc_id, text in texts.items()
+    }
     missing = sum(not value for value in values.values())
     if values and missing == len(values):
         raise RepliesError(
             f"none of the {missing} replies has a JSON field '{name}'; give the answer field as the prompt asked for it"
         )
     if missing:
-        warn_once(f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies.")
-    return {**replies, **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()}}
+        warn_once(
+            f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies."
+        )
+    return {
+        **replies,
+        **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()},
+    }
 
 
 @dataclass(frozen=True)
@@ -122,7 +142,9 @@ class SampleLine:
     @property
     def sample(self) -> str | None:
         """Id that the run recorded, in clear or as its digest; None if it recorded none."""
-        recorded = (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
+        recorded = (
+            (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
+        )
         return None if recorded is None else name_of(recorded)
 
     @property
@@ -145,7 +167,9 @@ class SampleLine:
 
     def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Return the id of the answered document, and the parts that are not as they were asked; or RepliesError."""
-        may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None  # no prepared data
+        may_have_moved = (
+            not self.is_of_harness or index.documents[0].get("dataset") is None
+        )  # no prepared data
         if self.asked is not None and self.sample is not None and may_have_moved:
             doc_id = self.sample
             if doc_id not in index.rows:
@@ -187,7 +211,10 @@ class SampleLine:
             return Reply.of_text(text)
         recorded = self.record.get("resps", self.record.get("filtered_resps"))
         while (
-            isinstance(recorded, list) and recorded and not likelihoods and (len(recorded) == 1 or likelihoods is False)
+            isinstance(recorded, list)
+            and recorded
+            and not likelihoods
+            and (len(recorded) == 1 or likelihoods is False)
         ):
             recorded = recorded[0]
         if isinstance(recorded, list) and recorded:
@@ -196,12 +223,17 @@ class SampleLine:
             return _reply_of_text(recorded, self.record.get("filtered_resps"))
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
-        raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")
+        raise RepliesError(
+            f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}"
+        )
 
 
 def _reply_of_options(recorded: Sequence[Any]) -> Reply | None:
     """Return the reply with a likelihood per option; None where the file withholds it."""
-    options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+    options = [
+        option[0] if isinstance(option, list) and len(option) == 1 else option
+        for option in recorded
+    ]
     if any(isinstance(option, str) and is_withheld(option) for option in options):
         return None
     losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
@@ -229,8 +261,12 @@ class Samples:
 
     replies: dict[str, Reply] = field(default_factory=dict)  # empty where the file withholds them
     prompts: dict[str, str] = field(default_factory=dict)  # without those that the file withholds
-    scores: dict[str, dict[str, Score]] = field(default_factory=dict)  # scores of the run by rule; only on request
-    tokens: dict[str, int] = field(default_factory=dict)  # tokens of each reply, where a model counted them
+    scores: dict[str, dict[str, Score]] = field(
+        default_factory=dict
+    )  # scores of the run by rule; only on request
+    tokens: dict[str, int] = field(
+        default_factory=dict
+    )  # tokens of each reply, where a model counted them
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
     withheld: str = ""  # location of the first line without its reply; or empty
     damaged: int = 0  # number of unreadable lines
@@ -305,7 +341,9 @@ def read_samples(
             samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
             continue
         if doc_id in samples.answered and "doc_id" not in line.record:
-            raise RepliesError(f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question")
+            raise RepliesError(
+                f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question"
+            )
         samples.answered.setdefault(doc_id, line.place)
         if reply is None:
             samples.withheld = samples.withheld or line.place
@@ -321,7 +359,11 @@ def read_samples(
 
 
 def read_lines(
-    path: Path, *, strict: bool = False, note: Note = warn_once, damaged: list[RepliesError] | None = None
+    path: Path,
+    *,
+    strict: bool = False,
+    note: Note = warn_once,
+    damaged: list[RepliesError] | None = None,
 ) -> Iterator[SampleLine]:
     """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
 
@@ -330,7 +372,9 @@ def read_lines(
     damaged = [] if damaged is None else damaged
     try:
         # Replies may hold other line separators.
-        with path.open(encoding="utf-8-sig", errors="strict" if strict else "replace", newline="\n") as lines:
+        with path.open(
+            encoding="utf-8-sig", errors="strict" if strict else "replace", newline="\n"
+        ) as lines:
             for number, text in enumerate(lines, start=1):
                 if not text.strip():
                     continue
@@ -338,7 +382,9 @@ def read_lines(
                 try:
                     record = parse_json(text)
                 except ValueError as error:
-                    damage = RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}")
+                    damage = RepliesError(
+                        f"{location} is not valid JSON ({error}); expected lines like {_FORM}"
+                    )
                 else:
                     if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
                         yield SampleLine(location, text.rstrip("\n"), record)

@@ -23,14 +23,23 @@ from medtasks.extract.failure import ENVELOPE
 from medtasks.families.family import Reply, Rule
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
-_WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
-_PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*", re.IGNORECASE)
+_WRAPPED = (
+    r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
+)
+_PAIR = re.compile(
+    rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
+    re.IGNORECASE,
+)
 FAILED = (math.nan, False)
 
 
 def make_envelope(reply: Any, rule: Rule, **noted: Any) -> str:
     """Return a reply with the rule that reads it and further notes, as text without ``<``."""
-    settings = {"option": rule.option_form, "fenced": rule.fenced or None, "reasoned": rule.reasoned or None}
+    settings = {
+        "option": rule.option_form,
+        "fenced": rule.fenced or None,
+        "reasoned": rule.reasoned or None,
+    }
     chosen = {name: value for name, value in settings.items() if value is not None}
     content = {"rule": rule.extractor, **chosen, **noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
@@ -39,7 +48,9 @@ def make_envelope(reply: Any, rule: Rule, **noted: Any) -> str:
 def open_envelope(result: Any) -> tuple[Reply, Rule]:
     """Return a reply and the rule that reads it, from an envelope or from a bare reply."""
     content: dict[str, Any] = {"rule": None, "reply": result}
-    if isinstance(result, str) and result.startswith(ENVELOPE):  # a reply of a thousand brackets is no JSON to parse
+    if isinstance(result, str) and result.startswith(
+        ENVELOPE
+    ):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):
             parsed = parse_json(result)
             content = parsed if content.keys() <= parsed.keys() else content
@@ -78,7 +89,9 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     """
     if isinstance(result, str) and result.lstrip().startswith("{"):
         return _parse_adapter_record(result)
-    if isinstance(result, list | tuple) and all(isinstance(part, str) for part in result):  # as lm-eval writes a pair
+    if isinstance(result, list | tuple) and all(
+        isinstance(part, str) for part in result
+    ):  # as lm-eval writes a pair
         result = f"({', '.join(result)})"
     if isinstance(result, list | tuple) and len(result) == 2:
         try:
@@ -98,6 +111,10 @@ def _parse_adapter_record(text: str) -> tuple[float, bool]:
         is_greedy = record["greedy"]
     except (ValueError, KeyError, TypeError):
         return FAILED
-    if isinstance(mean, bool) or not isinstance(mean, int | float) or not isinstance(is_greedy, bool):
+    if (
+        isinstance(mean, bool)
+        or not isinstance(mean, int | float)
+        or not isinstance(is_greedy, bool)
+    ):
         return FAILED
     return float(mean), is_greedy

@@ -12,7 +12,9 @@ from medtasks.runs.replies import read_lines
 
 ORIGIN = "reply_of"  # key of a samples file's line whose reply was not asked for in this run
 COPIED, KEPT = "an earlier run", "the run that this one completes"  # its values
-ASK_ANEW = "to ask anew, run with journal=false in --model_args (a model of the harness: no --use_cache)"
+ASK_ANEW = (
+    "to ask anew, run with journal=false in --model_args (a model of the harness: no --use_cache)"
+)
 SampleOrigins = dict[tuple[str, int], str]
 """Origins by task and row; empty for a reply that was asked for."""
 _BY_WEIGHT = ("", KEPT, COPIED)

@@ -25,7 +25,9 @@ SERVED_MODEL = "served_model"  # key of a results file with the server's descrip
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
-_MOST_CELLS = 20_000  # metrics times filters of a task, of which tables are made; ours have fewer than 2,000
+_MOST_CELLS = (
+    20_000  # metrics times filters of a task, of which tables are made; ours have fewer than 2,000
+)
 
 Note = Callable[[str], None]
 """Receives one sentence for each damaged file or line that is skipped."""
@@ -86,7 +88,9 @@ class ResultsFile:
     def write(self) -> None:
         """Write the file as the harness does; no reader sees half of it."""
         with written_whole(self.path) as partial:
-            partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
+            partial.write_text(
+                json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8"
+            )
 
 
 def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
@@ -104,8 +108,12 @@ def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
 def read_results(path: Path, note: Note) -> ResultsFile | None:
     """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
-        written = json.dumps(parse_json(read_named(path, most=MOST_TEXT).decode()), ensure_ascii=False)
-        content: Any = json.loads(written.encode("utf-8", "replace"))  # without halves of surrogate pairs
+        written = json.dumps(
+            parse_json(read_named(path, most=MOST_TEXT).decode()), ensure_ascii=False
+        )
+        content: Any = json.loads(
+            written.encode("utf-8", "replace")
+        )  # without halves of surrogate pairs
     except (OSError, ValueError, RecursionError) as error:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
@@ -160,12 +168,18 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
     """
     recorded: dict[str, None] = {}
     for run in runs:
-        for path in results_files(run) if run.is_dir() else [run.with_name(f"{stamp_of(run)}{RESULTS}")]:
+        for path in (
+            results_files(run) if run.is_dir() else [run.with_name(f"{stamp_of(run)}{RESULTS}")]
+        ):
             results = read_results(path, lambda sentence: None)
-            options = mapping_in(mapping_in(results.content if results else {}, "config"), "resolved_cli_args")
+            options = mapping_in(
+                mapping_in(results.content if results else {}, "config"), "resolved_cli_args"
+            )
             with contextlib.suppress(KeyError, TypeError):  # not of the command line
                 folders = options["include_path"]
-                recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
+                recorded |= dict.fromkeys(
+                    [folders] if isinstance(folders, str) else map(str, folders or ())
+                )
     return list(recorded)
 
 
@@ -176,7 +190,9 @@ def repeat_folder(output: Path, number: int) -> Path:
 
 def repeat_folders(output: Path) -> list[Path]:
     """List the folders of all repeats in order."""
-    folders = [path for path in output.glob(f"{_REPEAT}*") if path.name.removeprefix(_REPEAT).isdecimal()]
+    folders = [
+        path for path in output.glob(f"{_REPEAT}*") if path.name.removeprefix(_REPEAT).isdecimal()
+    ]
     return sorted((path for path in folders if path.is_dir()), key=repeat_number)
 
 

@@ -23,7 +23,9 @@ from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
-NO_RESULTS = "The run left samples without results, as it was stopped or failed before it wrote them."
+NO_RESULTS = (
+    "The run left samples without results, as it was stopped or failed before it wrote them."
+)
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")  # differ between repeats
 
 
@@ -40,9 +42,13 @@ class TaskRun:
     """Record of one task or group of a run."""
 
     name: str
-    scores: Mapping[str, Any] = field(default_factory=dict)  # by <metric>,<filter>; empty where only samples are left
+    scores: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # by <metric>,<filter>; empty where only samples are left
     config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
-    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
+    higher_is_better: Mapping[str, bool | None] = field(
+        default_factory=dict
+    )  # direction by metric, as recorded
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
     asked: int = 0  # number of samples that were asked; 0 if not recorded
     is_part: bool = False  # whether --limit or --offset left samples out, as far as recorded
@@ -54,13 +60,18 @@ class TaskRun:
     @classmethod
     def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
         """Return the record of a task with values ``row`` in a results file."""
-        samples, counts = results.samples(name), mapping_in(mapping_in(results.content, "n-samples"), name)
+        samples, counts = (
+            results.samples(name),
+            mapping_in(mapping_in(results.content, "n-samples"), name),
+        )
         config = mapping_in(results.content, "config")
         offset = config.get("offset")
         is_cut = config.get("limit") not in (None, -1) or bool(offset)
         # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
         total, effective, offset = (
-            int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+            int(value)
+            if isinstance(value, int | float) and math.isfinite(value) and value >= 1
+            else 0
             for value in (counts.get("original"), counts.get("effective"), offset)
         )
         asked_rows = max(0, min(effective, total - offset))
@@ -112,7 +123,9 @@ class RecordedRun:
 
     folder: Path
     model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
-    tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
+    tasks: Mapping[
+        str, TaskRun
+    ]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     results: tuple[ResultsFile, ...] = ()  # oldest first
     manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
@@ -127,7 +140,11 @@ class RecordedRun:
         """Time of the newest results, ISO 8601 or as recorded; empty if not recorded."""
         if self.results:
             made = self.results[-1].made
-            return made.astimezone(UTC).isoformat() if made else str(self.results[-1].content.get("date") or "")
+            return (
+                made.astimezone(UTC).isoformat()
+                if made
+                else str(self.results[-1].content.get("date") or "")
+            )
         return self.manifests[-1].started if self.manifests else ""
 
 
@@ -167,21 +184,29 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     )
 
 
-def _read_files(folder: Path, notes: list[str]) -> tuple[list[ResultsFile], list[RunManifest], list[Path]]:
+def _read_files(
+    folder: Path, notes: list[str]
+) -> tuple[list[ResultsFile], list[RunManifest], list[Path]]:
     """Read the results files and manifests in a folder, oldest first, and find the samples files; note damage.
 
     Raises MedTasksError if there are none of them, or no folder, or if it holds repeats.
     """
     if folder.is_file():
-        raise MedTasksError(f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)")
+        raise MedTasksError(
+            f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)"
+        )
     if not folder.is_dir():
-        raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
+        raise MedTasksError(
+            f"there is no folder {folder}; give the one that was named with --output_path"
+        )
     if repeated := result_files.repeat_folders(folder):  # together they would pass for one run
         raise MedTasksError(
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
         )
-    readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
+    readable = (
+        result_files.read_results(path, notes.append) for path in result_files.results_files(folder)
+    )
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
     listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
@@ -204,8 +229,12 @@ def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str
         return fitting[0]
     fits = "; ".join(f"'{label}'" for label in fitting)
     if model is None:
-        raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
-    raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
+        raise SeveralModels(
+            f"{folder} holds runs of several models: {fits}; choose one with --model", fitting
+        )
+    raise MedTasksError(
+        f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments"
+    )
 
 
 def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
@@ -216,7 +245,10 @@ def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple
     # A run that ended before its results has no served name; the only matching one of the folder counts.
     unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
     alike = {name for name in models.values() if name.endswith(unnamed)}
-    return next((models[path] for path in files if path in models), alike.pop() if len(alike) == 1 else label), files
+    return next(
+        (models[path] for path in files if path in models),
+        alike.pop() if len(alike) == 1 else label,
+    ), files
 
 
 def _in_order_asked(
@@ -227,12 +259,18 @@ def _in_order_asked(
     for file in reversed(results):  # in which everything but the command line is sorted by name
         arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
         calls += [tasks_of(name) or [name] for name in str(arguments.get("tasks") or "").split(",")]
-    places = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
+    places = {
+        name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))
+    }
     return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
 
 
 def _tasks(
-    samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
+    samples: Sequence[Path],
+    results: Sequence[ResultsFile],
+    models: Sequence[str],
+    model: str,
+    notes: list[str],
 ) -> dict[str, TaskRun]:
     """Return a model's tasks with results, then those with samples only, the newest by name."""
     of_model = [file for file in results if file.model == model]
@@ -245,9 +283,13 @@ def _tasks(
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
-            notes.append(f"{path} has no results next to it that say which model it is of, and is left out.")
+            notes.append(
+                f"{path} has no results next to it that say which model it is of, and is left out."
+            )
         elif task in tasks:
-            notes.append(f"{path} has no results next to it and is left out; the results of {task} are of another run.")
+            notes.append(
+                f"{path} has no results next to it and is left out; the results of {task} are of another run."
+            )
         else:
             unscored[task] = TaskRun(task, samples=path)
     return tasks | unscored
@@ -279,8 +321,16 @@ def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str,
 def _owner(samples: Path, results: Sequence[ResultsFile], models: Sequence[str]) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
     same_folder = [file for file in results if file.path.parent == samples.parent]
-    same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"]
-    for candidates in ({file.model for file in same_process}, {file.model for file in same_folder}, {*models}):
+    same_process = [
+        file
+        for file in same_folder
+        if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"
+    ]
+    for candidates in (
+        {file.model for file in same_process},
+        {file.model for file in same_folder},
+        {*models},
+    ):
         if len(candidates) == 1:
             return candidates.pop()
     return None
@@ -306,13 +356,23 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
     expected = 0
     if newest:
         last = max(newest.values(), key=lambda manifest: manifest.started)
-        expected = next((int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0)
+        expected = next(
+            (int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0
+        )
         shared = _without_seeds(last)
-        alike = [folder for folder, manifest in newest.items() if _without_seeds(manifest) == shared]
-        counted = [folder for folder in alike if not expected or result_files.repeat_number(folder) <= expected]
+        alike = [
+            folder for folder, manifest in newest.items() if _without_seeds(manifest) == shared
+        ]
+        counted = [
+            folder
+            for folder in alike
+            if not expected or result_files.repeat_number(folder) <= expected
+        ]
     numbered = (result_files.repeat_folder(output, number) for number in range(1, expected + 1))
     requested = dict.fromkeys([*folders, *numbered])
-    return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(requested))
+    return RepeatedRun(
+        {folder: runs[folder] for folder in counted if folder in runs}, list(requested)
+    )
 
 
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
@@ -326,7 +386,9 @@ def _without_seeds(manifest: RunManifest) -> dict[str, str]:
 class Source:
     """Location of a run, or of recorded replies."""
 
-    path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
+    path: (
+        Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
+    )
     model: str | None = None  # the model to take from a folder with runs of several
     labels: Path | None = None  # people's labels of its replies (``medtasks judge sample``)
 
@@ -336,9 +398,13 @@ class Source:
         if self.path.is_dir():
             run = open_run(self.path, self.model)
         elif not self.path.is_file():
-            raise RepliesError(f"there is no {self.path}; give the folder that was named with --output_path")
+            raise RepliesError(
+                f"there is no {self.path}; give the folder that was named with --output_path"
+            )
         elif not (task := result_files.task_of(self.path)):
-            raise RepliesError(f"{self.path} does not say which task it answers; name the task before the runs")
+            raise RepliesError(
+                f"{self.path} does not say which task it answers; name the task before the runs"
+            )
         else:
             notes: list[str] = []
             results = result_files.results_next_to(self.path, notes.append)
@@ -368,7 +434,9 @@ def other_models(folder: Path, source: Source) -> list[Source]:
     try:
         open_run(folder)
     except SeveralModels as error:
-        own_model = model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
+        own_model = (
+            model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
+        )
         return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read

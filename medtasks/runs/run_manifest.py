@@ -51,8 +51,12 @@ class RunProcess(_Record):
     """A process, told apart from later ones with the same number; the other fields are None outside Linux."""
 
     pid: int
-    began: int | None  # in clock ticks since the machine started, independent of the clock's setting
-    place: str | None  # digest of the machine's start and the process namespace, within which numbers are comparable
+    began: (
+        int | None
+    )  # in clock ticks since the machine started, independent of the clock's setting
+    place: (
+        str | None
+    )  # digest of the machine's start and the process namespace, within which numbers are comparable
 
 
 def process_of(pid: int) -> RunProcess:
@@ -95,7 +99,9 @@ def _began(pid: int) -> int | None:
 
 def _namespace() -> str | None:
     try:
-        parts = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
+        parts = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink(
+            "/proc/self/ns/pid"
+        )
     except OSError:
         return None
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
@@ -130,7 +136,9 @@ class HarnessProcess(_Record):
 
     tasks: tuple[str, ...]  # names it was given
     started: str  # ISO 8601, UTC
-    seconds: float | None = None  # None while it runs or if its end was not seen, like the exit code
+    seconds: float | None = (
+        None  # None while it runs or if its end was not seen, like the exit code
+    )
     exit_code: int | None = None  # negative for a signal; may be 0 after an error
 
 
@@ -148,7 +156,9 @@ class ModelFacts(_Record):
 
     name: str  # ``--model``
     arguments: str  # ``--model_args``, secrets replaced by ``***``
-    weights: str = ""  # name on the Hub, or the last part of a local path; empty if the arguments name none
+    weights: str = (
+        ""  # name on the Hub, or the last part of a local path; empty if the arguments name none
+    )
     # ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, by argument for several weights;
     # None if unknown. It does not cover weights that a checkpoint refers to.
     fingerprint: str | None = None
@@ -161,8 +171,12 @@ class RecipeFacts(_Record):
     name: str
     backend: str  # hf or server
     digest: str  # of the recipe's whole content
-    given: Mapping[str, str] = {}  # the user's arguments, which override the recipe's; secrets as ``***``
-    published_as: Mapping[str, str] = {}  # the model's name in tables of published results; none for other weights
+    given: Mapping[
+        str, str
+    ] = {}  # the user's arguments, which override the recipe's; secrets as ``***``
+    published_as: Mapping[
+        str, str
+    ] = {}  # the model's name in tables of published results; none for other weights
 
 
 class PrimaryOutcome(_Record):
@@ -171,15 +185,25 @@ class PrimaryOutcome(_Record):
     task: str
     metric: str
     margin: float | None = None  # of non-inferiority
-    planned: Mapping[str, float] = {}  # answers of ``medtasks plan``, such as the number of samples needed
+    planned: Mapping[
+        str, float
+    ] = {}  # answers of ``medtasks plan``, such as the number of samples needed
 
     def lead(self, task: str, metric: str) -> str:
         """Return the words before a result that say whether it is primary or exploratory."""
-        return "Primary outcome: " if (task, metric) == (self.task, self.metric) else "Exploratory outcome: "
+        return (
+            "Primary outcome: "
+            if (task, metric) == (self.task, self.metric)
+            else "Exploratory outcome: "
+        )
 
     def __str__(self) -> str:
         facts = {"margin": self.margin, **self.planned}
-        texts = [f"{name.replace('_', ' ')} {value:.10g}" for name, value in facts.items() if value is not None]
+        texts = [
+            f"{name.replace('_', ' ')} {value:.10g}"
+            for name, value in facts.items()
+            if value is not None
+        ]
         return ", ".join([f"{self.metric} of {self.task}", *texts])
 
 
@@ -199,7 +223,9 @@ class Hardware(_Record):
     cores: int  # logical cores that this process may use
     memory: int | None  # in bytes; None if unknown
     gpus: tuple[Gpu, ...] = ()
-    visible_gpus: str | None = None  # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
+    visible_gpus: str | None = (
+        None  # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
+    )
 
 
 class Severity(StrEnum):
@@ -239,21 +265,31 @@ class RunManifest(_Record):
     process: RunProcess  # that of ``medtasks run``
     command: tuple[str, ...]
     arguments: tuple[str, ...]  # what is passed on to the harness
-    options: Mapping[str, str] = {}  # harness options in force, by name, from command line and ``--config`` file
+    options: Mapping[
+        str, str
+    ] = {}  # harness options in force, by name, from command line and ``--config`` file
     asked: tuple[str, ...]  # names given to ``--tasks``
     tasks: Mapping[str, TaskRecord]  # by name, in the order asked
     processes: tuple[HarnessProcess, ...] = ()
     notices: tuple[Notice, ...] = ()  # warnings given before the run
     seeds: Seeds
     versions: Mapping[str, str | None]  # by distribution, and ``python``; None if not installed
-    commit: str | None = None  # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
+    commit: str | None = (
+        None  # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
+    )
     model: ModelFacts
     recipe: RecipeFacts | None = None  # None for a model that was given by name
     primary: PrimaryOutcome | None = None
     hardware: Hardware
-    settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
-    shard: Shard | None = None  # part of the rows that was asked; None for all, and for merged shards
-    merged: tuple[str, ...] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
+    settings: Mapping[
+        str, str
+    ] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
+    shard: Shard | None = (
+        None  # part of the rows that was asked; None for all, and for merged shards
+    )
+    merged: tuple[
+        str, ...
+    ] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
 
     _path: Path | None = PrivateAttr(default=None)
 
@@ -311,7 +347,10 @@ class RunManifest(_Record):
 def continued_run(output: Path, current: RunManifest) -> str:
     """Return the id of the model's last run in the folder, if a new call continues it; else an empty text."""
     for earlier in reversed(read_manifests(output, lambda _: None)):
-        is_same_model = (earlier.model.name, earlier.model.weights) == (current.model.name, current.model.weights)
+        is_same_model = (earlier.model.name, earlier.model.weights) == (
+            current.model.name,
+            current.model.weights,
+        )
         if is_same_model and earlier.shard == current.shard:
             return earlier.run if earlier.can_go_on else ""
     return ""

@@ -43,7 +43,11 @@ def moment(recorded: str) -> str:
 
 def missing_tasks(run: RecordedRun) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
-    last = {name: (manifest, record) for manifest in run.manifests for name, record in manifest.tasks.items()}
+    last = {
+        name: (manifest, record)
+        for manifest in run.manifests
+        for name, record in manifest.tasks.items()
+    }
     return {name: _why(name, *newest) for name, newest in last.items() if name not in run.tasks}
 
 
@@ -52,8 +56,15 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
     begun = datetime.fromisoformat(manifest.started).timestamp()
-    saved = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
-    ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
+    saved = [
+        file
+        for file in sorted(replies_folder(name).glob("*.jsonl"))
+        if file.stat().st_mtime >= begun
+    ]
+    ours = (
+        manifest.model.name.startswith(_OURS)
+        and "journal=false" not in manifest.model.arguments.lower()
+    )
     if saved:
         files = f"{shlex.join(map(str, saved))}{included_option(name)}"
         command = f"replies are kept, score them with: medtasks score {name} {files}"
@@ -65,7 +76,11 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
     if not cause:
-        cause = f"the run is {manifest.standing}" if manifest.standing not in _ENDED else "it left no results"
+        cause = (
+            f"the run is {manifest.standing}"
+            if manifest.standing not in _ENDED
+            else "it left no results"
+        )
     return f"{record.outcome.capitalize()}: {cause}; {command}."
 
 
@@ -84,8 +99,12 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
     """List warnings before the newest call, how it ended, and its tasks without results."""
     notes = []
     if last.primary:
-        stated = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
-        notes.append(stated if run.primary else "There is no primary outcome: replies are older copies.")
+        stated = (
+            f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
+        )
+        notes.append(
+            stated if run.primary else "There is no primary outcome: replies are older copies."
+        )
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.shard is not None:
         notes.append(
@@ -94,7 +113,9 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
         )
     if last.standing not in _ENDED:
         cause = f" ({last.why.rstrip('.')})" if last.why else ""
-        notes.append(f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}.")
+        notes.append(
+            f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}."
+        )
     stale = []
     for name, record in last.tasks.items():
         if record.outcome is TaskOutcome.DONE or name not in run.tasks:
@@ -119,23 +140,35 @@ def facts(run: RecordedRun) -> dict[str, str]:
     if config.get("model_args"):
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
-        recorded["served model"] = ", ".join(f"{name} {value}" for name, value in served.items() if value is not None)
+        recorded["served model"] = ", ".join(
+            f"{name} {value}" for name, value in served.items() if value is not None
+        )
         build = f" (build {served['build']})" if served.get("build") else ""
         recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
     installed = harness_folder()
-    if installed and (installed.parents[1] / ".git").exists():  # else it records the clone around its environment
-        recorded |= {"harness": results.get("lmms_eval_version"), "harness commit": results.get("git_hash")}
+    if (
+        installed and (installed.parents[1] / ".git").exists()
+    ):  # else it records the clone around its environment
+        recorded |= {
+            "harness": results.get("lmms_eval_version"),
+            "harness commit": results.get("git_hash"),
+        }
     recorded["wall time of the harness, s"] = results.get("total_evaluation_time_seconds")
     recorded["system instruction"] = results.get("system_instruction")
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
     texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
-    return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}
+    return {
+        name: without_home(redacted(text.replace("[REDACTED]", HIDDEN)))
+        for name, text in texts.items()
+    }
 
 
 def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
     """Return the facts in a manifest, by name; None and empty texts are unknown."""
     machine = manifest.hardware
-    fingerprints = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+    fingerprints = {
+        record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset
+    }
     gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
     facts = {
         "command": shlex.join(manifest.command),
@@ -146,8 +179,12 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-        "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in fingerprints.items()),
-        "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
+        "fingerprints of the data": ", ".join(
+            f"{name} {value or 'not known'}" for name, value in fingerprints.items()
+        ),
+        "versions": ", ".join(
+            f"{name} {version}" for name, version in manifest.versions.items() if version
+        ),
         "commit of medtasks": manifest.commit,
         "primary outcome": manifest.stated_primary,
         "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),

@@ -8,7 +8,9 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
-GREEN_FAILED = "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
+GREEN_FAILED = (
+    "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
+)
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,18 @@ class SampleCounts:
         return self.failed + self.unjudged
 
     def __str__(self) -> str:
-        parts = [f"{self.failed} failed"] * bool(self.failed) + [f"{self.unjudged} unjudged"] * bool(self.unjudged)
+        parts = [f"{self.failed} failed"] * bool(self.failed) + [
+            f"{self.unjudged} unjudged"
+        ] * bool(self.unjudged)
         return f"{' and '.join(parts) or 'none failed'} of {self.scored + self.lost} samples"
 
 
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     """Return the counts in a task's row of a results file, of the filter that lost most; None without counts."""
     by_filter: dict[str, dict[str, int]] = {}
-    unread: dict[str, int] = {}  # reports without a verdict of the judge that one of their metrics asks
+    unread: dict[
+        str, int
+    ] = {}  # reports without a verdict of the judge that one of their metrics asks
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
         counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
@@ -42,8 +48,15 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
             unread[name] = int(value)
     for name, number in unread.items():
         numbers = by_filter.get(name, {})
-        numbers |= {"scored": numbers.get("scored", number) - number, "unjudged": numbers.get("unjudged", 0) + number}
-    counts = [SampleCounts(**numbers) for numbers in by_filter.values() if {"scored", "failed"} <= numbers.keys()]
+        numbers |= {
+            "scored": numbers.get("scored", number) - number,
+            "unjudged": numbers.get("unjudged", 0) + number,
+        }
+    counts = [
+        SampleCounts(**numbers)
+        for numbers in by_filter.values()
+        if {"scored", "failed"} <= numbers.keys()
+    ]
     return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
 
 
@@ -64,7 +77,9 @@ class FailureLimit:
             number = math.nan
         is_share = stripped.endswith("%")
         if not (0 <= number <= 100 if is_share else number >= 0 and number.is_integer()):
-            raise MedTasksError(f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)")
+            raise MedTasksError(
+                f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)"
+            )
         return cls(number, is_share)
 
     def allows(self, counts: SampleCounts) -> bool:

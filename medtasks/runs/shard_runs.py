@@ -39,13 +39,21 @@ class TaskPart:
     filters: Sequence[str]  # names, in order
     total: int  # number of rows of its data
     asked: int  # number of rows that the run asked
-    lines: Mapping[int, Sequence[SampleLine]]  # of its samples file by row of the data, one for each filter
+    lines: Mapping[
+        int, Sequence[SampleLine]
+    ]  # of its samples file by row of the data, one for each filter
 
     def facts(self, name: str) -> dict[str, Any]:
         """Return the version, data and settings of the task, without locations on one machine or in its memory."""
         config = self.results.config(name)
-        metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "data"}
-        portable = {key: value for key, value in config.items() if key not in ("dataset_path", "dataset_kwargs")}
+        metadata = {
+            key: value for key, value in mapping_in(config, "metadata").items() if key != "data"
+        }
+        portable = {
+            key: value
+            for key, value in config.items()
+            if key not in ("dataset_path", "dataset_kwargs")
+        }
         settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
         facts = {f"version of {name}": self.results.of_task("versions", name)}
         served = mapping_in(self.results.content, SERVED_MODEL)
@@ -73,14 +81,26 @@ class ShardRun:
         manifest = self.manifest
         model = manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
-        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked), "--primary": manifest.primary or ""}
-        locations = ("include_path", "config", "output_path")  # options that name files, not what is asked
+        facts: dict[str, Any] = {
+            "--tasks": ",".join(manifest.asked),
+            "--primary": manifest.primary or "",
+        }
+        locations = (
+            "include_path",
+            "config",
+            "output_path",
+        )  # options that name files, not what is asked
         facts |= {f"--{name}": value for name, value in options.items() if name not in locations}
-        facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
+        facts |= {
+            "name of the weights": model.weights,
+            "fingerprint of the model": model.fingerprint or model.unknown,
+        }
         facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
         facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
         facts |= {"commit of medtasks": manifest.commit}
-        facts |= {name: value for name, value in manifest.settings.items() if not _ACCESS.fullmatch(name)}
+        facts |= {
+            name: value for name, value in manifest.settings.items() if not _ACCESS.fullmatch(name)
+        }
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
             facts |= part.facts(name)
@@ -106,7 +126,9 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
         by_count.setdefault(shard.count, shard)
     if len(by_count) > 1:
         names = listed(list(map(str, by_count.values())))
-        raise MedTasksError(f"{names} are shards of different numbers of parts; give the folders of one number")
+        raise MedTasksError(
+            f"{names} are shards of different numbers of parts; give the folders of one number"
+        )
     chosen: dict[int, ShardRun] = {}
     for run in runs:
         _check_same_settings(runs[0], run)
@@ -151,7 +173,10 @@ def _check_same_replies(first: ShardRun, other: ShardRun) -> None:
 
 def _records(part: TaskPart) -> dict[int, list[dict[str, Any]]]:
     """Return the recorded samples by row, without the origin of their replies."""
-    return {row: [{**line.record, ORIGIN: None} for line in by_filter] for row, by_filter in part.lines.items()}
+    return {
+        row: [{**line.record, ORIGIN: None} for line in by_filter]
+        for row, by_filter in part.lines.items()
+    }
 
 
 def _check_rows(runs: Sequence[ShardRun]) -> None:
@@ -162,9 +187,13 @@ def _check_rows(runs: Sequence[ShardRun]) -> None:
             for row in run.tasks[name].lines:
                 if owner.setdefault(row, run) is not run:
                     places = f"{owner[row]} and in {run}"
-                    raise MedTasksError(f"row {row} of {name} is in {places}; their data are not the same")
+                    raise MedTasksError(
+                        f"row {row} of {name} is in {places}; their data are not the same"
+                    )
         if absent := [str(row) for row in range(task.total) if row not in owner]:
-            raise MedTasksError(f"rows {listed(absent)} of {name} are in no shard; their data are not the same")
+            raise MedTasksError(
+                f"rows {listed(absent)} of {name} are in no shard; their data are not the same"
+            )
 
 
 def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str]) -> None:
@@ -178,8 +207,12 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
         if manifest.shard is not None:
             by_shard.setdefault(manifest.shard, []).append(manifest)
     if not by_shard:
-        raise MedTasksError(f"{folder} holds no run of a shard; give folders that 'medtasks run --shard' wrote")
-    for shard, manifests in sorted(by_shard.items(), key=lambda item: (item[0].index, item[0].count)):
+        raise MedTasksError(
+            f"{folder} holds no run of a shard; give folders that 'medtasks run --shard' wrote"
+        )
+    for shard, manifests in sorted(
+        by_shard.items(), key=lambda item: (item[0].index, item[0].count)
+    ):
         causes = []
         for manifest in manifests:  # the newest first
             try:
@@ -192,9 +225,13 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
 
 
 def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
-    undone = [name for name, record in manifest.tasks.items() if record.outcome is not TaskOutcome.DONE]
+    undone = [
+        name for name, record in manifest.tasks.items() if record.outcome is not TaskOutcome.DONE
+    ]
     if undone:
-        raise _Unfinished(f"the newest is {manifest.standing} and has no results of {listed(undone)}")
+        raise _Unfinished(
+            f"the newest is {manifest.standing} and has no results of {listed(undone)}"
+        )
     parts: dict[str, TaskPart] = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
         if not (folder / recorded).is_file():
@@ -218,7 +255,9 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
     counts = results.content["n-samples"][name]
     samples = results.samples(name)
     effective = int(counts["effective"])
-    filters = [str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")]
+    filters = [
+        str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")
+    ]
     filters = filters or ["none"]  # the harness's name without a filter
     lines: dict[int, list[SampleLine]] = {}
     if samples_in_place(samples, damage.append):
@@ -236,6 +275,8 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
         raise _Unfinished(" ".join(damage).rstrip("."))
     whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
     if not whole == len(lines) == effective:
-        raise _Unfinished(f"{samples} holds {whole} whole samples of the {effective} that were asked")
+        raise _Unfinished(
+            f"{samples} holds {whole} whole samples of the {effective} that were asked"
+        )
     row = mapping_in(mapping_in(results.content, "results"), name)
     return TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)

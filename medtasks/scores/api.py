@@ -32,12 +32,20 @@ from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import score_replies
-from medtasks.scores.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
+from medtasks.scores.task_reading import (
+    TaskReading,
+    read_task,
+    rule_reports,
+    scores_by_id,
+    without_metrics,
+)
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file
 
-RepliesInput: TypeAlias = str | Path | Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+RepliesInput: TypeAlias = (
+    str | Path | Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+)
 FolderInput: TypeAlias = str | Path | Sequence[str | Path]
 
 _SAMPLE_COLUMNS = (
@@ -83,7 +91,9 @@ class Run:
     notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
     _recorded: RecordedRun = field(repr=False)
     _folders: FolderInput = field(repr=False)
-    _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)  # its folder, deleted with it
+    _temporary: TemporaryDirectory[str] | None = field(
+        default=None, repr=False
+    )  # its folder, deleted with it
 
     def table(self) -> pd.DataFrame:
         """Return the recorded scores, one line per task, rule and metric; columns as of :meth:`Scores.table`."""
@@ -96,7 +106,9 @@ class Run:
                     reading = _reading_of(recorded, task)
                     recorded, computed = reading.recorded, reading.computed
                 reports, _ = rule_reports(recorded, task, computed)
-                rows += [(recorded.name, report.name, report.rule, report.scores) for report in reports]
+                rows += [
+                    (recorded.name, report.name, report.rule, report.scores) for report in reports
+                ]
         return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
@@ -111,8 +123,14 @@ class Run:
         if task is not None and task not in self._recorded.tasks:
             raise unknown_name("task", task, self._recorded.tasks)
         with _including(self._folders):
-            chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
-            return _frame_of(_reading_of(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
+            chosen = [
+                recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)
+            ]
+            return _frame_of(
+                _reading_of(recorded, file)
+                for recorded in chosen
+                if (file := _task_or_none(recorded))
+            )
 
 
 def score(
@@ -147,10 +165,14 @@ def score(
         by_id = take_answer_field(read, answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
         scores = scores_by_id(chosen, answered, by_id)
-        of_rows = {name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()}
+        of_rows = {
+            name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()
+        }
         rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
-        reading = TaskReading(TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples)
+        reading = TaskReading(
+            TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples
+        )
         for name, (rule, of_samples) in scores.items():
             reading.computed[name] = without_metrics(rule, of_samples)
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
@@ -198,14 +220,20 @@ def evaluate(
         >>> run.samples()[["question", "reply", "correct"]].values.tolist()
         [['Is it normal?', 'Yes.', True]]
     """
-    from medtasks.running.function_run import run_function  # imports the harness, which takes seconds
+    from medtasks.running.function_run import (
+        run_function,
+    )  # imports the harness, which takes seconds
 
     temporary = None if output is not None else TemporaryDirectory()
     folder = Path(temporary.name if temporary else str(output))
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     with _including(include_path):
         label = run_function(
-            names, batcher, folder, {"model": model, "journal": journal}, {"batch_size": batch_size, "limit": limit}
+            names,
+            batcher,
+            folder,
+            {"model": model, "journal": journal},
+            {"batch_size": batch_size, "limit": limit},
         )
     return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
 
@@ -235,9 +263,14 @@ def parse(
     Raises:
         MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
     """
-    texts = [None if reply is None or reply is pd.NA or reply != reply else reply for reply in replies]
+    texts = [
+        None if reply is None or reply is pd.NA or reply != reply else reply for reply in replies
+    ]
     columns: dict[str, Sequence[Any]] = {"reply": texts}
-    shared = {"question": isinstance(question, str), "answer": answer is None or isinstance(answer, str)}
+    shared = {
+        "question": isinstance(question, str),
+        "answer": answer is None or isinstance(answer, str),
+    }
     shared["options"] = all(isinstance(option, str) for option in options)
     for name, values in (("options", options), ("question", question), ("answer", answer)):
         columns[name] = [values] * len(texts) if shared[name] else list(values or ())
@@ -249,10 +282,14 @@ def parse(
     for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
         item = {"language": language, **dict(zip(columns, values, strict=True))}
         lines.append({"reply": item["reply"], **parse_reply(rule, item, f"reply {number}")})
-    return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"], dtype=object)
+    return pd.DataFrame(
+        lines, columns=None if lines else ["reply", "value", "reason"], dtype=object
+    )
 
 
-def read_run(folder: str | Path, *, model: str | None = None, include_path: FolderInput = ()) -> Run:
+def read_run(
+    folder: str | Path, *, model: str | None = None, include_path: FolderInput = ()
+) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
     ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
@@ -260,7 +297,14 @@ def read_run(folder: str | Path, *, model: str | None = None, include_path: Fold
     """
     with _including(include_path):
         recorded = open_run(Path(folder), model)
-    return Run(recorded.folder, recorded.model, tuple(recorded.tasks), run_notes(recorded), recorded, include_path)
+    return Run(
+        recorded.folder,
+        recorded.model,
+        tuple(recorded.tasks),
+        run_notes(recorded),
+        recorded,
+        include_path,
+    )
 
 
 def compare(
@@ -289,12 +333,20 @@ def compare(
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
     if len(labels) not in (0, 2):
-        raise RepliesError(f"{len(labels)} files of labels for two runs; give one for each, or none")
-    with _including(include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())):
+        raise RepliesError(
+            f"{len(labels)} files of labels for two runs; give one for each, or none"
+        )
+    with _including(
+        include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())
+    ):
         if isinstance(first, Scores) and isinstance(second, Scores):
-            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics, labels)}
+            tasks = {
+                first.task: _compare_scores(first, second, task or first.task, metrics, labels)
+            }
         elif isinstance(first, Scores) or isinstance(second, Scores):
-            raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
+            raise RepliesError(
+                "scores can be compared with scores only, and runs with runs; give two of one kind"
+            )
         else:
             files: list[Path | None] = [*map(Path, labels)] or [None, None]
             runs = {"first": _source(first, files[0]), "second": _source(second, files[1])}
@@ -309,11 +361,28 @@ def compare(
         for warning in compared.warnings:
             warn_once(f"{name}: {warning}.")
     tests = [
-        {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
+        {
+            "task": name,
+            "row": test.rule,
+            "metric": test.metric,
+            "p_holm": test.holm,
+            **asdict(test.result),
+        }
         for name, compared in tasks.items()
         for test in compared.comparisons
     ]
-    columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
+    columns = [
+        "task",
+        "row",
+        "metric",
+        "samples",
+        "units",
+        "first",
+        "second",
+        "difference",
+        "low",
+        "high",
+    ]
     return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
 
 
@@ -346,7 +415,11 @@ def board(
 
 
 def _source(run: Run | str | Path, labels: Path | None) -> Source:
-    return Source(run.folder, run.model, labels) if isinstance(run, Run) else Source(Path(run), labels=labels)
+    return (
+        Source(run.folder, run.model, labels)
+        if isinstance(run, Run)
+        else Source(Path(run), labels=labels)
+    )
 
 
 def _compare_scores(
@@ -355,16 +428,24 @@ def _compare_scores(
     """Compare the replies of two scores, which have to be of one task and the same data."""
     names = dict.fromkeys((first.task, second.task, task))
     if len(names) > 1:
-        raise RepliesError(f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared")
+        raise RepliesError(
+            f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared"
+        )
     if first.data["fingerprint"] != second.data["fingerprint"]:
-        raise RepliesError(f"the data of '{task}' changed between the two calls of score; score both again")
+        raise RepliesError(
+            f"the data of '{task}' changed between the two calls of score; score both again"
+        )
     replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
     labels = dict(zip(replies, map(read_labels, map(Path, files)), strict=False))
-    return compare_runs(first._reading.task, first._reading.documents, replies, metrics, labels=labels)
+    return compare_runs(
+        first._reading.task, first._reading.documents, replies, metrics, labels=labels
+    )
 
 
 def _including(folders: FolderInput) -> AbstractContextManager[None]:
-    return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
+    return including(
+        [Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)]
+    )
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:
@@ -392,7 +473,9 @@ def _read_replies(
         prepared = task_documents(task)
         return _by_id(replies, prepared), prepared, task_provenance(task, prepared)
     if not os.path.exists(replies):
-        raise RepliesError(f"there is no file or folder {replies}; give one, or a list with a text per question")
+        raise RepliesError(
+            f"there is no file or folder {replies}; give one, or a list with a text per question"
+        )
     file = replies_to(task.name, Source(Path(replies)))
     recorded, documents, data = read_with_data(task, [file], kit, columns)
     return recorded.logged_run(task.name), documents, data
@@ -405,22 +488,34 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
         is_published = "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns)
         id_column = "id" if is_published else "doc_id"
         if missing := {id_column, "reply"} - set(replies.columns):
-            raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
+            raise RepliesError(
+                f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply"
+            )
         pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     else:
-        pairs = zip((document["doc_id"] for document in documents), _in_order(replies, len(documents)), strict=True)
+        pairs = zip(
+            (document["doc_id"] for document in documents),
+            _in_order(replies, len(documents)),
+            strict=True,
+        )
     named = [(name_of(name), text) for name, text in pairs]
-    index = QuestionIndex(documents, {} if is_published else {name: _place(name) for name, _ in named})
+    index = QuestionIndex(
+        documents, {} if is_published else {name: _place(name) for name, _ in named}
+    )
     by_id: dict[str, Reply] = {}
     for name, text in named:
         doc_id = index.find(name, _place(name))
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
-            raise RepliesError(f"{_place(name)} is no text but {type(text).__name__}; give a text or None")
+            raise RepliesError(
+                f"{_place(name)} is no text but {type(text).__name__}; give a text or None"
+            )
         reply = Reply.of_text(text if isinstance(text, str) else None)
         if by_id.setdefault(doc_id, reply) != reply:
-            raise RepliesError(f"there are two different replies to '{name}'; give one per question")
+            raise RepliesError(
+                f"there are two different replies to '{name}'; give one per question"
+            )
     if not by_id:
         raise RepliesError("there are no replies; give at least one")
     return by_id
@@ -456,7 +551,12 @@ def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.Da
 
 
 def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
-    shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
+    shown = (
+        "image_file",
+        "image_files",
+        "image_sha256",
+        "dataset",
+    )  # columns that ``images`` and ``task`` replace
     lines: list[dict[str, Any]] = []
     for reading in readings:
         paths, clusters = image_files(reading), {}
@@ -476,7 +576,11 @@ def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
                 "reply": list(item.losses) or text,
                 "images": [str(paths[key]) for key in item.images if key in paths],
             }
-            others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
+            others = (
+                {}
+                if reading.withheld
+                else {name: document[name] for name in document if name not in shown}
+            )
             for row, answer in item.answers.items():
                 score = reading.computed[row].samples[doc_id]
                 read = {

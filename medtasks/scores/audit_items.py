@@ -42,19 +42,27 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     else:
         rows |= {str(document["doc_id"]): document for document in reading.answered}
         for column in SELECTABLE:
-            distinct = set(chain.from_iterable(values(document, column) for document in reading.answered))
+            distinct = set(
+                chain.from_iterable(values(document, column) for document in reading.answered)
+            )
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
     bands = {column: number_bands(list(rows.values()), column) for column in reading.task.breakdown}
     items = []
     for document in reading.answered:
         row = rows.get(str(document["doc_id"]), {})
-        names = {column: tuple(group_names(row, column, bands.get(column, {}))) for column in columns}
-        items.append(_item(reading, document, {column: groups for column, groups in names.items() if groups}))
+        names = {
+            column: tuple(group_names(row, column, bands.get(column, {}))) for column in columns
+        }
+        items.append(
+            _item(reading, document, {column: groups for column, groups in names.items() if groups})
+        )
     return tuple(items)
 
 
-def _item(reading: TaskReading, document: Document, groups: Mapping[str, tuple[str, ...]]) -> AuditItem:
+def _item(
+    reading: TaskReading, document: Document, groups: Mapping[str, tuple[str, ...]]
+) -> AuditItem:
     """Describe one question with its reply and answers, without its text if the task is withheld."""
     task = reading.task
     doc_id = str(document["doc_id"])
@@ -82,7 +90,10 @@ def _item(reading: TaskReading, document: Document, groups: Mapping[str, tuple[s
         losses=losses,
         answers=_answers(reading, doc_id, reply),
         groups=groups,
-        facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+        facts=(
+            *image_names(document),
+            *(f"{name}: {value}" for name, value in own_columns(document).items()),
+        ),
     )
 
 
@@ -95,8 +106,12 @@ def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadA
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
             row = reading.task.rows.get(name)
-            final_reply = without_its_reasoning(reply) if row is not None and row.reasoned else reply
-            answers[name] = reading.task.family.describe(score, final_reply, None if math.isnan(value) else value)
+            final_reply = (
+                without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            )
+            answers[name] = reading.task.family.describe(
+                score, final_reply, None if math.isnan(value) else value
+            )
     return answers
 
 
@@ -115,12 +130,16 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
 def as_logged(answer: ReadAnswer) -> ReadAnswer:
     """Remove an answer's value if it is more than letters and numbers of options."""
     parts = [] if answer.value is None else answer.value.split(", ")
-    return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
+    return (
+        answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
+    )
 
 
 def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
     """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
-    files = () if task.variant in (BLANK, DEGRADED) else Sample(document).images  # not as the model saw them
+    files = (
+        () if task.variant in (BLANK, DEGRADED) else Sample(document).images
+    )  # not as the model saw them
     return [
         (hidden_id("image", file) if Path(file).is_absolute() else file, file)
         for file in files

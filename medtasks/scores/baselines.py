@@ -16,7 +16,15 @@ from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Rule, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, ScoreList, evaluate, mean
+from medtasks.metrics.metric import (
+    AnyMetric,
+    CorpusMetric,
+    Metric,
+    Score,
+    ScoreList,
+    evaluate,
+    mean,
+)
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics
@@ -27,7 +35,9 @@ from medtasks.tasks.task_file import TaskFile
 
 
 def baselines(
-    task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
+    task: TaskFile,
+    documents: Documents,
+    run: Mapping[str, Mapping[str, Score]] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
 
@@ -44,7 +54,9 @@ def baselines(
         scores = _accuracies_by_chance(task, documents, samples)
     else:
         expected = task.family.expected_by_chance(samples)
-        by_chance = {metric.name: expected[metric.name] for metric in metrics if metric.name in expected}
+        by_chance = {
+            metric.name: expected[metric.name] for metric in metrics if metric.name in expected
+        }
         scores = {name: dict(by_chance) for name in task.rows}
     if not any(scores.values()):
         return tuple(constants)
@@ -57,16 +69,24 @@ def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
     of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
     if task.family.kind is AnswerKind.REPORT:
         texts = [metric.name for metric in of_corpus if metric.text_field is not None]
-        return list(text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge")))
+        return list(
+            text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge"))
+        )
     counted = {metric.name for metric in of_corpus if metric.count is not None}
-    return [metric for metric in task.metrics if not metric.of_questions and metric.name not in counted]
+    return [
+        metric for metric in task.metrics if not metric.of_questions and metric.name not in counted
+    ]
 
 
 def _accuracies_by_chance(
     task: TaskFile, documents: Documents, samples: Sequence[Sample]
 ) -> dict[str, dict[str, float]]:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
-    accuracies = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.name.startswith("acc")]
+    accuracies = [
+        metric
+        for metric in task.metrics
+        if isinstance(metric, Metric) and metric.name.startswith("acc")
+    ]
     replies = [Reply(text="") for _ in samples]
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
@@ -74,7 +94,10 @@ def _accuracies_by_chance(
     for name, row in task.rows.items():
         scores = scores_of(task, row, documents, replies)
         guesses = [{**score, "correct": score["random_choice"]} for score in scores]
-        by_rule[name] = {metric: float(estimate.value) for metric, estimate in evaluate(accuracies, guesses).items()}
+        by_rule[name] = {
+            metric: float(estimate.value)
+            for metric, estimate in evaluate(accuracies, guesses).items()
+        }
     return by_rule
 
 
@@ -96,13 +119,18 @@ def _constants(
             if len(read) == len(documents):
                 constants[position] = read
                 by_rule = evaluate(metrics, read)
-                scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
+                scores[position][name] = {
+                    metric: float(estimate.value) for metric, estimate in by_rule.items()
+                }
                 continue
             why = f"it reads no reply as this answer for {len(documents) - len(read)} of {len(documents)} questions"
             why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
             scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
             reasons[position].append(f" No score under {name}: {why}.")
-        if name in run and (tested := _best_against(task, documents, constants, run[name])) is not None:
+        if (
+            name in run
+            and (tested := _best_against(task, documents, constants, run[name])) is not None
+        ):
             tests[tested[0]][name] = tested[1:]
     return [
         Baseline(strategy.name, strategy.describes + "".join(why), by_rule, tested)
@@ -111,17 +139,26 @@ def _constants(
 
 
 def _best_against(
-    task: TaskFile, documents: Documents, constants: Mapping[int, list[Score]], run: Mapping[str, Score]
+    task: TaskFile,
+    documents: Documents,
+    constants: Mapping[int, list[Score]],
+    run: Mapping[str, Score],
 ) -> tuple[int, str, PairedResult] | None:
     """Return the position of the best constant, the metric, and its test against a run; None without a pair.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
     ids = [str(document["doc_id"]) for document in documents]
-    shared = [position for position, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
+    shared = [
+        position
+        for position, doc_id in enumerate(ids)
+        if doc_id in run and not is_failed(run[doc_id])
+    ]
     if not shared:
         return None
-    clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
+    clusters = task.family.independent_clusters(
+        [Sample(documents[position]) for position in shared]
+    )
     samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
@@ -135,7 +172,9 @@ def _best_against(
         best = _best_constant(metric, by_constant)
         if best is None:
             continue
-        paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+        paired = paired_values(
+            by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids])
+        )
         if not paired[0]:
             return None
         result = compare_paired(*paired)
@@ -160,7 +199,9 @@ def _read(
     by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
     # Document by document, as rules prepare much per question.
     waiting: list[tuple[int, ExpectedAnswer]] = []
-    for position, answers in enumerate(zip(*(strategy.meant for strategy in strategies), strict=True)):
+    for position, answers in enumerate(
+        zip(*(strategy.meant for strategy in strategies), strict=True)
+    ):
         waiting += [(position, answer) for answer in dict.fromkeys(answers)]
     attempt = 0
     while waiting:
@@ -182,7 +223,9 @@ def _read(
     return by_answer
 
 
-def _wording(task: TaskFile, rule: Rule, document: Document, answer: ExpectedAnswer, attempt: int) -> Reply | None:
+def _wording(
+    task: TaskFile, rule: Rule, document: Document, answer: ExpectedAnswer, attempt: int
+) -> Reply | None:
     """Build the reply that gives an answer in its wording of this number; None after the last one."""
     options = Sample(document).options
     if task.compares_likelihoods:

@@ -40,7 +40,11 @@ _OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
     "careful": careful_rule,
 }
 _DATA_STATE = {"sample", "complete"}  # keys of a provenance from which the warning follows
-_UNREAD = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)  # reasons that are not the reply's fault
+_UNREAD = (
+    Reason.OK,
+    Reason.ADAPTER_FAILED,
+    Reason.JUDGE_FAILED,
+)  # reasons that are not the reply's fault
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class BoardCell:
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
-    ranks: tuple[int, int] | None = None  # first and last rank that the tests allow; None without values per sample
+    ranks: tuple[int, int] | None = (
+        None  # first and last rank that the tests allow; None without values per sample
+    )
     values: Values = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -75,8 +81,12 @@ class BoardColumn:
     row: str  # name of the rule in the task's results
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
-    has_reading: bool  # whether the task has a rule of the board's reading; else its only rule is shown
-    data_warning: str = ""  # warning that belongs to scores on its data, such as SAMPLE DATA; mostly empty
+    has_reading: (
+        bool  # whether the task has a rule of the board's reading; else its only rule is shown
+    )
+    data_warning: str = (
+        ""  # warning that belongs to scores on its data, such as SAMPLE DATA; mostly empty
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,9 @@ class Board:
     def best(self, column: BoardColumn) -> tuple[float, float]:
         """Return the best and the second best value of a column, of runs that were asked most; NaN if there is none."""
         values = {cell.score.value for cell in self.fullest(column).values()}
-        ordered = sorted(filter(math.isfinite, values), reverse=column.higher_is_better is not False)
+        ordered = sorted(
+            filter(math.isfinite, values), reverse=column.higher_is_better is not False
+        )
         first, second, *_ = [*ordered, math.nan, math.nan]
         return first, second
 
@@ -124,7 +136,10 @@ def main_metric(task: TaskFile) -> AnyMetric:
 
 
 def build_board(
-    runs: Mapping[str, Source], reading: Reading = "published", tasks: Sequence[str] = (), task: str | None = None
+    runs: Mapping[str, Source],
+    reading: Reading = "published",
+    tasks: Sequence[str] = (),
+    task: str | None = None,
 ) -> Board:
     """Score runs in the main metric of each task, and bound their ranks.
 
@@ -138,8 +153,12 @@ def build_board(
         RepliesError: No run has a score of any task.
     """
     notes: Notes = {}
-    recorded = {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
-    answered = dict.fromkeys(name for of_run in recorded.values() for name in of_run if not variant_of(name))
+    recorded = (
+        {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
+    )
+    answered = dict.fromkeys(
+        name for of_run in recorded.values() for name in of_run if not variant_of(name)
+    )
     names = [task] if task else list(_chosen_columns(tasks, answered) if tasks else answered)
     columns = []
     cells: dict[str, dict[str, BoardCell]] = {name: {} for name in runs}
@@ -206,14 +225,20 @@ def _build_column(
         fits = _OF_READING[reading]({row: row}) is not None
         column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, fits)
         if task.is_computed:
-            cells, data = _ranked_cells(replace(task, rows={row: task.rows[row]}), metric, sources, notes)
+            cells, data = _ranked_cells(
+                replace(task, rows={row: task.rows[row]}), metric, sources, notes
+            )
     for run, record in records.items():
         recorded = None if run in cells else _recorded_cell(record, reading, column, metric)
         if recorded is not None:
             column, cells[run] = recorded
     if column is None or not cells:
         return None
-    provenances = [facts for facts in (data, *(record.data for record in records.values())) if {*facts} >= _DATA_STATE]
+    provenances = [
+        facts
+        for facts in (data, *(record.data for record in records.values()))
+        if {*facts} >= _DATA_STATE
+    ]
     warnings = filter(None, map(data_warning, provenances))
     column = replace(column, data_warning=next(warnings, ""))
     _note_differences(column, cells, records, notes)
@@ -234,13 +259,18 @@ def _ranked_cells(
 
 
 def _note_differences(
-    column: BoardColumn, cells: Mapping[str, BoardCell], records: Mapping[str, TaskRun], notes: Notes
+    column: BoardColumn,
+    cells: Mapping[str, BoardCell],
+    records: Mapping[str, TaskRun],
+    notes: Notes,
 ) -> None:
     """Note recorded values that the replies do not give, and different numbers of samples."""
     for run, cell in cells.items():
         recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
         value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
-        if not (math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)):
+        if not (
+            math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)
+        ):
             here = f"the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."
             _note(notes, f"{run}, {column.task}", here)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
@@ -292,10 +322,14 @@ def _scored_cells(
                 check_data(task.name, file, data["fingerprint"])
                 files.setdefault(run, file)
                 recorded = read_recorded(task, documents, [file])
-                repeats += [run_values(task, documents, replies, [metric]) for replies in recorded.runs]
+                repeats += [
+                    run_values(task, documents, replies, [metric]) for replies in recorded.runs
+                ]
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
-            cells[run] = replace(_cell(task, metric, repeats), questions=len(documents) * len(repeats))
+            cells[run] = replace(
+                _cell(task, metric, repeats), questions=len(documents) * len(repeats)
+            )
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
     return cells, files, data
@@ -310,7 +344,10 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
     lost = sum(is_failed(score) or is_unjudged(score) for score in scores)
     invalid = sum(score.get("reason", Reason.OK) not in _UNREAD for score in scores)
     questions = values_by_question([next(iter(repeat.values.values())) for repeat in repeats])
-    values = {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
+    values = {
+        question: (cluster, mean(of_question))
+        for question, (cluster, of_question) in questions.items()
+    }
     if len(repeats) == 1:
         (rule,) = repeats[0].rules.values()
         (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
@@ -337,7 +374,13 @@ def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> dic
         for sample, (_, value) in cells[run].values.items():
             values[row, places[sample]] = value
     ranks = rank_intervals(values, list(units.values()), higher_is_better=higher_is_better)
-    return {**cells, **{run: replace(cells[run], ranks=of_run) for run, of_run in zip(ranked, ranks, strict=True)}}
+    return {
+        **cells,
+        **{
+            run: replace(cells[run], ranks=of_run)
+            for run, of_run in zip(ranked, ranks, strict=True)
+        },
+    }
 
 
 def _recorded_cell(
@@ -359,12 +402,17 @@ def _recorded_cell(
         return None
     declaration = metric or undeclared(column.metric, column.higher_is_better)
     return column, BoardCell(
-        with_interval(declaration, Estimate(*values[column.metric])), samples=record.asked, questions=record.documents
+        with_interval(declaration, Estimate(*values[column.metric])),
+        samples=record.asked,
+        questions=record.documents,
     )
 
 
 def board_of(
-    names: Sequence[str], reading: Reading = "published", tasks: Sequence[str] = (), steps: Sequence[int] | None = None
+    names: Sequence[str],
+    reading: Reading = "published",
+    tasks: Sequence[str] = (),
+    steps: Sequence[int] | None = None,
 ) -> Board:
     """Build a board from the words of a command: folders of runs, or a task and files of replies to it.
 
@@ -382,9 +430,13 @@ def board_of(
     task = names[0] if is_task and not Path(names[0]).exists() else None
     paths = [Path(name) for name in names[task is not None :]]
     if not paths:
-        raise RepliesError("there is no run; give the folders of runs, or files of replies after the task")
+        raise RepliesError(
+            "there is no run; give the folders of runs, or files of replies after the task"
+        )
     if steps and len(steps) != len(paths):
-        raise RepliesError(f"there are {len(steps)} steps for {len(paths)} runs; give --step once for each run")
+        raise RepliesError(
+            f"there are {len(steps)} steps for {len(paths)} runs; give --step once for each run"
+        )
     sources: dict[Source, int | None] = {}
     for position, path in enumerate(paths):
         for source in [Source(path)] if task else other_models(path, Source(path.parent / "")):

@@ -18,7 +18,12 @@ from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.reply_origins import ReplyOrigins, read_origins
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.comparison_checks import check_asked_alike, check_data, check_for_verdict, prompt_warnings
+from medtasks.scores.comparison_checks import (
+    check_asked_alike,
+    check_data,
+    check_for_verdict,
+    prompt_warnings,
+)
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
@@ -75,15 +80,21 @@ class ComparedTask:
     """All comparisons of runs of one task."""
 
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
-    overlaps: Mapping[tuple[str, str], Overlap]  # of samples that did not fail, by the names of two runs
+    overlaps: Mapping[
+        tuple[str, str], Overlap
+    ]  # of samples that did not fail, by the names of two runs
     agreements: Mapping[tuple[str, str], Agreement]  # likewise
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
-    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the rule and metric
+    skipped: Mapping[
+        tuple[str, str], str
+    ]  # why a metric was not compared, by name of the rule and metric
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
     repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
-    origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)  # origins of replies by name of the run
+    origins: Mapping[str, ReplyOrigins] = field(
+        default_factory=dict
+    )  # origins of replies by name of the run
 
 
 def compare_runs(
@@ -105,9 +116,13 @@ def compare_runs(
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
-    whole = ComparedTask([], {}, {}, {}, {}, repeats={name: len(of_run) for name, of_run in repeats.items()})
+    whole = ComparedTask(
+        [], {}, {}, {}, {}, repeats={name: len(of_run) for name, of_run in repeats.items()}
+    )
     for names in itertools.combinations(repeats, 2):
-        pair = _compare_pair(task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels)
+        pair = _compare_pair(
+            task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels
+        )
         whole = replace(
             whole,
             comparisons=[*whole.comparisons, *pair.comparisons],
@@ -135,15 +150,23 @@ def _compare_pair(
     answered = [ChainMap(*map(_valid, repeats)) for repeats in runs.values()]
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
-        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+        raise RepliesError(
+            f"{first} and {second} answered no document in common, so that there is nothing to compare"
+        )
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
     in_both = {}
     for name, repeats in runs.items():
         in_both[name] = [_valid(replies, shared) for replies in repeats]
-    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values())
+    before, after = (
+        mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
+    )
     _check_rules(names, before, after, rules)
     versions = {rule: before.rules[rule] for rule in before.rules if not rules or rule in rules}
-    values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
+    values = {
+        key: (of_run, after.values[key])
+        for key, of_run in before.values.items()
+        if key[0] in versions
+    }
     corrected = _corrected_values(task, documents, in_both, labels)
     values |= {key: pair for key, pair in corrected.items() if key in values}
     skipped = _skip_reasons(names, {**before.skipped, **after.skipped}, values)
@@ -154,10 +177,16 @@ def _compare_pair(
     tests = _tests(names, values, results, metrics, margin)
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
-    agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
+    agreed = agreement(
+        a, b, number * len(documents), scores, hashed=is_private_task(task, documents)
+    )
     overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = _judge_warnings(scores.values(), [metric for _, metric in corrected if metric in metrics])
-    return ComparedTask(tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings)
+    warnings = _judge_warnings(
+        scores.values(), [metric for _, metric in corrected if metric in metrics]
+    )
+    return ComparedTask(
+        tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings
+    )
 
 
 def _skip_reasons(
@@ -199,7 +228,9 @@ def _compare_together(
     return results
 
 
-def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]) -> list[str]:
+def _judge_warnings(
+    scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]
+) -> list[str]:
     """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once."""
     sizes = set()
     for by_id in itertools.chain.from_iterable(scores):
@@ -208,24 +239,37 @@ def _judge_warnings(scores: Iterable[tuple[ScoresById, ScoresById]], corrected_m
         return []
     warnings = [_TAKEN_AS_TRUE]
     if corrected_metrics:
-        warnings = [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
+        warnings = [
+            f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"
+        ]
     if sizes != {1}:
         numbers = " or ".join(map(str, sorted(sizes)))
-        warnings.append(f"the judge saw the answers of {numbers} runs side by side ('medtasks judge joint')")
+        warnings.append(
+            f"the judge saw the answers of {numbers} runs side by side ('medtasks judge joint')"
+        )
     return warnings
 
 
 def _corrected_values(
-    task: TaskFile, documents: Documents, runs: Mapping[str, Sequence[Replies]], labels: LabelsByTask | None
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+    labels: LabelsByTask | None,
 ) -> BothValues:
     """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
     if not labels:
         return {}
     if any(len(repeats) > 1 for repeats in runs.values()):
-        raise RepliesError("labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1")
-    first, second = (checked_scores(task, documents, of_run[0], labels[name]) for name, of_run in runs.items())
+        raise RepliesError(
+            "labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1"
+        )
+    first, second = (
+        checked_scores(task, documents, of_run[0], labels[name]) for name, of_run in runs.items()
+    )
     return {
-        (rule, score.metric): (score.values, second[rule].values) for rule, score in first.items() if rule in second
+        (rule, score.metric): (score.values, second[rule].values)
+        for rule, score in first.items()
+        if rule in second
     }
 
 
@@ -251,17 +295,27 @@ def _tests(
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
         result = results.get((rule, metric)) or compare_paired(*paired)
-        test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
+        test = Comparison(
+            *runs, rule, metric, result, result.p, paired, same_values(values, rule, metric)
+        )
         share = metrics[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)
         better = metrics[metric].higher_is_better
-        tests.append(replace(test, share=share, main=metric in main, higher_is_better=better, equivalence=tested))
+        tests.append(
+            replace(
+                test, share=share, main=metric in main, higher_is_better=better, equivalence=tested
+            )
+        )
     return tests
 
 
 def same_values(values: BothValues, rule: str, metric: str) -> str:
     """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
-    alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
+    alike = (
+        name
+        for (name, key), pair in values.items()
+        if key == metric and pair == values[rule, metric]
+    )
     first = next(alike)
     return "" if first == rule else first
 
@@ -269,7 +323,9 @@ def same_values(values: BothValues, rule: str, metric: str) -> str:
 def paired_values(first: Values, second: Values) -> PairedValues:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
-    first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
+    first_values, second_values = (
+        [values[sample][1] for sample in shared] for values in (first, second)
+    )
     return first_values, second_values, [first[sample][0] for sample in shared]
 
 
@@ -284,12 +340,18 @@ def _compare_areas(values: BothValues, documents: Documents) -> dict[tuple[str, 
             if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
                 is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
                 groups[is_positive].add(runs[0][sample.doc_id][0])
-        results[rule, name] = compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
+        results[rule, name] = compare_paired(
+            *paired_values(*runs), smaller=min(map(len, groups.values()))
+        )
     return results
 
 
 def compare_task(
-    task: TaskFile, runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+    task: TaskFile,
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
 ) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
@@ -303,7 +365,9 @@ def compare_task(
     data = task_provenance(task, documents)
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
-    firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
+    firsts = {
+        name: of_run[0] for name, of_run in files.items()
+    }  # repeats of one run were asked the same
     check_asked_alike(task.name, firsts, strictly=margin is not None)
     if margin is not None:
         check_for_verdict(files, origins)
@@ -315,7 +379,11 @@ def compare_task(
         for recorded in (read_recorded(task, documents, [file]) for file in of_run):
             replies[name] += recorded.runs
             notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
-    labels = {name: read_labels(source.labels) for name, source in runs.items() if source.labels is not None}
+    labels = {
+        name: read_labels(source.labels)
+        for name, source in runs.items()
+        if source.labels is not None
+    }
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = [*compared.warnings, *notes]
     if margin is not None:
@@ -384,7 +452,9 @@ def compare_each(
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         if not (task in task_files() or variant_of(task)):
-            causes[task] = RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+            causes[task] = RepliesError(
+                "is no task of medtasks, so that its samples cannot be scored one by one"
+            )
             continue
         try:
             compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
@@ -416,7 +486,11 @@ def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, Comp
     results = iter(correct_by_holm([(test.result, test.values) for test in tests]))
     together = {}
     for key, task in compared.items():
-        by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}
+        by_test = {
+            (t.first, t.second, t.rule, t.metric): next(results)
+            for t in task.comparisons
+            if not t.same_as
+        }
         comparisons = []
         for test in task.comparisons:
             result, holm = by_test[test.first, test.second, test.same_as or test.rule, test.metric]

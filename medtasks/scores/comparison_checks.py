@@ -15,14 +15,20 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_index import SETTINGS, mapping_in
 
-_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
+_NOT_COMPARABLE = (
+    "so that their numbers cannot be compared; run both with the same data, task file and options"
+)
 
 
-def check_for_verdict(files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
+def check_for_verdict(
+    files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]
+) -> None:
     """Raise RepliesError if there can be no verdict on two runs: they are copies, or differ in repeats."""
     for name, counts in origins.items():
         if counts.copied:
-            raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
+            raise RepliesError(
+                f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}"
+            )
     if len({len(of_run) for of_run in files.values()}) > 1:
         raise RepliesError(
             "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
@@ -48,19 +54,27 @@ def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool)
     ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
     instruction have to be the same, too.
     """
-    results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
+    results = {
+        name: file
+        for name, path in samples.items()
+        if (file := results_next_to(path, warn_once)) is not None
+    }
     first_values: dict[str, tuple[str, Any]] = {}
     for name, file in results.items():
         facts = {"asked different versions of the task": file.of_task("versions", task)}
         if strictly:
             facts["were asked on different data"] = file.fingerprint(task)
-            facts["had different numbers of few-shot examples"] = file.config(task).get("num_fewshot")
+            facts["had different numbers of few-shot examples"] = file.config(task).get(
+                "num_fewshot"
+            )
         for how, value in facts.items():
             if value is None:
                 continue
             first, first_value = first_values.setdefault(how, (name, value))
             if value != first_value:
-                raise RepliesError(f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}")
+                raise RepliesError(
+                    f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}"
+                )
     instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
     if strictly and len(instructions) > 1:
         raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
@@ -74,7 +88,10 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     """
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (read_samples(file, documents).prompts if task_of(file) == task.name else {} for file in files)
+    before, after = (
+        read_samples(file, documents).prompts if task_of(file) == task.name else {}
+        for file in files
+    )
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:
@@ -84,15 +101,23 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     else:
         templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
         if all(templates) and templates[0] != templates[1]:
-            raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
-        warnings.append("the prompts are not recorded or withheld, so that they could not be compared")
+            raise RepliesError(
+                f"the runs made their prompts from different templates, {_NOT_COMPARABLE}"
+            )
+        warnings.append(
+            "the prompts are not recorded or withheld, so that they could not be compared"
+        )
     if not task.compares_likelihoods:
-        warnings += _sampling_warnings(*(mapping_in(config, "generation_kwargs") for config in configs))
+        warnings += _sampling_warnings(
+            *(mapping_in(config, "generation_kwargs") for config in configs)
+        )
     return tuple(warnings)
 
 
 def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> None:
-    different = [doc_id for doc_id, (first, second) in prompts.items() if _words(first) != _words(second)]
+    different = [
+        doc_id for doc_id, (first, second) in prompts.items() if _words(first) != _words(second)
+    ]
     if different:
         named = hidden_id("doc", different[0]) if hashed else different[0]
         raise RepliesError(
@@ -107,7 +132,11 @@ def _words(prompt: str) -> list[str]:
 
 def _sampling_warnings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """Yield the differences in the generation settings of two runs, and whether they sample."""
-    settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
+    settings = [
+        f"generation setting {name}"
+        for name in {**first, **second}
+        if first.get(name) != second.get(name)
+    ]
     if settings:
         yield f"the runs drew replies with different settings ({', '.join(settings)})"
     if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):

@@ -27,8 +27,12 @@ class Curve:
     column: BoardColumn
     points: Sequence[tuple[int, BoardCell]]
     best: int  # step with the best value
-    gain: CheckpointTest | None  # of the best checkpoint over the first; None if it is the first, or cannot be tested
-    decline: CheckpointTest | None  # of the last checkpoint from the best; None if it is the best, or cannot be tested
+    gain: (
+        CheckpointTest | None
+    )  # of the best checkpoint over the first; None if it is the first, or cannot be tested
+    decline: (
+        CheckpointTest | None
+    )  # of the last checkpoint from the best; None if it is the best, or cannot be tested
 
 
 def curves(board: Board) -> list[Curve]:
@@ -43,7 +47,9 @@ def curves(board: Board) -> list[Curve]:
         for column in board.columns:
             fullest = board.fullest(column)
             points = {row.step: fullest[row.name] for row in ordered if row.name in fullest}
-            defined = {step: cell for step, cell in points.items() if step is not None and cell.is_defined}
+            defined = {
+                step: cell for step, cell in points.items() if step is not None and cell.is_defined
+            }
             if len(defined) > 1:
                 all_curves.append(_curve(name, column, defined))
     return all_curves

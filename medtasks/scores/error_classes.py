@@ -30,14 +30,39 @@ from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
-_LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")  # of an option; "A" may be an article
-OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
+_LABEL = re.compile(
+    r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])"
+)  # of an option; "A" may be an article
+OF_ANSWERS = frozenset(
+    {"accuracy", "individual_accuracy"}
+)  # metrics of tasks whose single answers are right or wrong
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
 HUMAN_COLUMN = "class_by_human"  # of an export, empty
 # Columns that are shown in their own way, and a patient's, which is never shown.
 _READ = (
-    *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
-    *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
+    *(
+        "doc_id",
+        "question",
+        "options",
+        "answer",
+        "label",
+        "labels",
+        "report",
+        "context",
+        "indication",
+        "details",
+    ),
+    *(
+        "hint",
+        "kind",
+        "choices",
+        "gold",
+        "image_file",
+        "image_files",
+        "image_id",
+        "unit_id",
+        "patient_id",
+    ),
 )
 
 
@@ -63,7 +88,9 @@ class WrongAnswer:
     @property
     def key(self) -> tuple[str, str]:
         """Document id and digest of the reply, by which a human's judgement is matched."""
-        return str(self.document["doc_id"]), f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
+        return str(
+            self.document["doc_id"]
+        ), f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
 
 
 def error_class(reply: str | None, value: str | None, question: str = "") -> ErrorClass:
@@ -89,7 +116,11 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
     if declines or is_unsure(text, languages):
         return ErrorClass.REFUSAL
-    return ErrorClass.IRRELEVANT if _is_irrelevant(text, question, languages) else ErrorClass.MISUNDERSTOOD
+    return (
+        ErrorClass.IRRELEVANT
+        if _is_irrelevant(text, question, languages)
+        else ErrorClass.MISUNDERSTOOD
+    )
 
 
 def _is_irrelevant(text: str, question: str, languages: tuple[str, ...]) -> bool:
@@ -109,9 +140,13 @@ def _content(text: str, languages: tuple[str, ...]) -> set[str]:
     return set(filter(is_content, words_in(pattern_of("plain", languages).sub(" ", text))))
 
 
-def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies) -> list[WrongAnswer]:
+def wrong_answers(
+    task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies
+) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
-    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(
+        score.get("stops") for score in scores
+    ):
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
@@ -119,7 +154,11 @@ def wrong_answers(task: TaskFile, documents: Documents, scores: ScoreList, repli
             continue
         reply = replies[document["doc_id"]].text
         question = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"], question)
+        kind = (
+            ErrorClass.FOR_A_HUMAN
+            if reply is None
+            else error_class(reply, score["value"], question)
+        )
         wrong.append(WrongAnswer(document, score, reply or "", kind))
     return wrong
 
@@ -142,7 +181,11 @@ def draw_wrong_answers(
     Returns:
         The wrong answers to the drawn documents by name of the rule.
     """
-    documents = {answer.document["doc_id"]: answer.document for answers in wrong.values() for answer in answers}
+    documents = {
+        answer.document["doc_id"]: answer.document
+        for answers in wrong.values()
+        for answer in answers
+    }
     ids = sorted(documents)
     chance = random.Random(20261129)  # the same wrong answers give the same sample
     chance.shuffle(ids)
@@ -151,21 +194,45 @@ def draw_wrong_answers(
     places = range(start, start + size * len(ids), len(ids)) if size < len(ids) else ()
     drawn = {ids[position // size] for position in places} or {*ids}
     return {
-        name: [answer for answer in answers if answer.document["doc_id"] in drawn] for name, answers in wrong.items()
+        name: [answer for answer in answers if answer.document["doc_id"] in drawn]
+        for name, answers in wrong.items()
     }
 
 
-def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
+def export_wrong_answers(
+    path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]
+) -> None:
     """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
     named = [(name, answer) for name, answers in wrong.items() for answer in answers]
-    own_names = list(dict.fromkeys(column for _, answer in named for column in own_columns(answer.document)))
+    own_names = list(
+        dict.fromkeys(column for _, answer in named for column in own_columns(answer.document))
+    )
     rows = []
     for name, answer in named:
         document, score, columns = answer.document, answer.score, own_columns(answer.document)
-        cells = [document["doc_id"], name, document.get("question"), " | ".join(document.get("options") or ())]
+        cells = [
+            document["doc_id"],
+            name,
+            document.get("question"),
+            " | ".join(document.get("options") or ()),
+        ]
         kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-        cells += [score["target"], score["value"], score["reason"], kind, "", answer.key[1], answer.reply]
-        rows.append([*cells, " | ".join(image_names(document)), *(columns.get(key, "") for key in own_names)])
+        cells += [
+            score["target"],
+            score["value"],
+            score["reason"],
+            kind,
+            "",
+            answer.key[1],
+            answer.reply,
+        ]
+        rows.append(
+            [
+                *cells,
+                " | ".join(image_names(document)),
+                *(columns.get(key, "") for key in own_names),
+            ]
+        )
     titles = (
         "doc_id",
         "rule",
@@ -183,7 +250,11 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
 
 
 def write_replies(
-    path: Path, private: Sequence[str], writer: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]
+    path: Path,
+    private: Sequence[str],
+    writer: str,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Any]],
 ) -> None:
     """Write a table of questions and replies as CSV, in which no text is a formula.
 
@@ -221,10 +292,18 @@ def _harmless_cell(cell: Any) -> Any:
 
 def own_columns(document: Document) -> dict[str, str]:
     """Return the columns of a user's own file that no task reads; none for prepared data."""
-    columns = {} if "dataset" in document else {name: document[name] for name in document if name not in _READ}
-    return {name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)}
+    columns = (
+        {}
+        if "dataset" in document
+        else {name: document[name] for name in document if name not in _READ}
+    )
+    return {
+        name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)
+    }
 
 
 def image_names(document: Document) -> list[str]:
     """Return the image files of a document, without absolute paths of this machine."""
-    return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]
+    return [
+        Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images
+    ]

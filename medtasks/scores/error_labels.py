@@ -12,7 +12,13 @@ from medtasks.scores.error_classes import HUMAN_COLUMN, WrongAnswer
 from medtasks.scores.score_model import MetricScore
 from medtasks.scores.subgroups import with_interval
 
-HUMAN_KINDS = ("question misunderstanding", "perceptual error", "lack of knowledge", "irrelevant response", "refusal")
+HUMAN_KINDS = (
+    "question misunderstanding",
+    "perceptual error",
+    "lack of knowledge",
+    "irrelevant response",
+    "refusal",
+)
 
 
 def read_error_labels(path: Path) -> dict[tuple[str, str], str]:
@@ -27,19 +33,29 @@ def read_error_labels(path: Path) -> dict[tuple[str, str], str]:
         raise RepliesError(f"cannot read labels from {path}: {error}") from error
     for row in rows:
         if lost := {"doc_id", "digest", HUMAN_COLUMN} - row.values.keys():
-            raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of --export-errors")
+            raise RepliesError(
+                f"{path} lacks the columns {', '.join(sorted(lost))} of --export-errors"
+            )
         label = " ".join(str(row.values[HUMAN_COLUMN] or "").casefold().split())
         if label and label not in HUMAN_KINDS:
-            raise RepliesError(f"{row.place}: '{label}' under '{HUMAN_COLUMN}' is none of {', '.join(HUMAN_KINDS)}")
+            raise RepliesError(
+                f"{row.place}: '{label}' under '{HUMAN_COLUMN}' is none of {', '.join(HUMAN_KINDS)}"
+            )
         key = (str(row.values["doc_id"]).removeprefix("'"), str(row.values["digest"]))
         if label and labels.setdefault(key, label) != label:
-            raise RepliesError(f"{row.place}: '{label}' under '{HUMAN_COLUMN}', and '{labels[key]}' of the same reply")
+            raise RepliesError(
+                f"{row.place}: '{label}' under '{HUMAN_COLUMN}', and '{labels[key]}' of the same reply"
+            )
     if not labels:
-        raise RepliesError(f"{path} has no judgement under '{HUMAN_COLUMN}'; write one of {', '.join(HUMAN_KINDS)}")
+        raise RepliesError(
+            f"{path} has no judgement under '{HUMAN_COLUMN}'; write one of {', '.join(HUMAN_KINDS)}"
+        )
     return labels
 
 
-def kinds_by_human(wrong: Sequence[WrongAnswer], labels: Mapping[tuple[str, str], str]) -> list[MetricScore]:
+def kinds_by_human(
+    wrong: Sequence[WrongAnswer], labels: Mapping[tuple[str, str], str]
+) -> list[MetricScore]:
     """Return the share of each kind among the wrong answers that a human judged, and their number."""
     scores = []
     for answer in wrong:

@@ -58,12 +58,16 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
                     stored[_name(rule, document, reply)] = json.dumps(asdict(verdicts))
     judge.store(stored)
     if judge.stored(list(stored)) != list(stored.values()):
-        raise MedTasksError("the judge's verdicts could not be kept, so that no score can use them; see the warning")
+        raise MedTasksError(
+            "the judge's verdicts could not be kept, so that no score can use them; see the warning"
+        )
     numbers = [sum(document["doc_id"] in run for run in runs) for document in documents]
     return sum(0 < number < len(runs) for number in numbers)
 
 
-def with_joint_verdicts(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Reply]:
+def with_joint_verdicts(
+    task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
+) -> list[Reply]:
     """Add the verdicts of :func:`judge_side_by_side`, if there are any, to replies of shape (samples,)."""
     judge = None
     if task.family.joins_runs and any(reply.run for reply in replies):
@@ -92,7 +96,11 @@ def _joint_verdicts(
                 by_field.setdefault(question.field, {})[index] = question
     verdicts: dict[int, dict[str, Any]] = {}
     for field, questions in by_field.items():
-        asked = {f"model_{index + 1}": question for index, question in questions.items() if question.answer}
+        asked = {
+            f"model_{index + 1}": question
+            for index, question in questions.items()
+            if question.answer
+        }
         by_model = _ask(judge, asked, fenced=rule.fenced)
         for index, question in questions.items():
             verdict = by_model.get(f"model_{index + 1}") if question.answer else question.of_empty
@@ -100,7 +108,9 @@ def _joint_verdicts(
     return {index: JointVerdicts(len(runs), fields) for index, fields in verdicts.items()}
 
 
-def _ask(judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool) -> Mapping[str, Any]:
+def _ask(
+    judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool
+) -> Mapping[str, Any]:
     """Return the verdicts by model, none without any answer, or if the judge fails."""
     if not questions:
         return {}
@@ -112,4 +122,6 @@ def _ask(judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool) 
 
 def _name(rule: Rule, document: Document, reply: Reply) -> str:
     """Return the name under which the verdicts on one reply of a run are kept."""
-    return json.dumps(["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.recorded])
+    return json.dumps(
+        ["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.recorded]
+    )

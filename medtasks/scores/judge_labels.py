@@ -71,8 +71,13 @@ def write_sheet(
     if rule is not None and rule not in by_rule:
         raise unknown_name("rule", rule, by_rule)
     chosen = by_rule[rule or next(iter(by_rule))]
-    verdicts = {doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked}
-    right, wrong = (sorted(doc_id for doc_id, value in verdicts.items() if value == verdict) for verdict in (1.0, 0.0))
+    verdicts = {
+        doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked
+    }
+    right, wrong = (
+        sorted(doc_id for doc_id, value in verdicts.items() if value == verdict)
+        for verdict in (1.0, 0.0)
+    )
     number = min(len(right), max((size + 1) // 2, size - len(wrong)))
     numbers = (number, min(len(wrong), size - number))
     chance = random.Random(20261123)  # the same replies give the same sheet
@@ -85,11 +90,34 @@ def write_sheet(
     rows = []
     for doc_id in chance.sample(sorted(weights), len(weights)):
         document, text = by_id[doc_id], replies[doc_id].text or ""
-        options, target = " | ".join(document.get("options") or ()), task.family.target_text(Sample(document))
-        columns = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
+        options, target = (
+            " | ".join(document.get("options") or ()),
+            task.family.target_text(Sample(document)),
+        )
+        columns = (
+            doc_id,
+            document.get("question"),
+            options,
+            target,
+            text,
+            " | ".join(image_names(document)),
+        )
         rows.append((*columns, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
-    titles = ("doc_id", "question", "options", "target", "reply", "images", "right", "note", "weight", "digest")
-    write_replies(path, private_datasets(task, documents), "a sheet of judged replies", titles, rows)
+    titles = (
+        "doc_id",
+        "question",
+        "options",
+        "target",
+        "reply",
+        "images",
+        "right",
+        "note",
+        "weight",
+        "digest",
+    )
+    write_replies(
+        path, private_datasets(task, documents), "a sheet of judged replies", titles, rows
+    )
     return numbers
 
 
@@ -99,12 +127,16 @@ def read_labels(path: Path) -> dict[str, Label]:
     try:
         for row in read_table(path).rows:
             if lost := {"doc_id", "right", "weight", "digest"} - row.values.keys():
-                raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
+                raise RepliesError(
+                    f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'"
+                )
             answer = (row.values["right"] or "").strip().casefold()
             if answer not in _LABELS:
                 raise RepliesError(f"{row.place}: '{answer}' under 'right' is neither yes nor no")
             weight = float(row.values["weight"].replace(",", "."))
-            labels[row.values["doc_id"].removeprefix("'")] = Label(_LABELS[answer], weight, row.values["digest"])
+            labels[row.values["doc_id"].removeprefix("'")] = Label(
+                _LABELS[answer], weight, row.values["digest"]
+            )
     except (SourceError, ValueError, AttributeError) as error:
         raise RepliesError(f"cannot read labels from {path}: {error}") from error
     return labels
@@ -115,7 +147,9 @@ def checked_scores(
 ) -> dict[str, CheckedScore]:
     """Return each row's score from a judge's verdicts, with its correction by people's labels."""
     digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
-    labelled = {doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest}
+    labelled = {
+        doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest
+    }
     if all(math.isnan(label.right) for label in labelled.values()):
         count = f"{len(labelled)} of {len(labels)} lines"
         raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
@@ -124,7 +158,10 @@ def checked_scores(
         clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
         row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
         was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        right, weights = [label.right for label in row_labels], [label.weight for label in row_labels]
+        right, weights = (
+            [label.right for label in row_labels],
+            [label.weight for label in row_labels],
+        )
         judge = judged_share(verdict_values, right, weights, was_judged, clusters)
         judged = math.fsum(verdict_values) / len(verdict_values)
         corrected = [1 - value if verdicts.inverted else value for value in judge.replies]
@@ -142,21 +179,29 @@ def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[st
     """Return the verdicts by name of the rule, without rows whose score is not their share; at least one."""
     metrics: list[AnyMetric] = []
     if task.family.asks is not Asks.NOBODY:
-        metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
+        metrics = [
+            metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared
+        ]
     verdicts: dict[str, _Verdicts] = {}
     computed = run_values(task, documents, replies, metrics)
     for (row, metric), values in computed.values.items():
         scores = computed.scores[row]
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
-        right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}
+        right = {
+            doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values
+        }
         share = {doc_id: value for doc_id, (_, value) in values.items()}
         inverted = right != share
         if inverted and right != {doc_id: 1 - value for doc_id, value in share.items()}:
             continue
-        of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
+        of_replies = {
+            doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()
+        }
         judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
         verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
     if not verdicts:
-        raise RepliesError(f"no score of '{task.name}' is the share of replies that a judge calls right or wrong")
+        raise RepliesError(
+            f"no score of '{task.name}' is the share of replies that a judge calls right or wrong"
+        )
     return verdicts

@@ -22,7 +22,13 @@ from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
 from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
-from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
+from medtasks.runs.run_manifest import (
+    RunManifest,
+    RunState,
+    manifest_files,
+    manifest_path,
+    process_of,
+)
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
 from medtasks.scores.scoring import log_notes, panel_results
@@ -39,7 +45,9 @@ _OTHER_RESULTS = (
 _NO_ERROR = "N/A"  # written by the harness where it computes no standard error
 
 
-def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[RunManifest, dict[str, SampleCounts]]:
+def merge(
+    output: Path, folders: Sequence[Path], limit: FailureLimit
+) -> tuple[RunManifest, dict[str, SampleCounts]]:
     """Join the shards in folders and write the files of one run; return its manifest, and tasks that lost too many.
 
     Nothing is written unless all shards are there, belong together (:func:`read_shards`), and their samples give the
@@ -71,7 +79,9 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     for name, record in manifest.tasks.items():
         if record.counts and not limit.allows(record.counts):
             lost[name] = record.counts
-    manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
+    manifest = manifest.model_copy(
+        update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED}
+    )
     manifest.write(manifest_path(output, made))
     return manifest, lost
 
@@ -79,11 +89,17 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
 def _check_versions(run: ShardRun) -> None:
     """Raise MedTasksError unless the code and the metrics' settings here are those of a run."""
     here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
+    there = {
+        **run.manifest.versions,
+        "commit of medtasks": run.manifest.commit,
+        **run.manifest.settings,
+    }
     of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
     settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
     names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
-    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
+    if different := [
+        f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)
+    ]:
         raise MedTasksError(
             f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
             f"are the same"
@@ -126,21 +142,31 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
 
 def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a task's row without its numbers; empty lists, the harness's mark of unlisted metrics, stay."""
-    return {key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()}
+    return {
+        key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()
+    }
 
 
-def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> dict[str, Any]:
+def _values(
+    task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]
+) -> dict[str, Any]:
     """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
     values: dict[str, Any] = {}
     for index, name in enumerate(filters):
-        for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
+        for metric, estimate in evaluate(
+            task.metrics, [scores[row][index] for row in sorted(scores)]
+        ).items():
             values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
                 values[f"{metric}{STDERR},{name}"] = estimate.error
-    return dict(json.loads(json.dumps(values, default=lambda number: number.item())))  # of numpy's types
+    return dict(
+        json.loads(json.dumps(values, default=lambda number: number.item()))
+    )  # of numpy's types
 
 
-def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
+def _recorded_scores(
+    task: TaskFile, part: TaskPart, documents: Documents
+) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}
     index = QuestionIndex(documents, {})
@@ -170,7 +196,9 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
     return scores
 
 
-def _replies_of(task: TaskFile, part: TaskPart, documents: Documents, scores: Mapping[int, list[Score]]) -> Replies:
+def _replies_of(
+    task: TaskFile, part: TaskPart, documents: Documents, scores: Mapping[int, list[Score]]
+) -> Replies:
     """Return the replies of a shard, those that its samples withhold from where they were saved."""
     try:
         return read_replies(part.samples, documents)
@@ -180,7 +208,9 @@ def _replies_of(task: TaskFile, part: TaskPart, documents: Documents, scores: Ma
         for by_filter in scores.values():
             names.update(str(score.get("saved")) for score in by_filter)
         with contextlib.suppress(RepliesError):
-            replies = read_replies([home() / FOLDER_NAME / name for name in sorted(names)], documents)
+            replies = read_replies(
+                [home() / FOLDER_NAME / name for name in sorted(names)], documents
+            )
         if any(documents[row]["doc_id"] not in replies for row in scores):
             raise MedTasksError(
                 f"the samples files of {task.name} withhold the replies of credentialed data, and "
@@ -190,9 +220,13 @@ def _replies_of(task: TaskFile, part: TaskPart, documents: Documents, scores: Ma
         return replies
 
 
-def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _group_row(
+    name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]
+) -> dict[str, Any]:
     """Aggregate the rows of a group's tasks as its file says; reports compute the standard errors."""
-    keys = dict.fromkeys(key for task in members for key in rows[task] if "," in key and STDERR not in key)
+    keys = dict.fromkeys(
+        key for task in members for key in rows[task] if "," in key and STDERR not in key
+    )
     declared = resolved(task_config(name).get("aggregate_metric_list")) or []
     row: dict[str, Any] = {}
     for metric in [declared] if isinstance(declared, Mapping) else declared:
@@ -202,7 +236,9 @@ def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping
             if metric["metric"] in key:  # part of a metric's name suffices in the harness
                 tasks = [task for task in members if key in rows[task]]
                 values = [rows[task][key] for task in tasks]
-                row[key] = aggregate(values, [sizes[task] for task in tasks], metric.get("weight_by_size", False))
+                row[key] = aggregate(
+                    values, [sizes[task] for task in tasks], metric.get("weight_by_size", False)
+                )
                 row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
 
@@ -213,18 +249,34 @@ def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> f
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
+    return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [
+        name
+    ]
 
 
 def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
     contents = [run.tasks[name].results.content for name in rows for run in runs]
-    by_task = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks", "results", "groups")
+    by_task = (
+        "configs",
+        "versions",
+        "n-shot",
+        "higher_is_better",
+        "group_subtasks",
+        "results",
+        "groups",
+    )
     joined = {
-        key: {name: value for content in contents[::-1] for name, value in content.get(key, {}).items()}
+        key: {
+            name: value
+            for content in contents[::-1]
+            for name, value in content.get(key, {}).items()
+        }
         for key in by_task
     }
     sizes = {name: part.total for name, part in runs[0].tasks.items()}
-    joined["n-samples"] = {name: {"original": size, "effective": size} for name, size in sizes.items()}
+    joined["n-samples"] = {
+        name: {"original": size, "effective": size} for name, size in sizes.items()
+    }
     for column in ("results", "groups"):
         for name, row in joined[column].items():
             if name in rows:
@@ -233,7 +285,10 @@ def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
                 members = _tasks_within(name, joined["group_subtasks"])
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
-            joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
+            joined[column][name] = {
+                **merged,
+                "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"]),
+            }
     if not joined["groups"]:
         del joined["groups"]
     of_process = (
@@ -248,7 +303,9 @@ def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskR
     first = runs[0].manifest
     manifests = [run.manifest for run in runs]
     tasks = {
-        name: with_results(name, record, results, rows.get(name, {}), output).model_copy(update={"rows": None})
+        name: with_results(name, record, results, rows.get(name, {}), output).model_copy(
+            update={"rows": None}
+        )
         for name, record in first.tasks.items()
     }
     return first.model_copy(
@@ -257,11 +314,17 @@ def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskR
             "ended": max(manifest.ended or manifest.started for manifest in manifests),
             "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
             "process": process_of(os.getpid()),
-            "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
+            "command": redacted_arguments(
+                ["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]
+            ),
             "tasks": tasks,
             "processes": tuple(chain.from_iterable(manifest.processes for manifest in manifests)),
-            "notices": tuple(dict.fromkeys(chain.from_iterable(manifest.notices for manifest in manifests))),
-            "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},
+            "notices": tuple(
+                dict.fromkeys(chain.from_iterable(manifest.notices for manifest in manifests))
+            ),
+            "settings": {
+                name: value for name, value in first.settings.items() if name != SHARD_VARIABLE
+            },
             "shard": None,
             "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),
         }

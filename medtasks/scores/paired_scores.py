@@ -30,7 +30,11 @@ def compare_together(
     places = {sample: place for place, sample in enumerate(sorted(first.keys() & second.keys()))}
     if not places or any(REPEAT in sample for sample in [*first, *second]):
         raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
-    counts = metric.counts([*first.values(), *second.values()]) if isinstance(metric, CorpusMetric) else None
+    counts = (
+        metric.counts([*first.values(), *second.values()])
+        if isinstance(metric, CorpusMetric)
+        else None
+    )
     if counts is None:
         raise NotComparable(NO_MEAN)
     cells = np.zeros((len(places), 2, counts.cells.shape[1]), dtype=np.int64)
@@ -38,10 +42,15 @@ def compare_together(
         if sample in places:
             cells[places[sample], int(number >= len(first))] = row
     clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in places])]
-    result, (*values, units) = compare_counts(cells, clusters, lambda sums: counts.scores(sums)[metric.name])
+    result, (*values, units) = compare_counts(
+        cells, clusters, lambda sums: counts.scores(sums)[metric.name]
+    )
     if math.isnan(result.difference):
         raise NotComparable("has no value in one of the runs")
-    before, after = ({str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)} for of_run in values)
+    before, after = (
+        {str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)}
+        for of_run in values
+    )
     return result, (before, after)
 
 

@@ -36,7 +36,9 @@ class Assumptions:
     clusters: int
     score: float  # of the first model
     score_source: str
-    discordance: float | None  # share of samples that one model alone gets right; None: as of independent answers
+    discordance: (
+        float | None
+    )  # share of samples that one model alone gets right; None: as of independent answers
     discordance_source: str
     design: float  # effect: factor on the variance
     design_source: str
@@ -61,12 +63,17 @@ class Plan:
     reached: float | None  # power of the prepared data for it
     detectable: float  # smallest difference that the prepared data show; NaN if none
     margin: float | None
-    needed_for_margin: int | None  # samples that show that the second model is not worse by the margin
+    needed_for_margin: (
+        int | None
+    )  # samples that show that the second model is not worse by the margin
     reached_for_margin: float | None
 
 
 def assumptions(
-    task: TaskFile, against: float | None = None, runs: Sequence[Source] = (), rule: str | None = None
+    task: TaskFile,
+    against: float | None = None,
+    runs: Sequence[Source] = (),
+    rule: str | None = None,
 ) -> Assumptions:
     """Estimate the properties of a comparison in a task's main metric, from its data and up to two earlier runs.
 
@@ -76,10 +83,13 @@ def assumptions(
         raise RepliesError(f"a plan takes up to two earlier runs, but got {len(runs)}")
     metric = main_metrics(task)[0]
     if metric.scale is not Scale.SHARE:
-        raise RepliesError(f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one")
+        raise RepliesError(
+            f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one"
+        )
     documents = task_documents(task)
     replies_of_runs = [
-        read_recorded(task, documents, [replies_to(task.name, run)]).logged_run(task.name) for run in runs
+        read_recorded(task, documents, [replies_to(task.name, run)]).logged_run(task.name)
+        for run in runs
     ]
     values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
@@ -113,11 +123,15 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
     replies = {}  # without an answer
     for sample in samples:
         losses = tuple(float(number) for number in range(1, len(sample.options) + 1))
-        replies[sample.doc_id] = Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+        replies[sample.doc_id] = (
+            Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+        )
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
-def _with_measured_values(assumed: Assumptions, samples: Sequence[str], runs: Sequence[Values]) -> Assumptions:
+def _with_measured_values(
+    assumed: Assumptions, samples: Sequence[str], runs: Sequence[Values]
+) -> Assumptions:
     """Replace what is assumed by what one or two runs show on these samples."""
     first = [runs[0][sample][1] for sample in samples]
     clusters = [runs[0][sample][0] for sample in samples]
@@ -125,7 +139,9 @@ def _with_measured_values(assumed: Assumptions, samples: Sequence[str], runs: Se
     source = "of the run's scores"
     assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
     if len(runs) == 2:
-        measured = [runs[1][sample][1] - before for sample, before in zip(samples, first, strict=True)]
+        measured = [
+            runs[1][sample][1] - before for sample, before in zip(samples, first, strict=True)
+        ]
         discordance = math.fsum(map(abs, measured)) / len(measured)
         assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
         source = "of the runs' differences"
@@ -137,15 +153,28 @@ def _with_measured_values(assumed: Assumptions, samples: Sequence[str], runs: Se
     return assumed
 
 
-def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
+def plan(
+    assumed: Assumptions,
+    difference: float | None,
+    margin: float | None,
+    power: float,
+    tests: int = 1,
+) -> Plan:
     """Return the number of samples that show a difference, or non-inferiority, and the power of the prepared data.
 
     ``tests`` share the level of 5 %, two-sided (a lower bound of Holm's power); non-inferiority is tested one-sided at
     half of it, as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is
     given. RepliesError: a number is out of range.
     """
-    if not 0 <= assumed.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
-        raise RepliesError("--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1")
+    if (
+        not 0 <= assumed.score <= 1
+        or not 0 < power < 1
+        or tests < 1
+        or (margin is not None and not 0 < margin < 1)
+    ):
+        raise RepliesError(
+            "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
+        )
     if difference is not None and (not difference or not 0 <= assumed.score + difference <= 1):
         raise RepliesError(
             f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
@@ -155,7 +184,9 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
 
     def planned(power_of: Callable[[int], float]) -> int | None:
         independent = samples_needed(power_of, power)
-        return None if independent is None else math.ceil(without_noise(independent * assumed.design))
+        return (
+            None if independent is None else math.ceil(without_noise(independent * assumed.design))
+        )
 
     sign = 1
     room = 1 - assumed.score
@@ -172,11 +203,15 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
     discordance = assumed.discordance_of(true)
     if difference is not None:
         needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
-        answers = replace(answers, needed=needed, reached=mcnemar_power(prepared, difference, discordance, level))
+        answers = replace(
+            answers, needed=needed, reached=mcnemar_power(prepared, difference, discordance, level)
+        )
     if margin is not None:
         one_sided = NON_INFERIORITY / tests
         if true > -margin:
-            needed = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
+            needed = planned(
+                lambda n: non_inferiority_power(n, true, discordance, margin, one_sided)
+            )
             answers = replace(answers, needed_for_margin=needed)
         reached = non_inferiority_power(prepared, true, discordance, margin, one_sided)
         answers = replace(answers, reached_for_margin=reached)

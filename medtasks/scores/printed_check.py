@@ -96,7 +96,11 @@ def is_rounded(printed: Decimal, value: float, share: bool) -> bool:
 
 
 def check_printed(
-    task: TaskFile, documents: Documents, replies: Replies, printed: Decimal, name: str | None = None
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    printed: Decimal,
+    name: str | None = None,
 ) -> PrintedCheck:
     """Compare a printed number with the score of replies.
 
@@ -131,7 +135,9 @@ def check_printed(
         missing=len(documents) - len(replies),
     )
     if not 0 <= printed <= 100 and verdict.compared.score.share:
-        raise RepliesError(f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent")
+        raise RepliesError(
+            f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent"
+        )
     return _with_explanations(verdict, by_row.values(), metric, of_rows)
 
 
@@ -154,17 +160,26 @@ def _with_explanations(
     verdict: PrintedCheck, others: Iterable[RuleScore], metric: AnyMetric | None, of_rows: RowScores
 ) -> PrintedCheck:
     """Add the part of guessed replies, and what else the number is of if it is not the score."""
-    values = {f"the number under the rule '{other.row}' ({other.rule})": other.score.value for other in others}
+    values = {
+        f"the number under the rule '{other.row}' ({other.rule})": other.score.value
+        for other in others
+    }
     scores = of_rows[verdict.compared.row][1]
     if _is_share_of_samples(metric, scores):
         careful = of_rows[verdict.careful.row][1] if verdict.careful else ()
         guessed, guesses = _guesses(metric, scores, careful)
-        verdict = replace(verdict, valued=len(metric.values(scores)), guessed=guessed, guesses=guesses)
+        verdict = replace(
+            verdict, valued=len(metric.values(scores)), guessed=guessed, guesses=guesses
+        )
         values |= _other_counts(verdict, metric, scores)
     if verdict.is_consistent:
         return verdict
     score = verdict.compared.score
-    equal = {what: value for what, value in values.items() if is_rounded(verdict.printed, value, score.share)}
+    equal = {
+        what: value
+        for what, value in values.items()
+        if is_rounded(verdict.printed, value, score.share)
+    }
     if is_rounded(verdict.printed, score.value, not score.share):
         unit = "as a fraction, and --printed is in percent" if score.share else "times 100"
         equal[f"the same number {unit}"] = score.value
@@ -196,9 +211,13 @@ def _guesses(metric: Metric[Score], scores: ScoreList, careful: ScoreList) -> tu
     return replace(metric, of=of_guess).estimate(scores).value, guesses
 
 
-def _other_counts(verdict: PrintedCheck, metric: Metric[Score], scores: ScoreList) -> dict[str, float]:
+def _other_counts(
+    verdict: PrintedCheck, metric: Metric[Score], scores: ScoreList
+) -> dict[str, float]:
     """Return the values with other samples in the denominator, or counted as wrong."""
-    readable = [score for score in scores if score["reason"] == Reason.OK and not score.get(_GUESSED)]
+    readable = [
+        score for score in scores if score["reason"] == Reason.OK and not score.get(_GUESSED)
+    ]
     value = verdict.compared.score.value
     values = {
         "the number on replies with a readable answer only": metric.estimate(readable).value,

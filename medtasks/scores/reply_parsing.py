@@ -34,24 +34,34 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
     """
     rule = extractor_of(name)
     if rule.kind is AnswerKind.LIKELIHOODS:
-        raise RepliesError(f"the rule '{name}' compares likelihoods of options and reads no replies; choose another")
+        raise RepliesError(
+            f"the rule '{name}' compares likelihoods of options and reads no replies; choose another"
+        )
     if "reply" not in item:
         raise RepliesError(f"{place} is not an object like {EXAMPLE}: 'reply' is missing")
     reply, options = item["reply"], item.get("options") or []
-    has_texts = isinstance(options, list | tuple) and all(isinstance(option, str) for option in options)
+    has_texts = isinstance(options, list | tuple) and all(
+        isinstance(option, str) for option in options
+    )
     if not (reply is None or isinstance(reply, str)) or not has_texts:
         raise RepliesError(f"{place}: 'reply' must be text or null, 'options' a list of texts")
     if not options and (rule.kind is AnswerKind.LABELS or name in _WORDS):
         example = _WORDS.get(name, '["atelectasis", "effusion"]')
-        raise RepliesError(f"{place}: the rule '{name}' needs 'options', in their order, such as {example}")
+        raise RepliesError(
+            f"{place}: the rule '{name}' needs 'options', in their order, such as {example}"
+        )
     try:
         answer = rule.extract(reply, Sample(_document(rule, item, options)))
     except KeyError as error:
-        raise RepliesError(f"{place}: the rule '{name}' compares with a target; add {error}") from error
+        raise RepliesError(
+            f"{place}: the rule '{name}' compares with a target; add {error}"
+        ) from error
     return {"value": answer.value, "reason": str(answer.reason), **answer.facts}
 
 
-def _document(rule: RegisteredExtractor, item: Mapping[str, Any], options: list[str]) -> dict[str, Any]:
+def _document(
+    rule: RegisteredExtractor, item: Mapping[str, Any], options: list[str]
+) -> dict[str, Any]:
     """Return the columns that a rule may look at; a closed question without options asks for yes or no."""
     columns = {name: item[name] for name in ("question", "answer") if item.get(name) is not None}
     columns["options"] = options

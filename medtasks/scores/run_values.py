@@ -46,17 +46,26 @@ class RunValues:
 
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
     values: Mapping[tuple[str, str], Values]  # by name of the rule and metric
-    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the rule and metric
-    scores: Mapping[str, ScoresById]  # by name of the rule and sample id, which tells the repeat, too
+    skipped: Mapping[
+        tuple[str, str], str
+    ]  # why a metric has no values, by name of the rule and metric
+    scores: Mapping[
+        str, ScoresById
+    ]  # by name of the rule and sample id, which tells the repeat, too
 
 
-def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
+def chosen_metrics(
+    task: TaskFile, names: Sequence[str] = (), documents: Documents = ()
+) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies.
 
     Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``;
     :data:`OF_CLASSES` names them all.
     """
-    metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
+    metrics = [
+        *task.family.compared_only,
+        *(metric for metric in task.metrics if metric.is_compared),
+    ]
     if names:
         of_classes = class_metrics(task, documents)
         metrics += of_classes
@@ -93,13 +102,17 @@ def main_metrics(task: TaskFile) -> list[AnyMetric]:
     return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
 
 
-def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
+def run_values(
+    task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]
+) -> RunValues:
     """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
 
     Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`.
     """
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
-    answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
+    answered = [
+        pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies
+    ]
     samples = [(document["doc_id"], cluster) for document, cluster in answered]
     rows = rows_of(task, [document for document, _ in answered], replies)
     values: dict[tuple[str, str], Values] = {}
@@ -107,7 +120,9 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key = (name, metric.name)
         if metric.name.startswith(AUROC):
-            values[key] = area_by_sample(task, documents, replies, metric.name.removeprefix(AUROC)[:-1])
+            values[key] = area_by_sample(
+                task, documents, replies, metric.name.removeprefix(AUROC)[:-1]
+            )
             continue
         try:
             values[key] = task.family.sample_values(metric, scores, samples)
@@ -121,12 +136,16 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
 
 def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
     """Raise NotComparable if a metric is not the mean of these values."""
-    texts = compares_texts(metric)  # are compared with their mean already, by computing all their metrics
+    texts = compares_texts(
+        metric
+    )  # are compared with their mean already, by computing all their metrics
     if values and not texts:
         average = mean([value for _, value in values.values()])
         if not math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12):
             raise NotComparable(NO_MEAN)
-    elif not values and not task.family.paired:  # of pairs none may be complete, reported of both runs together
+    elif (
+        not values and not task.family.paired
+    ):  # of pairs none may be complete, reported of both runs together
         if any(score.get("stops") for score in scores):
             raise NotComparable("has no number, because the published code stops")
         of_all = isinstance(metric, CorpusMetric) and not texts
@@ -139,9 +158,14 @@ def mean_values(
     """Return each sample's mean value over the repeats in which it has one; else like :func:`run_values`."""
     all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
     answered = [values for values, replies in zip(all_runs, repeats, strict=True) if replies]
-    by_question = {key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values}
+    by_question = {
+        key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values
+    }
     values = {
-        key: {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
+        key: {
+            question: (cluster, mean(of_question))
+            for question, (cluster, of_question) in questions.items()
+        }
         for key, questions in by_question.items()
     }
     skipped = {key: why for run in answered for key, why in run.skipped.items()}
@@ -155,11 +179,16 @@ def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, l
     Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
     """
     by_question: dict[str, tuple[Hashable, list[float]]] = {}
-    for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
+    for question, (cluster, value) in itertools.chain.from_iterable(
+        values.items() for values in repeats
+    ):
         largest, of_question = by_question.get(question, (cluster, []))
         largest = max(
             (largest, cluster),
-            key=lambda unit: (len({unit.first, unit.second}) if isinstance(unit, Dyad) else 0, str(unit)),
+            key=lambda unit: (
+                len({unit.first, unit.second}) if isinstance(unit, Dyad) else 0,
+                str(unit),
+            ),
         )
         by_question[question] = (largest, [*of_question, value])
     return by_question
@@ -187,7 +216,9 @@ class Overlap:
     def of(cls, first: Replies, second: Replies, samples: int) -> "Overlap":
         """Count the replies to a task of this many samples."""
         left, right = first.keys(), second.keys()
-        return cls(len(left & right), len(left - right), len(right - left), samples - len(left | right))
+        return cls(
+            len(left & right), len(left - right), len(right - left), samples - len(left | right)
+        )
 
 
 @dataclass(frozen=True)
@@ -211,9 +242,13 @@ class TextAgreement:
     samples: int
     equal: int  # to the last byte
     equal_but_spaces: int  # only after white space is normalised
-    first_is_beginning: int  # different replies of which the second run's begins with the first run's
+    first_is_beginning: (
+        int  # different replies of which the second run's begins with the first run's
+    )
     second_is_beginning: int
-    characters: Mapping[str, float] | None  # quantiles of how many both of two different replies begin with
+    characters: (
+        Mapping[str, float] | None
+    )  # quantiles of how many both of two different replies begin with
     words: Mapping[str, float] | None  # likewise
     at_first_word: int  # different replies without a common first word
     differing: tuple[str, ...]  # ids of different replies, the earliest to part first
@@ -263,13 +298,17 @@ class Agreement:
     failed: Failures
     texts: TextAgreement | None  # None where replies are likelihoods
     likelihoods: LikelihoodAgreement | None  # None where replies are texts
-    answers: Mapping[str, AnswerAgreement]  # by name of the rule; empty where scores hold no answers, as of reports
+    answers: Mapping[
+        str, AnswerAgreement
+    ]  # by name of the rule; empty where scores hold no answers, as of reports
 
     @property
     def all_equal(self) -> bool:
         """Whether every reply is equal to the last byte, and every likelihood to the last digit."""
         compared = self.overlap.both - self.failed.one_sided - self.failed.both
-        return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part is not None)
+        return compared == sum(
+            part.equal for part in (self.texts, self.likelihoods) if part is not None
+        )
 
     @property
     def examples(self) -> list[str]:
@@ -337,7 +376,9 @@ def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
 
 def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
     """Compare replies by sample id; None where none of them is a text."""
-    texts = {sample: (str(a.text), str(b.text)) for sample, (a, b) in pairs.items() if a.losses is None}
+    texts = {
+        sample: (str(a.text), str(b.text)) for sample, (a, b) in pairs.items() if a.losses is None
+    }
     if not texts:
         return None
     words = {sample: (a.split(), b.split()) for sample, (a, b) in texts.items()}
@@ -363,7 +404,11 @@ def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | 
 def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
     """Return median, two quantiles and maximum, interpolated; None without values."""
     shares = {"median": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
-    return {name: float(np.quantile(values, share)) for name, share in shares.items()} if values else None
+    return (
+        {name: float(np.quantile(values, share)) for name, share in shares.items()}
+        if values
+        else None
+    )
 
 
 def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
@@ -383,7 +428,9 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
         greedy += zip(first.greedy or (), second.greedy or (), strict=False)
         if most_likely(a) != most_likely(b):
             best, following = [*sorted(a), math.inf][:2]
-            flips.append(Flip(sample, 0.0 if best == following else following - best))  # both may be infinite
+            flips.append(
+                Flip(sample, 0.0 if best == following else following - best)
+            )  # both may be infinite
     if not samples:
         return None
     finite = list(filter(math.isfinite, differences))

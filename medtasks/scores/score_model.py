@@ -32,9 +32,15 @@ class MetricScore:
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None if neither is, or it is not recorded
-    has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
-    by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
-    clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
+    has_error: bool = field(
+        default=True, compare=False
+    )  # whether the metric has a standard error at all; not in JSON
+    by_construction: bool = (
+        False  # whether the value follows from the task alone; then it has no error and no interval
+    )
+    clusters: int | None = field(
+        default=None, compare=False
+    )  # of the error; None without one, or if only recorded
     unit: str = field(default="cluster", compare=False)  # see Estimate
     components: int | None = field(default=None, compare=False)
     most_shared: int = field(default=0, compare=False)
@@ -46,10 +52,16 @@ class Group:
 
     name: str  # value of the column
     questions: int  # answered
-    scores: tuple[MetricScore, ...]  # the main metrics, with intervals that hold for all compared groups together
+    scores: tuple[
+        MetricScore, ...
+    ]  # the main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
-    p_holm: tuple[float, ...] = ()  # per score: test against all other samples, corrected for the column's groups
-    gaps: tuple[EstimatedValue, ...] = ()  # per score: minus that of all other samples; NaN if not compared
+    p_holm: tuple[
+        float, ...
+    ] = ()  # per score: test against all other samples, corrected for the column's groups
+    gaps: tuple[
+        EstimatedValue, ...
+    ] = ()  # per score: minus that of all other samples; NaN if not compared
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,9 @@ class ColumnTest:
     """Test of a main metric by the groups of a column."""
 
     overall: MetricScore  # of all answered samples
-    different: str  # group with the smallest p-value if this test rejects after correction, else empty
+    different: (
+        str  # group with the smallest p-value if this test rejects after correction, else empty
+    )
     p: float  # that no group differs: the smallest of the groups' corrected ones
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
@@ -68,12 +82,16 @@ class PairOutcomes:
 
     both_right: int  # both images answered rightly
     swapped: int  # both images answered with the other image's answer
-    same: Mapping[str, int]  # both images got the same option, by its letter: the confusion the benchmark is about
+    same: Mapping[
+        str, int
+    ]  # both images got the same option, by its letter: the confusion the benchmark is about
     one_invalid: int  # one of the two replies has no valid answer
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
     both_wrong: int = 0  # both images got a valid answer, and both a wrong one
-    solved_of_decided: MetricScore | None = None  # both right, as a share of both right and both wrong
+    solved_of_decided: MetricScore | None = (
+        None  # both right, as a share of both right and both wrong
+    )
 
 
 @dataclass(frozen=True)
@@ -85,19 +103,37 @@ class RuleScores:
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # one sentence on the rule; empty if unknown
     scores: tuple[MetricScore, ...]  # all metrics, the main one first
-    reasons: Mapping[str, int] = field(default_factory=dict)  # number of replies by reason; empty without samples
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # by column; empty without samples or columns
+    reasons: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of replies by reason; empty without samples
+    groups: Mapping[str, tuple[Group, ...]] = field(
+        default_factory=dict
+    )  # by column; empty without samples or columns
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # number of wrong answers by kind, as far as known
-    failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of metrics of reports, by metric
-    categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
+    wrong_kinds: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of wrong answers by kind, as far as known
+    failures: Mapping[str, str] = field(
+        default_factory=dict
+    )  # why a metric has no value, by metric
+    settings: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # of metrics of reports, by metric
+    categories: Mapping[str, PairCounts] = field(
+        default_factory=dict
+    )  # of paired questions, "total" last
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
-    remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
-    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # of ``groups``, one per metric
+    remarks: tuple[
+        str, ...
+    ] = ()  # sentences of metrics on their scores, such as the number of images per class
+    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(
+        default_factory=dict
+    )  # of ``groups``, one per metric
     by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
-    also: tuple[str, ...] = ()  # names of the rules that are shown together with it, see TaskReport.distinct_rules
+    also: tuple[
+        str, ...
+    ] = ()  # names of the rules that are shown together with it, see TaskReport.distinct_rules
 
     @property
     def title(self) -> str:
@@ -115,13 +151,18 @@ class RuleScores:
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
         if recorded is not None:
             return recorded
-        failed, unjudged = self.reasons.get(Reason.ADAPTER_FAILED, 0), self.reasons.get(Reason.JUDGE_FAILED, 0)
+        failed, unjudged = (
+            self.reasons.get(Reason.ADAPTER_FAILED, 0),
+            self.reasons.get(Reason.JUDGE_FAILED, 0),
+        )
         return SampleCounts(sum(self.reasons.values()) - failed - unjudged, failed, unjudged)
 
     def group_score(self, column: str, name: str, metric: str) -> MetricScore | None:
         """Return one metric of one group."""
         named = (group for group in self.groups.get(column, ()) if group.name == name)
-        return next((score for group in named for score in group.scores if score.metric == metric), None)
+        return next(
+            (score for group in named for score in group.scores if score.metric == metric), None
+        )
 
 
 def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
@@ -158,7 +199,11 @@ class AuditItem:
     prompt: str = ""  # prompt of the model; empty if not recorded or withheld
     key: str = ""  # target; empty if withheld
     reply: str = ""  # raw reply; empty for likelihoods and where withheld
-    losses: tuple[float, ...] = ()  # mean negative log-likelihood per option; empty for replies in words
+    losses: tuple[
+        float, ...
+    ] = ()  # mean negative log-likelihood per option; empty for replies in words
     answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column, such as medical areas
+    groups: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # values by column, such as medical areas
     facts: tuple[str, ...] = ()  # image files and the user's own columns; empty if withheld

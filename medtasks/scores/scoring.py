@@ -67,13 +67,17 @@ def score_replies(
             :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
         of_rows: Scores of the answered documents as :func:`rows_of` returns them, so that no judge is asked twice.
     """
-    compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
+    compares_reports = (
+        task.family.kind is AnswerKind.REPORT
+    )  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
     for column in {*task.breakdown}.difference(*documents) if documents else ():
         hint = near_match(column, documents[0])
-        warn_once(f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}")
+        warn_once(
+            f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
+        )
     answered = [document for document in documents if document["doc_id"] in replies]
     metrics = _with_further(task.metrics, report_metrics)
     forget_computed()  # the user may have fixed a failure before scoring again
@@ -84,7 +88,9 @@ def score_replies(
         panels = panel_results(metrics, scores)
         log_notes(row.few_clusters, ())
         if not task.family.paired:
-            log_notes(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
+            log_notes(
+                score_warnings(task, answered, scores, metrics), () if compares_reports else panels
+            )
         failures: dict[str, str] = {}
         settings: dict[str, Any] = {}
         for panel in panels if compares_reports else ():
@@ -103,10 +109,15 @@ def score_replies(
 def verdict_scores(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, RuleScores]:
     """Return the scores that come from a judge, and numbers of replies, by name of the rule."""
     answered = [document for document in documents if document["doc_id"] in replies]
-    numbers = [metric for metric in task.metrics if metric.role is Role.RATE or metric.name in COUNTS]
+    numbers = [
+        metric for metric in task.metrics if metric.role is Role.RATE or metric.name in COUNTS
+    ]
     metrics = [*task.family.judged, *numbers]
     rows = rows_of(task, answered, replies)
-    return {name: rule_scores(task, rule, scores, answered, metrics) for name, (rule, scores) in rows.items()}
+    return {
+        name: rule_scores(task, rule, scores, answered, metrics)
+        for name, (rule, scores) in rows.items()
+    }
 
 
 def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[AnyMetric]:
@@ -121,23 +132,37 @@ def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[An
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
-    with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
+    with_error = [
+        score
+        for score in rule.scores
+        if score.has_error or (lists_all and score.metric not in COUNTS)
+    ]
     errors = {score.metric: score.error for score in with_error}
-    content: dict[str, Any] = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    content: dict[str, Any] = {
+        "rule": rule.rule,
+        "standard_errors": errors,
+        "reasons": rule.reasons,
+    }
     tested = {}
     for column, groups in rule.groups.items():
         if rule.column_tests.get(column):
             tested[column] = {"tests": rule.column_tests[column], "groups": groups}
-    content |= _without_empty({"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class})
+    content |= _without_empty(
+        {"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class}
+    )
     if rule.categories:
         if injections := rule.estimates.get("possible_injection"):
             content["possible_injection"] = int(injections.value)
-        content["categories"] = {name: _category_as_dict(counts) for name, counts in rule.categories.items()}
+        content["categories"] = {
+            name: _category_as_dict(counts) for name, counts in rule.categories.items()
+        }
         return as_json(content)
     content["metrics"] = {score.metric: score.value for score in rule.scores}
     accuracies = {}
     if "accuracy" in content["metrics"]:
-        accuracies = {column: _accuracies(groups) for column, groups in rule.groups.items() if groups}
+        accuracies = {
+            column: _accuracies(groups) for column, groups in rule.groups.items() if groups
+        }
     further = {"settings": rule.settings, "failures": rule.failures, "groups": accuracies}
     return as_json(content | _without_empty({**further, "wrong_answers": count_kinds(rule.wrong)}))
 
@@ -171,8 +196,14 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     elif likelihoods == {False} and task.family.letter_rows:
         rows = task.family.letter_rows
     else:
-        kinds = ("log-likelihoods", "texts") if task.compares_likelihoods else ("texts", "log-likelihoods")
-        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+        kinds = (
+            ("log-likelihoods", "texts")
+            if task.compares_likelihoods
+            else ("texts", "log-likelihoods")
+        )
+        raise RepliesError(
+            f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?"
+        )
     ordered = [replies[document["doc_id"]] for document in documents]
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
     versioned = task.family.versioned if as_letters else task.versioned_rule
@@ -182,7 +213,9 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     }
 
 
-def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
+def scores_of(
+    task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
+) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
     by_sample = with_joint_verdicts(task, rule, documents, with_labels(replies, rule))
     family = task.family
@@ -191,7 +224,11 @@ def scores_of(task: TaskFile, rule: Rule, documents: Documents, replies: Sequenc
 
 
 def rule_scores(
-    task: TaskFile, rule: str, scores: ScoreList, columns: Documents, metrics: Sequence[AnyMetric] = ()
+    task: TaskFile,
+    rule: str,
+    scores: ScoreList,
+    columns: Documents,
+    metrics: Sequence[AnyMetric] = (),
 ) -> RuleScores:
     """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
     metrics = metrics or task.metrics
@@ -199,13 +236,23 @@ def rule_scores(
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
-    table = tuple(with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics)
+    table = tuple(
+        with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics
+    )
     undefined: dict[str, str] = {}
-    if any(score.get("stops") for score in scores) and (why := next(score_warnings(task, columns, scores), "")):
+    if any(score.get("stops") for score in scores) and (
+        why := next(score_warnings(task, columns, scores), "")
+    ):
         undefined = {score.metric: why for score in table if math.isnan(score.value)}
     sentences = tuple(_few_clusters(metrics, estimates))
-    remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
-    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
+    remarks = tuple(
+        filter(
+            None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)
+        )
+    )
+    whole = RuleScores(
+        "", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks
+    )
     if not task.family.paired:
         groups = by_group(task, columns, scores)
         classes = numbers_by_class(task, columns, scores)
@@ -227,12 +274,17 @@ def _pair_outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     def is_solved(pair: ScoredPair) -> float | None:
         if pair.solved:
             return 1.0
-        return 0.0 if pair in both_wrong else None  # one image got its answer, or a reply is invalid
+        return (
+            0.0 if pair in both_wrong else None
+        )  # one image got its answer, or a reply is invalid
 
     decided = mean_over_pairs("solved_of_decided", is_solved, units=lambda _: pairs)
     return PairOutcomes(
         both_right=len(solved),
-        swapped=sum((pair.first.value, pair.second.value) == (pair.second.target, pair.first.target) for pair in valid),
+        swapped=sum(
+            (pair.first.value, pair.second.value) == (pair.second.target, pair.first.target)
+            for pair in valid
+        ),
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],
@@ -249,7 +301,9 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
     Statistics 99.
     """
     compared = [metric for metric in metrics if metric.is_compared]
-    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [
+        metric.name for metric in compared
+    ]
     few: dict[str, list[str]] = {}
     for name in main:
         estimate = estimates[name]
@@ -260,7 +314,9 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
         if estimate.clusters == 1:
             sentence = f"Only 1 {estimate.unit}: there is no interval"
         elif math.isnan(worth):
-            sentence = f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
+            sentence = (
+                f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
+            )
         elif worth >= FEW_CLUSTERS:
             continue
         few.setdefault(sentence, []).append(name)
@@ -268,14 +324,20 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
         yield f"{sentence} ({', '.join(names)})."
 
 
-def numbers_by_class(task: TaskFile, columns: Documents, scores: ScoreList) -> tuple[ClassNumbers, ...]:
+def numbers_by_class(
+    task: TaskFile, columns: Documents, scores: ScoreList
+) -> tuple[ClassNumbers, ...]:
     """Return the clinical numbers of each class; there are none where the published code stops.
 
     Classes have the texts of the options if all ``columns`` have the same ones, else their letters.
     """
     if any(score.get("stops") for score in scores):
         return ()
-    decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
+    decided = [
+        (score, decisions)
+        for score in clustered(scores)
+        if (decisions := task.family.decisions(score))
+    ]
     names = class_names(columns)
     read = {id(score) for score in judged_scores([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
@@ -283,7 +345,9 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: ScoreList) -> t
         cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
         for name, (present, called) in decisions.items():
             by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
-    return tuple(class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items())
+    return tuple(
+        class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items()
+    )
 
 
 def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
@@ -316,13 +380,17 @@ def class_names(documents: Documents) -> dict[str, str]:
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
     """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
-    return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
+    return dict(
+        Counter(str(score["reason"]) for score in scores if "reason" in score).most_common()
+    )
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: ScoreList) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
     of_corpus = [metric for metric in metrics if isinstance(metric, CorpusMetric)]
-    panels = {id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None}
+    panels = {
+        id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None
+    }
     return [panel.of(metric.selection(scores)) for panel, metric in panels.values()]
 
 
@@ -341,6 +409,8 @@ def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
     for sentence in sentences:
         warn_once(sentence)
     for panel in panels:
-        failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
+        failures = [
+            f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()
+        ]
         for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")

@@ -62,13 +62,17 @@ class _Part:
     metric: Declaration
     estimate: Estimate
     weight: float  # samples with a value
-    deviations: Mapping[frozenset[Hashable], float]  # from the mean, over the weight, by patient, image or dyad
+    deviations: Mapping[
+        frozenset[Hashable], float
+    ]  # from the mean, over the weight, by patient, image or dyad
     pairs: int = 0  # of which each is one unit; 0 if samples are the units
 
     @property
     def size(self) -> float:
         """Number of independent samples with the same standard error."""
-        return without_noise(self.weight if self.estimate.effective is None else self.estimate.effective)
+        return without_noise(
+            self.weight if self.estimate.effective is None else self.estimate.effective
+        )
 
     @property
     def planned_size(self) -> float:
@@ -92,7 +96,9 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
     if not by:
         return task
     if not task.family.paired and not _group_metrics(task):
-        raise RepliesError(f"'{task.name}' has no main score of single samples or pairs, so that --by cannot group it")
+        raise RepliesError(
+            f"'{task.name}' has no main score of single samples or pairs, so that --by cannot group it"
+        )
     hidden = [column for column in by if column not in task.breakdown]
     if hidden and is_private_task(task, documents):
         allowed = f"by {listed(task.breakdown)} only" if task.breakdown else "by no column"
@@ -104,9 +110,13 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
     for column in by:
         if column not in columns:
             hint = near_match(column, columns) or "."
-            raise RepliesError(f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}")
+            raise RepliesError(
+                f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}"
+            )
         bands = number_bands(documents, column)
-        number = len(set(chain.from_iterable(group_names(document, column, bands) for document in documents)))
+        number = len(
+            set(chain.from_iterable(group_names(document, column, bands) for document in documents))
+        )
         if not 0 < number <= MOST_GROUPS:
             raise RepliesError(
                 f"column '{column}' of '{task.name}' has {number} different values, and groups need 1 to {MOST_GROUPS};"
@@ -173,7 +183,9 @@ def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
     """Return the metrics by which groups are compared: main ones that are means over samples."""
     declared = (*task.metrics, *task.family.compared_only)
     main = [metric for metric in declared if isinstance(metric, Metric) and metric.is_compared]
-    return [metric for metric in main if metric.role is Role.MAIN] or [*task.family.compared_in_groups]
+    return [metric for metric in main if metric.role is Role.MAIN] or [
+        *task.family.compared_in_groups
+    ]
 
 
 def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgroups:
@@ -189,12 +201,21 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
 
     def parts(members: Sequence[Score]) -> list[_Part]:
         return [
-            _Part(metric, metric.estimate(members), len(metric.values(members)), metric.deviations(members))
+            _Part(
+                metric,
+                metric.estimate(members),
+                len(metric.values(members)),
+                metric.deviations(members),
+            )
             for metric in metrics
         ]
 
     joined = clustered(scores)  # patients of different groups that share an image, too
-    answered = [(document, score) for document, score in zip(documents, joined, strict=True) if not is_failed(score)]
+    answered = [
+        (document, score)
+        for document, score in zip(documents, joined, strict=True)
+        if not is_failed(score)
+    ]
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
@@ -222,7 +243,9 @@ def by_category(
     for column in columns:
         bands = {} if column == CATEGORIES else number_bands(documents, column)
         grouped = [
-            score if column == CATEGORIES else {**score, CATEGORIES: group_names(document, column, bands)}
+            score
+            if column == CATEGORIES
+            else {**score, CATEGORIES: group_names(document, column, bands)}
             for document, score in zip(documents, scores, strict=True)
         ]
         answers = paired_answers(task.metrics[0].selection(grouped))
@@ -232,7 +255,9 @@ def by_category(
                 sizes[name] = sizes.get(name, 0) + 1
         totals = _pair_parts(answers, None)
         names = _in_order(sizes, bands)
-        by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
+        by_column[column] = _compared(
+            [(name, sizes[name], _pair_parts(answers, name)) for name in names], totals
+        )
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
@@ -241,7 +266,8 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
     here = [answer for answer in answers if name is None or name in answer.categories]
     pairs = complete_pairs(answers)
     images_of = {
-        pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second)) for pair in pairs
+        pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second))
+        for pair in pairs
     }
     solved = mean_over_pairs(
         "set_accuracy",
@@ -250,7 +276,9 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
         weights=lambda units: [float(images_of[pair]) for pair in units],
     )
     by_pair = answers_by_pair(here)
-    right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
+    right = mean_over_answers(
+        "individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair
+    )
     return [
         _Part(
             solved,
@@ -263,7 +291,9 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
     ]
 
 
-def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
+def _compared(
+    groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]
+) -> tuple[Group, ...]:
     """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all."""
     compared = [
         any(part.weight for part in parts)
@@ -274,36 +304,48 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
     tests = []
     for position, total in enumerate(totals):
         parts = [
-            of_group[position] if chosen else None for (*_, of_group), chosen in zip(groups, compared, strict=True)
+            of_group[position] if chosen else None
+            for (*_, of_group), chosen in zip(groups, compared, strict=True)
         ]
         tests.append(_gaps(parts, total, level))
     return tuple(
         Group(
             name,
             questions,
-            tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
+            tuple(
+                with_interval(part.metric, part.estimate, level=level if chosen else LEVEL)
+                for part in parts
+            ),
             compared=chosen,
             p_holm=tuple(p for _, p in of_group),
             gaps=tuple(gap for gap, _ in of_group),
         )
-        for (name, questions, parts), chosen, of_group in zip(groups, compared, zip(*tests, strict=True), strict=True)
+        for (name, questions, parts), chosen, of_group in zip(
+            groups, compared, zip(*tests, strict=True), strict=True
+        )
     )
 
 
-def _gaps(parts: Sequence[_Part | None], total: _Part, level: float) -> list[tuple[EstimatedValue, float]]:
+def _gaps(
+    parts: Sequence[_Part | None], total: _Part, level: float
+) -> list[tuple[EstimatedValue, float]]:
     """Return the gap of each group to the others and its p-value, corrected for the groups; NaN if not compared.
 
     Of two groups in all, either one is tested against the other: one gap, at the level of a single one.
     """
     are_two = len(parts) == 2
     gaps = [
-        _difference(part, total, LEVEL if are_two else level) if part else (EstimatedValue(math.nan), math.nan)
+        _difference(part, total, LEVEL if are_two else level)
+        if part
+        else (EstimatedValue(math.nan), math.nan)
         for part in parts
     ]
     if not are_two:
         corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
         return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
-    if all(parts) and sum(part.weight for part in parts if part) == total.weight:  # one test, seen from both sides
+    if (
+        all(parts) and sum(part.weight for part in parts if part) == total.weight
+    ):  # one test, seen from both sides
         gap, p = gaps[0]
         gaps[1] = EstimatedValue(-gap.value, gap.error, -gap.high, -gap.low), p
     return gaps
@@ -315,21 +357,34 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
     Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
     """
     weight, degrees = total.weight - part.weight, part.estimate.degrees
-    if not part.weight or without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE:
+    if (
+        not part.weight
+        or without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE
+    ):
         return EstimatedValue(math.nan), math.nan
     size = total.size * weight / total.weight
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
     if is_share := part.metric.is_share(part.estimate.value, total.estimate.value):
         value = min(max(value, 0.0), 1.0)
-        others = Estimate(value, math.sqrt(value * (1 - value) / size), degrees=degrees, effective=size)
+        others = Estimate(
+            value, math.sqrt(value * (1 - value) / size), degrees=degrees, effective=size
+        )
     else:
-        others = Estimate(value, total.estimate.error * math.sqrt(total.weight / weight), degrees=degrees)
+        others = Estimate(
+            value, total.estimate.error * math.sqrt(total.weight / weight), degrees=degrees
+        )
     correlation = _correlation(part, total)
-    scores = [with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others)]
-    group, rest = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
+    scores = [
+        with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others)
+    ]
+    group, rest = (
+        EstimatedValue(score.value, score.error, score.low, score.high) for score in scores
+    )
     gap = difference_of_values(group, rest, correlation)
     if is_share:
-        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees, correlation)
+        return gap, difference_of_shares(
+            (part.estimate.value, value), (part.size, size), degrees, correlation
+        )
     error = gap.error if gap.error > 0 else math.nan
     return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
 
@@ -364,12 +419,17 @@ def _column_tests(
                 continue
             # Of two groups, which have one test, the worse one comes first.
             sign = -1 if score.higher_is_better is False else 1
-            first = min(tested, key=lambda group: (group.p_holm[position], sign * group.gaps[position].value))
+            first = min(
+                tested,
+                key=lambda group: (group.p_holm[position], sign * group.gaps[position].value),
+            )
             tests[column, position] = ColumnTest(score, first.name, first.p_holm[position])
     corrected = holm([test.p for test in tests.values()])
     by_name: dict[str, list[ColumnTest]] = {column: [] for column in by_column}
     for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
-        by_name[column].append(replace(test, different=test.different if p < ALPHA else "", p_holm=p))
+        by_name[column].append(
+            replace(test, different=test.different if p < ALPHA else "", p_holm=p)
+        )
     return {column: tuple(of_column) for column, of_column in by_name.items()}
 
 
@@ -384,10 +444,20 @@ def with_interval(
     if by_construction:
         estimate = replace(estimate, error=math.nan)
     share = metric.is_share(estimate.value)
-    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
+    ends = estimate.ends or interval(
+        estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level
+    )
     has_error = estimate.clusters is not None
     return MetricScore(
-        *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
+        *(
+            metric.name,
+            estimate.value,
+            estimate.error,
+            *ends,
+            share,
+            metric.higher_is_better,
+            has_error,
+        ),
         by_construction=by_construction,
         clusters=estimate.clusters,
         unit=estimate.unit,

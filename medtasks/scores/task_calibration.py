@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.families.family import Replies
-from medtasks.stats.calibration import Calibration, ClassArea, Measure, area_values, calibration, roc_area
+from medtasks.stats.calibration import (
+    Calibration,
+    ClassArea,
+    Measure,
+    area_values,
+    calibration,
+    roc_area,
+)
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
 
@@ -27,7 +34,9 @@ _TEXTS = (
 )
 
 
-def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> Mapping[str, Calibration]:
+def task_calibration(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> Mapping[str, Calibration]:
     """Return the calibration of recorded likelihoods by filter name, the same for each; empty where replies are texts.
 
     Left out and counted are questions without a target, and replies that are texts, have another number of losses than
@@ -38,8 +47,12 @@ def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> 
     _, _, probabilities, targets, clusters = likelihoods
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
     left_out = sum(document["doc_id"] in replies for document in documents) - len(targets)
-    measures = calibration(probabilities, targets, clusters, _LETTERS if letters else _TEXTS, left_out, letters)
-    return dict.fromkeys(task.rows, replace(measures, classes=class_areas(task, documents, replies)))
+    measures = calibration(
+        probabilities, targets, clusters, _LETTERS if letters else _TEXTS, left_out, letters
+    )
+    return dict.fromkeys(
+        task.rows, replace(measures, classes=class_areas(task, documents, replies))
+    )
 
 
 def _likelihoods(
@@ -47,12 +60,18 @@ def _likelihoods(
 ) -> tuple[list[str], list[tuple[str, ...]], list[list[float]], list[int], list[str]] | None:
     """Return ids, options, probabilities, targets and clusters of readable samples; None if all are texts."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
-    if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
+    if not task.compares_likelihoods or all(
+        replies[sample.doc_id].losses is None for sample in answered
+    ):
         return None
     ids, options, probabilities, targets, clusters = [], [], [], [], []
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
         losses, target = replies[sample.doc_id].losses or (), sample.target
-        if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
+        if (
+            target is not None
+            and len(losses) == len(sample.options)
+            and all(map(math.isfinite, losses))
+        ):
             weights = [math.exp(min(losses) - loss) for loss in losses]
             total = math.fsum(weights)
             ids.append(sample.doc_id)
@@ -65,7 +84,13 @@ def _likelihoods(
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options."""
-    _, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
+    _, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or (
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
     if len(set(options)) != 1 or len(set(targets)) < 2:
         return ()
     areas = []
@@ -80,7 +105,13 @@ def area_by_sample(
     task: TaskFile, documents: Documents, replies: Replies, of_class: str
 ) -> dict[str, tuple[Hashable, float]]:
     """Return the cluster and value of each sample; their mean is the AUROC of a class of all questions."""
-    ids, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
+    ids, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or (
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
     if not options:
         return {}
     number = options[0].index(of_class)

@@ -40,7 +40,13 @@ from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import grouped_by, with_interval
 from medtasks.stats.standard_error import mean_error
-from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import (
+    access_of_task,
+    image_settings,
+    is_private_task,
+    task_documents,
+    task_provenance,
+)
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
@@ -48,10 +54,18 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"
-_NEEDS = "Scores are not computed here, because its metrics need a judge, a labeler or another model"
+_NEEDS = (
+    "Scores are not computed here, because its metrics need a judge, a labeler or another model"
+)
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
-_OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
+_OF_RECORDS = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+)  # of records that another version wrote
 
 
 @dataclass(frozen=True)
@@ -69,38 +83,56 @@ class TaskReading:
     recorded: TaskRun
     task: TaskFile
     withheld: bool  # whether text and images must not be shown
-    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the data here; empty if there are none
+    data: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # provenance of the data here; empty if there are none
     documents: Documents = ()  # all, in order; empty if they are not here or not those of the run
     samples: Samples = field(default_factory=Samples)  # content of the samples file
     computed: dict[str, Computed] = field(default_factory=dict)  # by filter name
     # Values of single samples where a metric is neither right nor wrong, by filter name and document id.
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)  # missing parts and how to get them, one sentence each
-    ungrouped: dict[str, str] = field(default_factory=dict)  # why it is not grouped by columns asked for, by column
+    missing: list[str] = field(
+        default_factory=list
+    )  # missing parts and how to get them, one sentence each
+    ungrouped: dict[str, str] = field(
+        default_factory=dict
+    )  # why it is not grouped by columns asked for, by column
 
     @property
     def answered(self) -> list[Document]:
         """The documents that were answered, in order."""
-        return [document for document in self.documents if document["doc_id"] in self.samples.answered]
+        return [
+            document for document in self.documents if document["doc_id"] in self.samples.answered
+        ]
 
     @property
     def score_command(self) -> str:
         """The command that scores the replies."""
-        file = self.recorded.samples if self.samples.replies else replies_folder(self.task.name) / "FILE"
+        file = (
+            self.recorded.samples
+            if self.samples.replies
+            else replies_folder(self.task.name) / "FILE"
+        )
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
-def scores_by_id(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, dict[str, Score]]]:
+def scores_by_id(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> dict[str, tuple[str, dict[str, Score]]]:
     """Return name and version of the rule, and scores by id, by name of the rule; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
-    return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
+    return {
+        name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()
+    }
 
 
 def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
     """Count replies by reason, and compute nothing else."""
     judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
-    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
+    return Computed(
+        by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges)
+    )
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
@@ -123,11 +155,17 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
     """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
     recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
     published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
-    prompts, generation = mapping_in(recorded.config, SETTINGS), mapping_in(recorded.config, "generation_kwargs")
-    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    prompts, generation = (
+        mapping_in(recorded.config, SETTINGS),
+        mapping_in(recorded.config, "generation_kwargs"),
+    )
+    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[
+        :12
+    ]
     settings = {
         "version": recorded.version,
-        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
+        "prompt": prompts
+        and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
         "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
         or "log-likelihood of each option" * reading.task.compares_likelihoods,
         "source": data and ("synthetic sample images" if data.get("sample") else published),
@@ -156,11 +194,17 @@ def rule_reports(
             continue
         rule, describes = _rule_of(recorded, task, name)
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
-        scores, disagreements = _scores_of_row(recorded, name, values.get(name, {}), declared, recomputed.estimates)
+        scores, disagreements = _scores_of_row(
+            recorded, name, values.get(name, {}), declared, recomputed.estimates
+        )
         notes += disagreements
         undefined = [score.metric for score in scores if math.isnan(score.value)]
         failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
-        reports.append(replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures))
+        reports.append(
+            replace(
+                recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures
+            )
+        )
     return tuple(reports), notes
 
 
@@ -192,7 +236,9 @@ def _scores_of_row(
         if score is not None and (metric not in row or _agrees(row[metric], score)):
             scores.append(score)  # with an interval from its number of clusters
         elif metric in row:
-            declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+            declaration = declared.get(metric) or undeclared(
+                metric, recorded.higher_is_better.get(metric)
+            )
             scores.append(with_interval(declaration, Estimate(*row[metric])))
             if score is not None:
                 notes.append(
@@ -214,7 +260,8 @@ def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
         error = computed.error  # is not compared
     pairs = ((value, computed.value), (error, computed.error))
     return all(
-        (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
+        (math.isnan(first) and math.isnan(second))
+        or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
         for first, second in pairs
     )
 
@@ -309,10 +356,16 @@ def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Val
     """Return the values whose mean is a metric; none if it is not their mean."""
     if row not in reading.computed:
         return {}
-    answered = {doc_id: score for doc_id, score in reading.computed[row].samples.items() if not is_failed(score)}
+    answered = {
+        doc_id: score
+        for doc_id, score in reading.computed[row].samples.items()
+        if not is_failed(score)
+    }
     scores = list(answered.values())
     clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-    values = reading.task.family.sample_values(metric, scores, list(zip(answered, clusters, strict=True)))
+    values = reading.task.family.sample_values(
+        metric, scores, list(zip(answered, clusters, strict=True))
+    )
     average = mean([value for _, value in values.values()])
     return values if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
 
@@ -323,11 +376,19 @@ def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[s
     for column in by:
         without = [reading for reading in readings if column not in reading.task.breakdown]
         if len(without) == len(readings):
-            causes = [reading.ungrouped[column] for reading in readings if column in reading.ungrouped]
-            unread = f"no task of the run has questions and replies here that --by {column} could group"
-            raise RepliesError(next((why for why in causes if "did you mean" in why), [*causes, unread][0]))
+            causes = [
+                reading.ungrouped[column] for reading in readings if column in reading.ungrouped
+            ]
+            unread = (
+                f"no task of the run has questions and replies here that --by {column} could group"
+            )
+            raise RepliesError(
+                next((why for why in causes if "did you mean" in why), [*causes, unread][0])
+            )
         if without:
-            notes.append(f"Not grouped by {column}: {', '.join(reading.task.name for reading in without)}.")
+            notes.append(
+                f"Not grouped by {column}: {', '.join(reading.task.name for reading in without)}."
+            )
     return notes
 
 
@@ -337,13 +398,19 @@ def given_replies(task: TaskFile, documents: Documents, replies: Replies) -> Tas
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
     data = task_provenance(task, documents)
     reading = TaskReading(TaskRun(task.name), task, withheld, data, documents, samples)
-    if task.is_computed or task.family.kind is AnswerKind.REPORT:  # read without a judge or a labeler
+    if (
+        task.is_computed or task.family.kind is AnswerKind.REPORT
+    ):  # read without a judge or a labeler
         _read_replies(reading)
     if withheld:  # values of columns that no record holds are text of the dataset
         for name, computed in reading.computed.items():
             logged = _aggregated(task, computed.report.rule, (), computed.samples).report
-            report = replace(computed.report, groups=logged.groups, column_tests=logged.column_tests)
-            reading.computed[name] = replace(computed, report=replace(report, by_class=logged.by_class))
+            report = replace(
+                computed.report, groups=logged.groups, column_tests=logged.column_tests
+            )
+            reading.computed[name] = replace(
+                computed, report=replace(report, by_class=logged.by_class)
+            )
     if not task.is_computed:
         reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
     return reading
@@ -353,7 +420,9 @@ def _compute(reading: TaskReading) -> None:
     """Score the replies, or aggregate the run's own records if these hold no reply."""
     task = reading.task
     try:
-        is_read = task.is_computed or task.family.kind is AnswerKind.REPORT  # without a judge or a labeler
+        is_read = (
+            task.is_computed or task.family.kind is AnswerKind.REPORT
+        )  # without a judge or a labeler
         if reading.samples.replies and is_read and not reading.withheld:
             _read_replies(reading)
         else:
@@ -384,7 +453,9 @@ def _aggregate_records(reading: TaskReading) -> None:
         documents = [document for document in reading.answered if document["doc_id"] in scores]
         if documents:
             by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
-            reading.computed[name] = _aggregated(task, rule, () if reading.withheld else documents, by_id)
+            reading.computed[name] = _aggregated(
+                task, rule, () if reading.withheld else documents, by_id
+            )
     if not (reading.withheld or reading.samples.replies):
         reading.missing.append(
             f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
@@ -403,16 +474,24 @@ def _read_replies(reading: TaskReading) -> None:
         scores = list(by_id.values())
         if task.is_computed:
             wrong = () if task.family.paired else wrong_answers(task, answered, scores, replies)
-            report = replace(rule_scores(task, rule, scores, answered), wrong_kinds=count_kinds(wrong))
+            report = replace(
+                rule_scores(task, rule, scores, answered), wrong_kinds=count_kinds(wrong)
+            )
             computed[name] = Computed(by_id, report)
             continue
         computed[name] = without_metrics(rule, by_id)
-        if isinstance(main, CorpusMetric) and not (metric_info(main.name).weights or metric_info(main.name).asks_judge):
-            reading.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
+        if isinstance(main, CorpusMetric) and not (
+            metric_info(main.name).weights or metric_info(main.name).asks_judge
+        ):
+            reading.values[name] = {
+                str(score["sample"]): value for score, value in text_values(main, scores)
+            }
     reading.computed = computed
 
 
-def _aggregated(task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]) -> Computed:
+def _aggregated(
+    task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]
+) -> Computed:
     """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
     if task.family.scores_suffice:
         scores = list(by_id.values())

@@ -58,7 +58,9 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
     else:
         verdict = Verdict.SAME_ANSWERS if same_scores and not one_sided else Verdict.NOT_ENOUGH
         lacking = _lacking(task.comparisons)
-    explanation = _explanation(runs, agreement, same_scores=same_scores, failures_matter=failures_matter)
+    explanation = _explanation(
+        runs, agreement, same_scores=same_scores, failures_matter=failures_matter
+    )
     not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
     return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
 
@@ -66,12 +68,16 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
 def _has_same_scores(task: ComparedTask, agreement: Agreement) -> bool:
     """Return whether all answers are equal, and with them all scores; not where no rule reads any answer."""
     answers = agreement.answers.values()
-    if not any(part.samples for part in answers) or any(part.equal != part.samples for part in answers):
+    if not any(part.samples for part in answers) or any(
+        part.equal != part.samples for part in answers
+    ):
         return False
     return not any(test.result.difference for test in task.comparisons)
 
 
-def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool) -> str:
+def _explanation(
+    runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool
+) -> str:
     """Return a sentence on failures in one run, equal replies or equal answers; empty without any."""
     failed = agreement.failed
     if failures_matter or (agreement.all_equal and failed.one_sided):
@@ -88,7 +94,11 @@ def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bo
         return "Every reply is the same to the last byte."
     if agreement.all_equal:
         return "Every likelihood is the same to the last digit."
-    return "All answers are equal, so that on these samples the scores are the same." if same_scores else ""
+    return (
+        "All answers are equal, so that on these samples the scores are the same."
+        if same_scores
+        else ""
+    )
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
@@ -104,7 +114,8 @@ def _lacking(tests: Sequence[Comparison]) -> str:
         return ""
     worst, needed = max(needed_by_test, key=lambda pair: pair[1])
     samples, more = (  # with two significant digits
-        f"{number if number < 100 else int(float(f'{number:.2g}')):,}" for number in (worst.result.samples, needed)
+        f"{number if number < 100 else int(float(f'{number:.2g}')):,}"
+        for number in (worst.result.samples, needed)
     )
     has = f"{worst.metric} ({worst.rule}) has {samples} values"
     if worst.result.units < 2:

@@ -54,16 +54,23 @@ def values_with_errors(
         drawn = random.multinomial(number_of_units, shares, size=min(block, resamples - start))
         tables.append((drawn.astype(np.float64) @ table).astype(np.int64))
     whole, *blocks = (np.stack(list(metrics(counts).values()), axis=-1) for counts in tables)
-    values = np.concatenate(blocks) - whole  # otherwise equal values would have a deviation of a rounding error
+    values = (
+        np.concatenate(blocks) - whole
+    )  # otherwise equal values would have a deviation of a rounding error
     defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
     mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
     errors = np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
-    return {**result, **{f"{name}_stderr": float(error) for name, error in zip(result, errors, strict=True)}}
+    return {
+        **result,
+        **{f"{name}_stderr": float(error) for name, error in zip(result, errors, strict=True)},
+    }
 
 
-def _kinds_of_units(contributions: Integers, units: Sequence[Hashable]) -> tuple[Integers, Integers]:
+def _kinds_of_units(
+    contributions: Integers, units: Sequence[Hashable]
+) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.
@@ -73,7 +80,9 @@ def _kinds_of_units(contributions: Integers, units: Sequence[Hashable]) -> tuple
         members = np.fromiter((index[unit] for unit in units), dtype=np.int64, count=len(units))
         order = np.argsort(members, kind="stable")
         starts = np.searchsorted(members[order], np.arange(len(index)))
-        contributions = np.asarray(np.add.reduceat(contributions[order], starts, axis=0), dtype=np.int64)
+        contributions = np.asarray(
+            np.add.reduceat(contributions[order], starts, axis=0), dtype=np.int64
+        )
     return np.unique(contributions, axis=0, return_counts=True)
 
 
@@ -129,6 +138,10 @@ def posterior_ends(
     for name in parts[0]:
         values = np.concatenate([part[name] for part in parts])
         defined = values[~np.isnan(values)]
-        low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(defined) else (math.nan, math.nan)
+        low, high = (
+            np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            if len(defined)
+            else (math.nan, math.nan)
+        )
         ends[name] = float(low), float(high)
     return ends

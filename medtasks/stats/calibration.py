@@ -34,7 +34,9 @@ from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 _Ends = tuple[float, float]
-Prediction = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
+Prediction = tuple[
+    float, float, float
+]  # confidence, correctness of the answer (0 to 1), and its Brier score
 
 BINS = 15
 _LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
@@ -179,7 +181,9 @@ def calibration(
     return Calibration(
         samples=len(rows),
         left_out=left_out,
-        accuracy=Measure(accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)),
+        accuracy=Measure(
+            accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)
+        ),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
         ece=Measure(ece, *ece_ends) if are_probabilities else _UNDEFINED,
         debiased_ece=debiased if are_probabilities else math.nan,
@@ -197,11 +201,17 @@ def _answer(row: Sequence[float], target: int) -> Prediction:
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
     if not 0 <= target < len(row):
-        raise ValueError(f"expected the index of one of {len(row)} options as target, but got {target}")
+        raise ValueError(
+            f"expected the index of one of {len(row)} options as target, but got {target}"
+        )
     rounded = [round(value, _ROUNDING) for value in row]
     confidence = max(rounded)
     right = 1 / rounded.count(confidence) if rounded[target] == confidence else 0.0
-    return confidence, right, math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row))
+    return (
+        confidence,
+        right,
+        math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row)),
+    )
 
 
 def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
@@ -209,7 +219,11 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
     bins = []
     for index in range(BINS):
         inside = of_bin == index
-        means = (_mean(confidence[inside]), _mean(right[inside])) if inside.any() else (math.nan, math.nan)
+        means = (
+            (_mean(confidence[inside]), _mean(right[inside]))
+            if inside.any()
+            else (math.nan, math.nan)
+        )
         bins.append(Bin(index / BINS, (index + 1) / BINS, int(inside.sum()), *means))
     return tuple(bins)
 
@@ -219,7 +233,9 @@ def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
     order, last = answers.by_confidence()
     entered, right = last + 1, np.cumsum(answers.right[order])[last]
     points = [
-        CoveragePoint(float(number / len(order)), float(hits / number), float(answers.confidence[order[end]]))
+        CoveragePoint(
+            float(number / len(order)), float(hits / number), float(answers.confidence[order[end]])
+        )
         for number, hits, end in zip(entered, right, last, strict=True)
     ]
     if len(points) > CURVE_POINTS:
@@ -259,8 +275,15 @@ def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _End
     parts = []
     for start in range(0, RESAMPLES, block):
         resamples = min(block, RESAMPLES - start)
-        members = random.integers(0, units, size=(resamples, units)) + np.arange(resamples)[:, np.newaxis] * units
-        times = np.bincount(members.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
+        members = (
+            random.integers(0, units, size=(resamples, units))
+            + np.arange(resamples)[:, np.newaxis] * units
+        )
+        times = (
+            np.bincount(members.ravel(), minlength=resamples * units)
+            .reshape(resamples, units)
+            .astype(np.float64)
+        )
         sums = times @ of_unit
         means = sums[:, :-1] / sums[:, -1:]
         gaps, brier = means[:, :BINS], means[:, BINS]
@@ -289,11 +312,15 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
-    risk = wrong / np.maximum(entered, 1)  # before the first sample is drawn, nothing is wrong either
+    risk = wrong / np.maximum(
+        entered, 1
+    )  # before the first sample is drawn, nothing is wrong either
     return np.asarray((np.diff(entered, axis=1, prepend=0) * risk).sum(axis=1) / entered[:, -1])
 
 
-def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]) -> EstimatedValue:
+def roc_area(
+    scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
+) -> EstimatedValue:
     """Return the area under the ROC curve of scores; the order of the samples does not matter.
 
     ``positive`` is 1 for a positive sample and 0 for a negative one; a value between counts as that share of each. All
@@ -315,11 +342,15 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
     if min(groups) < 2:
         return EstimatedValue(area)
     sums = [np.bincount(members, component) for component in components]
-    variances = [size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)]
+    variances = [
+        size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)
+    ]
     shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
     error = math.sqrt(max(0.0, sum(variances) + 2 * shared))
     if error < _NO_SPREAD:
-        return EstimatedValue(area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups)))
+        return EstimatedValue(
+            area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups))
+        )
     parts = (variance**2 / (size - 1) for variance, size in zip(variances, groups, strict=True))
     degrees = sum(variances) ** 2 / sum(parts)
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
@@ -355,7 +386,9 @@ def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: 
     return end(0.0), end(1.0)
 
 
-def _area_components(scores: Sequence[float], positive: Floats) -> tuple[float, tuple[Floats, Floats]]:
+def _area_components(
+    scores: Sequence[float], positive: Floats
+) -> tuple[float, tuple[Floats, Floats]]:
     """Return the area under the ROC curve, and by how much each sample moves it, as a positive and as a negative."""
     _, values = np.unique(scores, return_inverse=True)
 
@@ -367,10 +400,15 @@ def _area_components(scores: Sequence[float], positive: Floats) -> tuple[float, 
     totals = math.fsum(positive), math.fsum(1 - positive)
     below, above = weight_below(1 - positive) / totals[1], 1 - weight_below(positive) / totals[0]
     area = math.fsum(positive * below) / totals[0]
-    return area, (positive * (below - area) / totals[0], (1 - positive) * (above - area) / totals[1])
+    return area, (
+        positive * (below - area) / totals[0],
+        (1 - positive) * (above - area) / totals[1],
+    )
 
 
-def area_values(scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
+def area_values(
+    scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
+) -> list[float]:
     """Return values of single samples whose mean is the area under the ROC curve; arguments as of :func:`roc_area`.
 
     They are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the mean
@@ -378,10 +416,16 @@ def area_values(scores: Sequence[float], positive: Sequence[float], clusters: Se
     than two clusters of positives or of negatives.
     """
     weights, number = np.array(positive, dtype=np.float64), len(set(clusters))
-    sizes = [len({cluster for cluster, share in zip(clusters, positive, strict=True) if share == of}) for of in (1, 0)]
+    sizes = [
+        len({cluster for cluster, share in zip(clusters, positive, strict=True) if share == of})
+        for of in (1, 0)
+    ]
     if min(sizes) < 2:
         return []
     area, components = _area_components(scores, weights)
-    moves = [part * math.sqrt(n / (n - 1) * (number - 1) / number) for part, n in zip(components, sizes, strict=True)]
+    moves = [
+        part * math.sqrt(n / (n - 1) * (number - 1) / number)
+        for part, n in zip(components, sizes, strict=True)
+    ]
     values: list[float] = (area + len(weights) * (moves[0] + moves[1])).tolist()
     return values

@@ -32,7 +32,14 @@ import numpy as np
 
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
-from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units, sharing
+from medtasks.stats.standard_error import (
+    Dyad,
+    MeanError,
+    mean_error,
+    mean_standard_error,
+    separate_units,
+    sharing,
+)
 
 NON_INFERIORITY = ALPHA / 2
 """Level of the one-sided test for non-inferiority, whose interval is that of 95 % (CONSORT 2010 extension; ICH E9)."""
@@ -76,7 +83,10 @@ class Equivalence:
 
 
 def equivalence(
-    first: Sequence[float], second: Sequence[float], units: Sequence[Hashable], margin: float = MARGIN
+    first: Sequence[float],
+    second: Sequence[float],
+    units: Sequence[Hashable],
+    margin: float = MARGIN,
 ) -> Equivalence:
     """Test whether two models are equivalent on the same samples; arguments as of ``compare_paired``.
 
@@ -88,7 +98,9 @@ def equivalence(
     samples = len(differences)
     mean = math.fsum(differences) / samples
     reach = max(1.0, max(*first, *second) - min(*first, *second))
-    changed = len({unit for unit, size in zip(units, differences, strict=True) if abs(size) > _NO_SPREAD})
+    changed = len(
+        {unit for unit, size in zip(units, differences, strict=True) if abs(size) > _NO_SPREAD}
+    )
     if {*first, *second} <= {0.0, 1.0}:
         test = SCORE_TEST
         statistic = _score_statistic(differences, units, error, changed)
@@ -103,8 +115,13 @@ def equivalence(
     limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
     intervals = [(math.nan, math.nan)] * 2
     if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
-        intervals = [(_inverse(statistic, limit, reach), _inverse(statistic, -limit, reach)) for limit in limits]
-    p = max(exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees))
+        intervals = [
+            (_inverse(statistic, limit, reach), _inverse(statistic, -limit, reach))
+            for limit in limits
+        ]
+    p = max(
+        exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees)
+    )
     samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
     return Equivalence(margin, *intervals[0], test, p, intervals[1], samples_needed)
 
@@ -170,7 +187,9 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
 
 
-def _needed(variance: float, samples: int, units: int, observed: float, margin: float, reach: float) -> int | None:
+def _needed(
+    variance: float, samples: int, units: int, observed: float, margin: float, reach: float
+) -> int | None:
     """Return the number of samples of :attr:`Equivalence.needed`.
 
     Source: Julious (2004), Statistics in Medicine 23, sections on equivalence, with the normal distribution; at least
@@ -186,7 +205,9 @@ def _needed(variance: float, samples: int, units: int, observed: float, margin: 
     distance = margin - abs(observed)
     if distance <= 0:
         return None
-    return max(samples + 1, math.ceil((level + t_quantile(POWER, None)) ** 2 * variance / distance**2))
+    return max(
+        samples + 1, math.ceil((level + t_quantile(POWER, None)) ** 2 * variance / distance**2)
+    )
 
 
 def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
@@ -195,7 +216,10 @@ def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORREL
     ``units`` are the cluster or dyad of each sample, shape (samples,), at least one; samples that share a cluster or a
     member of dyads have the ``correlation``. Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
     """
-    dyads = [frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,)) for unit in units]
+    dyads = [
+        frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,))
+        for unit in units
+    ]
     return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
 
 
@@ -218,17 +242,26 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
     return float(binom.pmf(numbers, samples, discordance) @ binom.cdf(critical, numbers, lost))
 
 
-def non_inferiority_power(samples: int, difference: float, discordance: float, margin: float, level: float) -> float:
+def non_inferiority_power(
+    samples: int, difference: float, discordance: float, margin: float, level: float
+) -> float:
     """Return the power to show that the second model is worse by less than the ``margin``, simulated.
 
     The test is Tango's with the normal quantile, one-sided; arguments are those of :func:`mcnemar_power`.
     """
-    gained, lost = max(0.0, (discordance + difference) / 2), max(0.0, (discordance - difference) / 2)
+    gained, lost = (
+        max(0.0, (discordance + difference) / 2),
+        max(0.0, (discordance - difference) / 2),
+    )
     random = np.random.default_rng(SEED)
-    drawn = random.multinomial(samples, [gained, lost, max(0.0, 1 - gained - lost)], size=_SIMULATED)
+    drawn = random.multinomial(
+        samples, [gained, lost, max(0.0, 1 - gained - lost)], size=_SIMULATED
+    )
     kinds, numbers = np.unique(drawn[:, :2], axis=0, return_counts=True)
     limit = t_quantile(1 - level, None)
-    rejected = [tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds]
+    rejected = [
+        tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds
+    ]
     return float(numbers @ np.array(rejected) / _SIMULATED)
 
 
@@ -245,7 +278,9 @@ def samples_needed(power_of: Callable[[int], float], power: float) -> int | None
     return _first(lambda samples: power_of(samples) >= power, low, high)
 
 
-def detectable_difference(power_of: Callable[[float], float], power: float, largest: float) -> float:
+def detectable_difference(
+    power_of: Callable[[float], float], power: float, largest: float
+) -> float:
     """Return the smallest difference, up to a ``largest``, that has a power; NaN if none has."""
     steps = math.floor(largest / _STEP)
     if steps < 1 or power_of(steps * _STEP) < power:

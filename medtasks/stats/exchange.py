@@ -14,7 +14,15 @@ import numpy as np
 
 from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
 from medtasks.stats.intervals import t_quantile
-from medtasks.stats.paired import ALPHA, DRAWS, SEED, PairedResult, PairedValues, compare_paired, unit_choices
+from medtasks.stats.paired import (
+    ALPHA,
+    DRAWS,
+    SEED,
+    PairedResult,
+    PairedValues,
+    compare_paired,
+    unit_choices,
+)
 from medtasks.stats.standard_error import clustered_error
 
 EXCHANGE = "exchange of units"
@@ -26,7 +34,9 @@ class SummedCounts:
     """Counts of each sample, and the scores that follow from their sums."""
 
     cells: Integers  # shape (samples, cells)
-    scores: Callable[[Integers], Mapping[str, Floats]]  # from sums, shape (..., cells), to shape (...), by name
+    scores: Callable[
+        [Integers], Mapping[str, Floats]
+    ]  # from sums, shape (..., cells), to shape (...), by name
 
 
 def compare_counts(
@@ -62,7 +72,9 @@ def compare_counts(
     extreme = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)
-        extreme.append(~(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE))  # also undefined ones
+        extreme.append(
+            ~(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE)
+        )  # also undefined ones
     p = float(np.mean(np.concatenate(extreme)))
 
     error = values_with_errors(
@@ -73,4 +85,6 @@ def compare_counts(
     degrees = clustered_error([0.0] * len(units), units).degrees
     half = t_quantile(1 - ALPHA / 2, degrees) * error if error > _TIE else math.nan
     low, high = result.difference - half, result.difference + half
-    return replace(result, samples=len(units), low=low, high=high, test=EXCHANGE, p=p, mcnemar=None), values
+    return replace(
+        result, samples=len(units), low=low, high=high, test=EXCHANGE, p=p, mcnemar=None
+    ), values

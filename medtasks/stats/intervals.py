@@ -64,8 +64,12 @@ def interval(
     with ``effective``. Raises a ValueError for a share that is not between 0 and 1, or a negative error.
     """
     if error < 0 or (share and (value < -_NO_SPREAD or value > 1 + _NO_SPREAD)):
-        raise ValueError(f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}")
-    if not (math.isfinite(value) and math.isfinite(error)) or (degrees is not None and not degrees > 0):
+        raise ValueError(
+            f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}"
+        )
+    if not (math.isfinite(value) and math.isfinite(error)) or (
+        degrees is not None and not degrees > 0
+    ):
         return math.nan, math.nan
     quantile = t_quantile((1 + level) / 2, degrees)
     if not share:
@@ -86,7 +90,10 @@ def interval(
 
 
 def difference_of_shares(
-    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None, correlation: float = 0.0
+    shares: tuple[float, float],
+    sizes: tuple[float, float],
+    degrees: float | None,
+    correlation: float = 0.0,
 ) -> float:
     """Return the two-sided p-value of the difference of two shares of different samples; NaN if undefined.
 
@@ -94,7 +101,11 @@ def difference_of_shares(
     Statistics in Medicine 17), for effective sample sizes and with Student's t. Shares of samples that have patients or
     images in common have a ``correlation``.
     """
-    if not all(map(math.isfinite, (*shares, *sizes))) or min(sizes) <= 0 or (degrees is not None and not degrees > 0):
+    if (
+        not all(map(math.isfinite, (*shares, *sizes)))
+        or min(sizes) <= 0
+        or (degrees is not None and not degrees > 0)
+    ):
         return math.nan
     pooled = (shares[0] * sizes[0] + shares[1] * sizes[1]) / sum(sizes)
     spread = 1 / sizes[0] + 1 / sizes[1] - 2 * correlation / math.sqrt(sizes[0] * sizes[1])
@@ -137,7 +148,9 @@ def ratio_of_shares(
         ratio = math.exp(logarithm)
         linear = ratio * (first_size + second * second_size) + first * first_size + second_size
         called = first * first_size + second * second_size
-        of_second = (linear - math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))) / (2 * ratio * total)
+        of_second = (linear - math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))) / (
+            2 * ratio * total
+        )
         likeliest = ratio * of_second, of_second
         rest = [max(1 - share, _NO_SPREAD) for share in likeliest]
         # Both parts have the same score; that of the larger share may be 0 / 0.
@@ -159,7 +172,9 @@ def ratio_of_shares(
     return end(quantile) if first else 0.0, end(-quantile) if second else math.inf
 
 
-def difference_of_values(first: EstimatedValue, second: EstimatedValue, correlation: float = 0.0) -> EstimatedValue:
+def difference_of_values(
+    first: EstimatedValue, second: EstimatedValue, correlation: float = 0.0
+) -> EstimatedValue:
     """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
 
     Its ends are as far from the difference as those of both intervals together (Newcombe, 1998, Statistics in Medicine

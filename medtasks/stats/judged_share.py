@@ -31,8 +31,12 @@ class JudgedShare:
     """Quality of a judge whose verdicts people checked, and the corrected share."""
 
     labels: int
-    sensitivity: EstimatedValue  # share of replies that people call right which the judge calls right
-    specificity: EstimatedValue  # share of replies that people call wrong which the judge calls wrong
+    sensitivity: (
+        EstimatedValue  # share of replies that people call right which the judge calls right
+    )
+    specificity: (
+        EstimatedValue  # share of replies that people call wrong which the judge calls wrong
+    )
     kappa: EstimatedValue
     corrected: EstimatedValue  # share of all replies that are right
     replies: tuple[float, ...] = ()  # unbiased estimates of single labels, whose mean that is
@@ -51,7 +55,9 @@ def judged_share(
     ``asked`` has the verdict of a rule, which is taken for true. All have shape (replies,). Everything is NaN if a
     verdict of the judge has fewer than two labelled replies.
     """
-    verdict, label, weight = (np.asarray(values, dtype=np.float64) for values in (verdicts, labels, weights))
+    verdict, label, weight = (
+        np.asarray(values, dtype=np.float64) for values in (verdicts, labels, weights)
+    )
     is_asked = np.asarray(asked, dtype=bool)
     label = np.where(is_asked, label, np.nan)
     has_label = ~np.isnan(label)
@@ -67,7 +73,10 @@ def judged_share(
         np.append(is_asked, np.ones(len(added), dtype=bool)),
     )
     units = [*clusters, *_added_units(clusters, len(added))]
-    degrees = len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled}) - 1.0
+    degrees = (
+        len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled})
+        - 1.0
+    )
     estimates = {}
     figures = _figures(verdict, label, weight, is_asked)
     for name, (value, _) in figures.items():
@@ -77,7 +86,9 @@ def judged_share(
         size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
-    return JudgedShare(int(has_label.sum()), **estimates, replies=tuple(figures["corrected"][1].tolist()))
+    return JudgedShare(
+        int(has_label.sum()), **estimates, replies=tuple(figures["corrected"][1].tolist())
+    )
 
 
 def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
@@ -114,9 +125,17 @@ def _figures(
             ),
             "kappa": (
                 kappa,
-                (2, -2 * by_judge - kappa * (1 - 2 * by_judge), -2 * by_people - kappa * (1 - 2 * by_people)) / chance,
+                (
+                    2,
+                    -2 * by_judge - kappa * (1 - 2 * by_judge),
+                    -2 * by_people - kappa * (1 - 2 * by_people),
+                )
+                / chance,
             ),
         }
         deviations = (columns - means[:, np.newaxis]) * (is_asked / is_asked.mean())
-        result = {name: (float(value), np.array(slopes) @ deviations) for name, (value, slopes) in figures.items()}
+        result = {
+            name: (float(value), np.array(slopes) @ deviations)
+            for name, (value, slopes) in figures.items()
+        }
     return {**result, "corrected": (float(right.mean()), right)}

@@ -65,7 +65,9 @@ class PairedResult:
             what = "differing sample"
         elif self.test == MCNEMAR:
             number = self.samples
-        return f"{number} {what}{'' if number == 1 else 's'} cannot show any difference at this level"
+        return (
+            f"{number} {what}{'' if number == 1 else 's'} cannot show any difference at this level"
+        )
 
     @property
     def is_testable(self) -> bool:
@@ -75,7 +77,10 @@ class PairedResult:
 
 
 def compare_paired(
-    first: Sequence[float], second: Sequence[float], units: Sequence[Hashable], smaller: int | None = None
+    first: Sequence[float],
+    second: Sequence[float],
+    units: Sequence[Hashable],
+    smaller: int | None = None,
 ) -> PairedResult:
     """Compare two models on the same samples.
 
@@ -102,7 +107,9 @@ def compare_paired(
         low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
-        low, high = agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
+        low, high = (
+            agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
+        )
         test, p = MCNEMAR, mcnemar(lost, gained)
         evidence = lost + gained
     else:
@@ -129,7 +136,9 @@ def compare_paired(
 
 def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
     """Return the numbers of samples that only the second, and only the first model got right."""
-    return sum(difference > 0 for difference in differences), sum(difference < 0 for difference in differences)
+    return sum(difference > 0 for difference in differences), sum(
+        difference < 0 for difference in differences
+    )
 
 
 def _student_test(
@@ -145,7 +154,11 @@ def _student_test(
         error = replace(error, degrees=degrees)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
         half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
-        return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+        return (
+            mean - half,
+            mean + half,
+            min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees)),
+        )
     if math.isnan(error.error):
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
@@ -154,7 +167,9 @@ def _student_test(
     return low, high, 0.5**error.degrees if mean else 1.0
 
 
-def correct_by_holm(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
+def correct_by_holm(
+    tests: Sequence[tuple[PairedResult, PairedValues]],
+) -> list[tuple[PairedResult, float]]:
     """Return the results of one family of tests, each with its p-value corrected by Holm's procedure.
 
     The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that
@@ -177,7 +192,9 @@ def draws_for(tests: int) -> int:
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
 
 
-def _detectable(result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int) -> float:
+def _detectable(
+    result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int
+) -> float:
     """Return the smallest difference found with 80 % power if as many ``tests`` are corrected; NaN if none can be.
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
@@ -192,7 +209,9 @@ def _detectable(result: PairedResult, differences: Sequence[float], units: Seque
         error = mean_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan
-        return (t_quantile(1 - level / 2, error.degrees) + t_quantile(POWER, error.degrees)) * error.error
+        return (
+            t_quantile(1 - level / 2, error.degrees) + t_quantile(POWER, error.degrees)
+        ) * error.error
     samples, discordance = len(differences), sum(map(bool, differences)) / len(differences)
     normal, power = t_quantile(1 - level / 2, None), t_quantile(POWER, None)
     scaled = samples * discordance
@@ -211,12 +230,16 @@ def mcnemar(only_first: int, only_second: int) -> float:
     from scipy.special import betainc  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
 
     fewer, more = sorted((only_first, only_second))
-    if more - fewer <= 1:  # the tail is half of the distribution or more; betainc may return a little less
+    if (
+        more - fewer <= 1
+    ):  # the tail is half of the distribution or more; betainc may return a little less
         return 1.0
     return min(1.0, 2 * float(betainc(more, fewer + 1, 0.5)))
 
 
-def agresti_min_interval(only_first: float, only_second: float, samples: float) -> tuple[float, float]:
+def agresti_min_interval(
+    only_first: float, only_second: float, samples: float
+) -> tuple[float, float]:
     """Return the 95 % interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
@@ -225,7 +248,11 @@ def agresti_min_interval(only_first: float, only_second: float, samples: float) 
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
-    half = t_quantile(1 - ALPHA / 2, None) * math.sqrt((gained + lost) - (gained - lost) ** 2 / total) / total
+    half = (
+        t_quantile(1 - ALPHA / 2, None)
+        * math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
+        / total
+    )
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
@@ -250,7 +277,9 @@ def sign_flip_test(
     sizes = np.sort(np.abs(totals[totals != 0]))
     limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
     choices = unit_choices(len(sizes), draws, seed)
-    extreme = np.concatenate([np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices])
+    extreme = np.concatenate(
+        [np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices]
+    )
     return float(np.mean(extreme))
 
 
@@ -271,12 +300,17 @@ def sign_flip_interval(
     for chosen in unit_choices(len(units), draws, seed):
         sums = chosen @ units
         parts = (sums, units.sum(axis=0) - sums)
-        means = np.stack([np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts])
+        means = np.stack(
+            [np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts]
+        )
         lower.append(np.nan_to_num(means.min(axis=0), nan=-np.inf))
         upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
     low, high = np.sort(np.concatenate(lower)), np.sort(np.concatenate(upper))[::-1]
     rejected = int(ALPHA * len(low))
-    if not np.isfinite([low[rejected], high[rejected]]).all() or max(differences) - min(differences) < _TIE:
+    if (
+        not np.isfinite([low[rejected], high[rejected]]).all()
+        or max(differences) - min(differences) < _TIE
+    ):
         return math.nan, math.nan
     return float(low[rejected]), float(high[rejected])
 
@@ -298,7 +332,9 @@ def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float
     random = np.random.default_rng(seed)
     block = max(1, _BLOCK // units)
     for start in range(0, draws, block):
-        yield random.integers(0, 2, size=(min(block, draws - start), units), dtype=np.int8).astype(np.float64)
+        yield random.integers(0, 2, size=(min(block, draws - start), units), dtype=np.int8).astype(
+            np.float64
+        )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -42,7 +42,9 @@ def rank_intervals(
     tests = [_compare(values[second] - values[first], units) for first, second in pairs]
     first_ranks = [1] * models
     last_ranks = [models] * models
-    for (first, second), (difference, _), p in zip(pairs, tests, holm([p for _, p in tests]), strict=True):
+    for (first, second), (difference, _), p in zip(
+        pairs, tests, holm([p for _, p in tests]), strict=True
+    ):
         if p > ALPHA:
             continue
         is_second_better = (difference > 0) == higher_is_better

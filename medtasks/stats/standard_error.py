@@ -66,7 +66,9 @@ def clustered_error(
     size may exceed their number. It is at most the number of clusters only if fewer than 8 differ from 0, or from 1.
     """
     if len(values) != len(clusters):
-        raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
+        raise ValueError(
+            f"expected one cluster per value, but got {len(clusters)} for {len(values)}"
+        )
     weights = [1.0] * len(values) if weights is None else weights
     members = _indices_by_cluster(clusters)
     number = len(members)
@@ -74,12 +76,16 @@ def clustered_error(
         return MeanError(math.nan, math.nan, math.nan, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
-    sizes = np.array(sorted(math.fsum(weights[index] for index in indices) for indices in members.values()))
+    sizes = np.array(
+        sorted(math.fsum(weights[index] for index in indices) for indices in members.values())
+    )
     correction, degrees = _correction(sizes)
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
-    rarer = _clusters_with_rarer_outcome(mean, [[values[index] for index in indices] for indices in members.values()])
+    rarer = _clusters_with_rarer_outcome(
+        mean, [[values[index] for index in indices] for indices in members.values()]
+    )
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
     few = _FEW_CLUSTERS
     if set(values) <= {0.0, 1.0}:
@@ -112,7 +118,9 @@ def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
     aa = a @ a
     trace = summed - 2 * ad + summed * aa
     mixed = 2 * (summed * (a**2 @ d) - 2 * (a @ d**2))
-    square = d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
+    square = (
+        d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
+    )
     return float(summed / trace), float(trace**2 / square)
 
 
@@ -121,13 +129,17 @@ def _clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]
     outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
     numbers = []
     for outcome in outcomes:
-        differing = [any(abs(value - outcome) > _NO_SPREAD for value in values) for values in clusters]
+        differing = [
+            any(abs(value - outcome) > _NO_SPREAD for value in values) for values in clusters
+        ]
         numbers.append(sum(differing))
     return min(numbers)
 
 
 def dyadic_error(
-    values: Sequence[float], dyads: Sequence[tuple[Hashable, Hashable]], weights: Sequence[float] | None = None
+    values: Sequence[float],
+    dyads: Sequence[tuple[Hashable, Hashable]],
+    weights: Sequence[float] | None = None,
 ) -> MeanError:
     """Return the error of a (weighted) mean of values of dyads, which are independent unless they share a member.
 
@@ -142,7 +154,9 @@ def dyadic_error(
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
         return MeanError(math.nan, math.nan, math.nan, number)
-    squares = linked - 2 * math.fsum(count**2 for count in neighbours) / number + (linked / number) ** 2
+    squares = (
+        linked - 2 * math.fsum(count**2 for count in neighbours) / number + (linked / number) ** 2
+    )
     mean, deviations, total = _deviations(values, weights)
     by_member: dict[Hashable, list[float]] = defaultdict(list)
     by_dyad: dict[Hashable, list[float]] = defaultdict(list)
@@ -151,15 +165,21 @@ def dyadic_error(
             by_member[member].append(deviation)
         if len(dyad) > 1:
             by_dyad[dyad].append(deviation)
-    shared, twice = (math.fsum(math.fsum(group) ** 2 for group in by.values()) for by in (by_member, by_dyad))
+    shared, twice = (
+        math.fsum(math.fsum(group) ** 2 for group in by.values()) for by in (by_member, by_dyad)
+    )
     dyadic = (shared - twice) / total**2 * number / trace
-    independent = math.fsum(deviation**2 for deviation in deviations) / total**2 * number / (number - 1)
+    independent = (
+        math.fsum(deviation**2 for deviation in deviations) / total**2 * number / (number - 1)
+    )
     variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
 
 
-def covariance(first: Mapping[frozenset[Hashable], float], second: Mapping[frozenset[Hashable], float]) -> float:
+def covariance(
+    first: Mapping[frozenset[Hashable], float], second: Mapping[frozenset[Hashable], float]
+) -> float:
     """Return the covariance of two means of samples that may belong to the same clusters or dyads.
 
     Arguments are sums of deviations from the mean, over the sum of weights, by cluster or dyad, as sets of members.
@@ -169,16 +189,23 @@ def covariance(first: Mapping[frozenset[Hashable], float], second: Mapping[froze
         for unit, deviation in sums.items():
             for member in unit:
                 by_member[member][place].append(deviation)
-    shared = math.fsum(math.fsum(of_first) * math.fsum(of_second) for of_first, of_second in by_member.values())
+    shared = math.fsum(
+        math.fsum(of_first) * math.fsum(of_second) for of_first, of_second in by_member.values()
+    )
     # Units are counted under each of their members.
-    return shared - math.fsum((len(unit) - 1) * deviation * second.get(unit, 0.0) for unit, deviation in first.items())
+    return shared - math.fsum(
+        (len(unit) - 1) * deviation * second.get(unit, 0.0) for unit, deviation in first.items()
+    )
 
 
 def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:
     """Return for each dyad the number of dyads, itself included, with which it shares a member."""
     uses, alike = Counter(member for dyad in dyads for member in dyad), Counter(dyads)
     # Dyads that share both members are counted under each of these, and taken off once.
-    return [sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0) for dyad in dyads]
+    return [
+        sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0)
+        for dyad in dyads
+    ]
 
 
 def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
@@ -203,11 +230,17 @@ def separate_units(units: Sequence[Hashable]) -> Sequence[Hashable]:
     return [unit.name if isinstance(unit, Dyad) else unit for unit in units]
 
 
-def _deviations(values: Sequence[float], weights: Sequence[float]) -> tuple[float, list[float], float]:
+def _deviations(
+    values: Sequence[float], weights: Sequence[float]
+) -> tuple[float, list[float], float]:
     """Return the weighted mean, weighted deviations from it, and the sum of weights."""
     total = math.fsum(weights)
     mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
-    return mean, [(value - mean) * weight for value, weight in zip(values, weights, strict=True)], total
+    return (
+        mean,
+        [(value - mean) * weight for value, weight in zip(values, weights, strict=True)],
+        total,
+    )
 
 
 def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
@@ -220,7 +253,9 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
         return list(clusters)
     pairs = list(zip(clusters, shared, strict=True))
     different = list(dict.fromkeys(pairs))
-    components = connected_components([(cluster, *([image] if image else ())) for cluster, image in different])
+    components = connected_components(
+        [(cluster, *([image] if image else ())) for cluster, image in different]
+    )
     least: dict[int, str] = {}
     for component, (cluster, _) in zip(components, different, strict=True):
         least[component] = min(least.get(component, cluster), cluster)

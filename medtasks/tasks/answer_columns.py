@@ -22,7 +22,10 @@ _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
 _KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-_YES, _NO = ("true", "1", "1.0", "y", "j"), ("false", "0", "0.0", "n")  # apart from the words of each language
+_YES, _NO = (
+    ("true", "1", "1.0", "y", "j"),
+    ("false", "0", "0.0", "n"),
+)  # apart from the words of each language
 
 Cells = Sequence[Any]
 Reading = tuple[list[Any], str]  # values and a note
@@ -63,7 +66,9 @@ def in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
         if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
             return []
     keys = "".join(sorted(texts))
-    return [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
+    return (
+        [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
+    )
 
 
 def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
@@ -92,7 +97,9 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
 def _read_yes_no(name: str, values: Cells) -> Reading:
     forms = [str(value).strip().casefold() for value in values]
     meanings = _other_forms()
-    others = " and ".join(f"{form} as {meanings[form]}" for form in sorted({*forms} & meanings.keys()))
+    others = " and ".join(
+        f"{form} as {meanings[form]}" for form in sorted({*forms} & meanings.keys())
+    )
     note = f"'{name}' is read with {others}" if others else ""
     return [meanings.get(form, value) for form, value in zip(forms, values, strict=True)], note
 
@@ -100,7 +107,9 @@ def _read_yes_no(name: str, values: Cells) -> Reading:
 @cache
 def _other_forms() -> Mapping[str, str]:
     """Return the meaning of each form but the documented "yes" and "no"."""
-    meanings = dict.fromkeys((*_YES, *words_of("yes")), "yes") | dict.fromkeys((*_NO, *words_of("no")), "no")
+    meanings = dict.fromkeys((*_YES, *words_of("yes")), "yes") | dict.fromkeys(
+        (*_NO, *words_of("no")), "no"
+    )
     return {form: meaning for form, meaning in meanings.items() if form != meaning}
 
 
@@ -115,7 +124,9 @@ def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Rea
     return read, note
 
 
-def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int) -> tuple[str, str]:
+def _best_way(
+    name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int
+) -> tuple[str, str]:
     """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note."""
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
     best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))
@@ -155,14 +166,20 @@ def _text(value: Any, options: Sequence[str]) -> int:
         forms = [text.strip().casefold() for text in written]
         if forms.count(form) == 1:
             return forms.index(form)
-        if mark and forms[index : index + 1] == [form[mark.end() :]]:  # "b. left" is also the second option "left"
+        if mark and forms[index : index + 1] == [
+            form[mark.end() :]
+        ]:  # "b. left" is also the second option "left"
             return index
     return -1
 
 
 _LETTERS, _FROM_0 = "letters", "option numbers from 0"
-_WAYS: Mapping[str, Callable[[Any, Sequence[str]], int]] = {  # below 0 for an answer that is nothing of the kind
-    _LETTERS: lambda value, _: ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1,
+_WAYS: Mapping[
+    str, Callable[[Any, Sequence[str]], int]
+] = {  # below 0 for an answer that is nothing of the kind
+    _LETTERS: lambda value, _: (
+        ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1
+    ),
     "letters in any form": _loose_letter,
     _FROM_0: lambda value, _: _whole(value, -1),
     "option numbers from 1": lambda value, _: _whole(value, 0) - 1,

@@ -19,8 +19,23 @@ from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import SPLIT
-from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line, unknown_name
+from medtasks.data.variants import (
+    NEW_COLUMNS,
+    NOT_OF_ALL,
+    NOTA_CONTROL,
+    ROTATED,
+    SWAPPED,
+    TOLD,
+    swapped_images,
+)
+from medtasks.errors import (
+    JudgeNotConfigured,
+    JudgeRefused,
+    MedTasksError,
+    near_match,
+    one_line,
+    unknown_name,
+)
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
 from medtasks.families.family import Asks, TaskFamily
 from medtasks.families.templates import names_in_template
@@ -39,8 +54,22 @@ from medtasks.tasks.own_documents import (
 )
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
-from medtasks.tasks.task_index import FAMILY_KEYS, LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
-from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
+from medtasks.tasks.task_index import (
+    FAMILY_KEYS,
+    LOCAL_LOADERS,
+    SETTINGS,
+    Config,
+    DottedName,
+    mapping_in,
+    resolved,
+)
+from medtasks.tasks.task_variants import (
+    MESSAGES_OF,
+    TEXT_OF,
+    THINKING,
+    thinking_prompt,
+    told_prompt,
+)
 
 KEYS = frozenset(
     (  # noqa: SIM905 - a list would take a line for each
@@ -88,16 +117,22 @@ def check_possible(task: TaskFile) -> None:
     """
     if not task.is_shipped:
         config = task_config(task.base or task.name)
-        if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (problem := next(task_problems(task), "")):
+        if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (
+            problem := next(task_problems(task), "")
+        ):
             raise MedTasksError(problem)
-    if task.variant in NOT_OF_ALL and (task.dataset is None or task.variant not in (SWAPPED, ROTATED)):
+    if task.variant in NOT_OF_ALL and (
+        task.dataset is None or task.variant not in (SWAPPED, ROTATED)
+    ):
         task_documents(task)
     if task.dataset is None:
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
         names = ("dataset", "patient_id", "pair_id", "position", "image_id", *_IMAGES)
-        swapped_images(table.select_columns([name for name in names if name in table.column_names]).to_list())
+        swapped_images(
+            table.select_columns([name for name in names if name in table.column_names]).to_list()
+        )
 
 
 def check_judge(task: TaskFile) -> None:
@@ -154,17 +189,23 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
     if task.variant == NOTA_CONTROL:
         return variants.nota(documents, control=True)
     if task.variant != ROTATED:
-        change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
+        change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(
+            variants, task.variant
+        )
         return change(documents)
     family = task_file(str(task.base)).family
-    return variants.rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
+    return variants.rotated(
+        documents, family.independent_clusters([Sample(document) for document in documents])
+    )
 
 
 @dataclass(frozen=True)
 class Selection:
     """Chosen tasks."""
 
-    ready: tuple[str, ...]  # for the harness: a group or tag of ready members keeps its name, as do names of others
+    ready: tuple[
+        str, ...
+    ]  # for the harness: a group or tag of ready members keeps its name, as do names of others
     missing: dict[str, str]  # why a task cannot run, by task name
 
 
@@ -181,7 +222,9 @@ def select(names: Sequence[str]) -> Selection:
             except MedTasksError as error:
                 lacking[task.name] = str(error)
         missing |= lacking
-        ready |= dict.fromkeys([task.name for task in members if task.name not in lacking] if lacking else [name])
+        ready |= dict.fromkeys(
+            [task.name for task in members if task.name not in lacking] if lacking else [name]
+        )
     return Selection(tuple(ready), missing)
 
 
@@ -240,7 +283,10 @@ def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path
     Raises SourceError for a relative path without a folder.
     """
     settings = image_settings(task)
-    return [[image_path(file, document, settings) for file in Sample(document).images] for document in documents]
+    return [
+        [image_path(file, document, settings) for file in Sample(document).images]
+        for document in documents
+    ]
 
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:
@@ -249,7 +295,9 @@ def image_settings(task: TaskFile) -> Mapping[str, Any]:
 
 
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
-    names = {str(document["dataset"]) for document in documents if document.get("dataset") is not None}
+    names = {
+        str(document["dataset"]) for document in documents if document.get("dataset") is not None
+    }
     return names | ({task.guarded_as} if task.guarded_as is not None else set())
 
 
@@ -271,7 +319,10 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
-        problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
+        problems = [
+            *_prompt_problems(config, document, private=private),
+            *_missing_columns(task, written, document),
+        ]
         if task.same_as is not None:
             problems += _different_images(task, task.same_as)
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
@@ -279,9 +330,17 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
 
 def _key_problems(written: Config) -> list[str]:
     """Return why keys of a task file are misspelt, or need a ``family``."""
-    misspelt = [(key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS]
-    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint and key not in FAMILY_KEYS]
-    return problems + [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
+    misspelt = [
+        (key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS
+    ]
+    problems = [
+        f"no key is called '{key}'{hint}"
+        for key, hint in misspelt
+        if hint and key not in FAMILY_KEYS
+    ]
+    return problems + [
+        f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS
+    ]
 
 
 def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
@@ -311,7 +370,11 @@ def _first_document(task: TaskFile, written: Config, *, download: bool) -> Docum
 
 def unknown_keys(task: TaskFile) -> list[str]:
     """Return the keys of a task's file that are unknown and like no other; a newer harness may know them."""
-    return [str(key) for key in task_config(task.name) if key not in KEYS and not near_match(str(key), KEYS)]
+    return [
+        str(key)
+        for key in task_config(task.name)
+        if key not in KEYS and not near_match(str(key), KEYS)
+    ]
 
 
 def _imported(name: DottedName) -> Any:
@@ -329,8 +392,13 @@ def _imported(name: DottedName) -> Any:
             isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         )
         if not is_missing:
-            raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
-        hint = near_match(name, [*names, *public_hooks()]) or f"; {module}.py next to the task's file can define it"
+            raise MedTasksError(
+                f"'{name}' cannot be imported ({one_line(error)}); correct {module}"
+            ) from error
+        hint = (
+            near_match(name, [*names, *public_hooks()])
+            or f"; {module}.py next to the task's file can define it"
+        )
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
@@ -363,7 +431,11 @@ def _filter_problems(config: Config) -> Iterator[str]:
                 yield f"filter_list, '{pipeline['name']}': {error}"
             except Exception as error:  # noqa: BLE001 - a filter may be the user's own
                 parameters = inspect.signature(function).parameters
-                hints = (near_match(argument, parameters) for argument in arguments if argument not in parameters)
+                hints = (
+                    near_match(argument, parameters)
+                    for argument in arguments
+                    if argument not in parameters
+                )
                 hint = next(filter(None, hints), "; correct its arguments")
                 yield f"filter_list, '{pipeline['name']}': the filter cannot be made ({one_line(error)}){hint}"
 
@@ -417,20 +489,30 @@ def _different_images(task: TaskFile, other: str) -> list[str]:
 
 def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
     """Return the image of each document that has one, by ``doc_id``."""
-    return {str(each["doc_id"]): str(each["image_id"]) for each in documents if each.get("image_id") is not None}
+    return {
+        str(each["doc_id"]): str(each["image_id"])
+        for each in documents
+        if each.get("image_id") is not None
+    }
 
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
+    by_model: list[Any] = [
+        each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)
+    ]
     blocks = by_model or [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
         hook = config.get(key)
-        if key in _TEXTS and isinstance(hook, str) and hook not in document:  # lmms-eval's own kind, or a column's name
+        if (
+            key in _TEXTS and isinstance(hook, str) and hook not in document
+        ):  # lmms-eval's own kind, or a column's name
             yield from _unknown_columns(key, hook, document)
-        if callable(hook) and not (key in _OPENING and is_our_hook(hook)):  # ours open images, which others check
+        if callable(hook) and not (
+            key in _OPENING and is_our_hook(hook)
+        ):  # ours open images, which others check
             for block in blocks:
                 yield from _hook_failures(key, hook, document, block, private=private)
 

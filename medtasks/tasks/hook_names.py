@@ -15,9 +15,17 @@ HOOKS = "medtasks.hooks."
 
 def function_of(hook: object) -> Any:
     """Return the function that a hook of ours names, in a task file or as a text; any other value as it is."""
-    name = hook if isinstance(hook, DottedName) else DottedName(hook) if isinstance(hook, str) else None
+    name = (
+        hook
+        if isinstance(hook, DottedName)
+        else DottedName(hook)
+        if isinstance(hook, str)
+        else None
+    )
     if name is not None and name.is_ours:
-        with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
+        with contextlib.suppress(
+            ImportError, AttributeError
+        ):  # is reported where the task is checked
             return name.resolve()
     return hook
 
@@ -47,7 +55,9 @@ def hook_modules() -> Mapping[str, Any]:
 
 def families() -> dict[str, TaskFamily]:
     """Return all families by the module of their hooks."""
-    hooks = {name: getattr(module, "process_results", None) for name, module in hook_modules().items()}
+    hooks = {
+        name: getattr(module, "process_results", None) for name, module in hook_modules().items()
+    }
     return {name: hook.family for name, hook in hooks.items() if hook is not None}
 
 
@@ -55,6 +65,12 @@ def public_hooks() -> list[str]:
     """Return the names that task files may use, to suggest the nearest one."""
     names: list[str] = []
     for name, module in hook_modules().items():
-        public = ["process_results", "METRIC_LIST"] if hasattr(module, "process_results") else vars(module)
-        names += [f"{HOOKS}{name}.{attribute}" for attribute in public if not attribute.startswith("_")]
+        public = (
+            ["process_results", "METRIC_LIST"]
+            if hasattr(module, "process_results")
+            else vars(module)
+        )
+        names += [
+            f"{HOOKS}{name}.{attribute}" for attribute in public if not attribute.startswith("_")
+        ]
     return names

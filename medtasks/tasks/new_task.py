@@ -20,7 +20,9 @@ from medtasks.tasks.own_documents import columns_of, without_media
 from medtasks.tasks.question_files import local_tables
 from medtasks.tasks.task_index import dumped
 
-_ENUMERATED = re.compile(r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?")  # a name that ends with a letter or number of its own
+_ENUMERATED = re.compile(
+    r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?"
+)  # a name that ends with a letter or number of its own
 _QUESTION_MARKS = ("?", "？", "؟", ";")
 _FAMILIES = {
     "answer": "single_choice",
@@ -39,14 +41,20 @@ class QuestionFile:
     def __init__(self, file: Path) -> None:
         tables = local_tables({"task": file.stem, "dataset_path": str(file)}, lambda names: names)
         if tables is None or not len(tables["test"]):
-            raise MedTasksError(f"there are no questions in {file}; give a CSV, TSV, .xlsx, JSON or parquet file")
+            raise MedTasksError(
+                f"there are no questions in {file}; give a CSV, TSV, .xlsx, JSON or parquet file"
+            )
         self.file = file
         self.columns: dict[str, Values] = {**columns_of(without_media(tables["test"]))}
         self.images: list[Any] = []
         for name, feature in tables["test"].features.items():
             cells = self.columns.get(name, ())
-            lists = [cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)]
-            if name not in self.columns or (lists and all(map(self._is_image, itertools.chain(*lists)))):
+            lists = [
+                cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)
+            ]
+            if name not in self.columns or (
+                lists and all(map(self._is_image, itertools.chain(*lists)))
+            ):
                 self.images.append([name] if hasattr(feature, "feature") else name)
                 self.columns.pop(name, None)
 
@@ -54,7 +62,9 @@ class QuestionFile:
         if not isinstance(cell, str):
             return isinstance(cell, bytes) or (isinstance(cell, Mapping) and "bytes" in cell)
         kind, _ = mimetypes.guess_type(cell)
-        return str(kind).startswith("image/") or (is_file_name(cell) and (self.file.parent / cell).is_file())
+        return str(kind).startswith("image/") or (
+            is_file_name(cell) and (self.file.parent / cell).is_file()
+        )
 
     def options(self) -> Iterator[tuple[list[str], list[Values]]]:
         """Yield columns that may hold the options, one with lists or several, and the options of each question."""
@@ -79,9 +89,13 @@ class QuestionFile:
                 continue  # it can be read in several ways, so that it needs a word of the user's
             if all(map(kind.holds, values, options)):
                 fitting[name] = values, note
-        if kind is Column.LETTERS and all(len(value) == 1 for values, _ in fitting.values() for value in values):
+        if kind is Column.LETTERS and all(
+            len(value) == 1 for values, _ in fitting.values() for value in values
+        ):
             return None
-        names = sorted(fitting, key=lambda name: (fitting[name][1], name))  # first the documented form, without a note
+        names = sorted(
+            fitting, key=lambda name: (fitting[name][1], name)
+        )  # first the documented form, without a note
         if any(fitting[name][0] != fitting[names[0]][0] for name in names):
             return self.named("answer", names)
         return names[0] if names else None
@@ -93,7 +107,9 @@ class QuestionFile:
             MedTasksError: No column has the role, or several may have.
         """
         matching = [name for name in names if name == role]
-        matching = matching or [name for name in names if pattern_of(role).search(name.replace("_", " "))]
+        matching = matching or [
+            name for name in names if pattern_of(role).search(name.replace("_", " "))
+        ]
         matching = matching or [*names]
         if len(matching) != 1:
             raise MedTasksError(
@@ -105,7 +121,11 @@ class QuestionFile:
     def texts(self, taken: Iterable[str] = ()) -> list[str]:
         """Return the columns in which every cell is a text."""
         names = [name for name in self.columns if name not in taken]
-        return [name for name in names if all(isinstance(cell, str) and cell.strip() for cell in self.columns[name])]
+        return [
+            name
+            for name in names
+            if all(isinstance(cell, str) and cell.strip() for cell in self.columns[name])
+        ]
 
     def question(self, taken: Iterable[str] = ()) -> str | None:
         """Return the column of questions, by question marks or its name, or None."""
@@ -113,7 +133,8 @@ class QuestionFile:
         marked = [
             name
             for name in texts
-            if sum(cell.strip().endswith(_QUESTION_MARKS) for cell in self.columns[name]) * 2 > len(self.columns[name])
+            if sum(cell.strip().endswith(_QUESTION_MARKS) for cell in self.columns[name]) * 2
+            > len(self.columns[name])
         ]
         by_name = [name for name in texts if pattern_of("question").search(name)]
         return self.named("question", by_name or marked) if by_name or marked else None
@@ -146,7 +167,10 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
             answer = questions.answers(kind, options, [*source, str(question)])
             if answer is not None:
                 paired = {"pair_id", "position"} <= questions.columns.keys()
-                return "pairs" if paired and role == "answer" else _FAMILIES[role], {**columns, role: answer}
+                return "pairs" if paired and role == "answer" else _FAMILIES[role], {
+                    **columns,
+                    role: answer,
+                }
     _refuse_faulty_choices(questions)
     question = questions.question()
     if question is None:
@@ -155,7 +179,10 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
     answer = questions.answers(Column.YES_NO, no_options, [question])
     if answer is not None:
         return "yes_no", {"question": question, "answer": answer}
-    return "open_question", {"question": question, "answer": questions.named("answer", questions.texts([question]))}
+    return "open_question", {
+        "question": question,
+        "answer": questions.named("answer", questions.texts([question])),
+    }
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:

@@ -24,7 +24,13 @@ from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
-from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
+from medtasks.tasks.question_files import (
+    OF_HARNESS,
+    asked_rows,
+    datasets_of_files,
+    local_tables,
+    split_of,
+)
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
 
@@ -33,7 +39,12 @@ NewColumns = dict[str, list[Any]]
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
-_FREE_NAMES = {"question", "dataset", "kind", "choices"}  # of families' columns, those by which none is recognised
+_FREE_NAMES = {
+    "question",
+    "dataset",
+    "kind",
+    "choices",
+}  # of families' columns, those by which none is recognised
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
@@ -42,7 +53,11 @@ _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.template.option_texts": {"options": Column.OPTIONS},
 }
-_WITH_TEMPLATES = ("medtasks.prompts.template.", "medtasks.prompts.judged.", "medtasks.prompts.volumes.")
+_WITH_TEMPLATES = (
+    "medtasks.prompts.template.",
+    "medtasks.prompts.judged.",
+    "medtasks.prompts.volumes.",
+)
 _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
 
@@ -77,7 +92,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     """
     location = location_of(config)
     table = asked_rows(table, config)
-    places = getattr(table, "places", ()) or [f"{location}, row {row}" for row in range(1, len(table) + 1)]
+    places = getattr(table, "places", ()) or [
+        f"{location}, row {row}" for row in range(1, len(table) + 1)
+    ]
     table, renamed = _under_our_names(table, config, location, places)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
     needed_kinds: dict[str, Column] = {}
@@ -97,7 +114,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     language = mapping_in(config, "metadata").get("language")
     if language is not None:
-        added[REPLY_LANGUAGE] = [known_language(language, f" of '{config.get('task')}':")] * len(table)
+        added[REPLY_LANGUAGE] = [known_language(language, f" of '{config.get('task')}':")] * len(
+            table
+        )
     left_out = {*added}
     if apart:
         left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
@@ -115,7 +134,9 @@ def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
 
 def _columns_of_others(config: Config, own: Collection[str], location: str) -> set[str]:
     """Return the columns by which other families are recognised; MedTasksError if ``breakdown`` names one of them."""
-    names = set[str]().union(*(family.columns for family in families().values())) - _FREE_NAMES - {*own}
+    names = (
+        set[str]().union(*(family.columns for family in families().values())) - _FREE_NAMES - {*own}
+    )
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
@@ -139,7 +160,11 @@ def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumn
     written = list(columns.get("dataset") or [None] * count)
     named: list[Any] = []
     for row, name in enumerate(written):
-        images = _image_paths(config, {"dataset": name}, [columns[image][row] for image in _IMAGES if image in columns])
+        images = _image_paths(
+            config,
+            {"dataset": name},
+            [columns[image][row] for image in _IMAGES if image in columns],
+        )
         holding = filter(None, (name, *files, *map(dataset_holding, images)))
         private = (dataset for dataset in holding if access_of(str(dataset)) is Access.CREDENTIALED)
         named.append(next(private, name))
@@ -152,10 +177,14 @@ def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> It
     for family, cell in itertools.product((settings, *settings.values()), cells):
         for image in cell if isinstance(cell, list) else [cell]:
             with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
-                yield image_path(str(image), document, family if isinstance(family, Mapping) else {})
+                yield image_path(
+                    str(image), document, family if isinstance(family, Mapping) else {}
+                )
 
 
-def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[str, Column]) -> NewColumns:
+def _answers_as_needed(
+    config: Config, columns: Columns, needed_kinds: Mapping[str, Column]
+) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
     for name in [name for name in needed_kinds if name in columns]:
@@ -183,7 +212,9 @@ def own_table(task: str, config: Config) -> Any:
         cause = one_line(error.__cause__ or error)
         if isinstance(error, KeyError):
             cause = f"there is no split '{split}'"
-        raise MedTasksError(f"the documents of '{task}' ({location}) cannot be loaded: {cause}") from error
+        raise MedTasksError(
+            f"the documents of '{task}' ({location}) cannot be loaded: {cause}"
+        ) from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({location}) are none: the file is empty")
     return table
@@ -195,7 +226,9 @@ def _all_tables(task: str, config: Config) -> Any:
     arguments = mapping_in(config, "dataset_kwargs")
     path = resolved(config.get("dataset_path"))
     if path is None:
-        raise MedTasksError(f"only the harness can load the documents of '{task}', so they are not checked here")
+        raise MedTasksError(
+            f"only the harness can load the documents of '{task}', so they are not checked here"
+        )
     if arguments.get("load_from_disk"):
         return datasets.load_from_disk(path)
     tables = own_tables(config)
@@ -211,7 +244,9 @@ def own_tables(config: Config) -> Any:
     Columns that hooks of ours read or show stay as they are written.
     """
     mapping = mapping_in(mapping_in(config, "metadata"), COLUMNS)
-    shown_columns = names_in_templates(mapping_in(config, SETTINGS)).union(*map(names_in, mapping.values()))
+    shown_columns = names_in_templates(mapping_in(config, SETTINGS)).union(
+        *map(names_in, mapping.values())
+    )
 
     def texts(names: Sequence[str]) -> set[str]:
         return shown_columns.union(*(columns for _, columns in needed_columns(config, names)))
@@ -225,7 +260,9 @@ def without_media(table: Any) -> Any:
 
     media = (datasets.Image, datasets.Audio)
     held = {name: getattr(feature, "feature", feature) for name, feature in table.features.items()}
-    return table.remove_columns([name for name, feature in held.items() if isinstance(feature, media)])
+    return table.remove_columns(
+        [name for name, feature in held.items() if isinstance(feature, media)]
+    )
 
 
 def location_of(config: Config) -> str:
@@ -239,7 +276,9 @@ def location_of(config: Config) -> str:
 # ---- columns under other names and in other shapes ----
 
 
-def _under_our_names(table: Any, config: Config, location: str, places: Sequence[str]) -> tuple[Any, NewColumns]:
+def _under_our_names(
+    table: Any, config: Config, location: str, places: Sequence[str]
+) -> tuple[Any, NewColumns]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
     The columns have the names and shapes that hooks need, each of shape (documents,); their values are not checked.
@@ -275,7 +314,9 @@ def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, l
             f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
             f"{location} to take, such as {{answer: answer_label}}"
         )
-    sources = {name: source if isinstance(source, list) else [source] for name, source in mapping.items()}
+    sources = {
+        name: source if isinstance(source, list) else [source] for name, source in mapping.items()
+    }
     for name, holders in sources.items():
         for holder in holders:
             if holder not in names:
@@ -285,7 +326,9 @@ def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, l
                 )
         plain = name.casefold().replace("_", "").removesuffix("id")
         if name not in _IDS and f"{plain}_id" in _IDS:
-            warn_once(f"'{config.get('task')}': 'columns' name '{name}', which no hook knows; write {plain}_id")
+            warn_once(
+                f"'{config.get('task')}': 'columns' name '{name}', which no hook knows; write {plain}_id"
+            )
     return sources
 
 
@@ -298,7 +341,9 @@ def _holds_images(table: Any, column: str) -> bool:
     if isinstance(inner, Mapping) and "bytes" in inner:
         return True
     cells = _columns_of(table, [column])[column]
-    texts = itertools.chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)
+    texts = itertools.chain.from_iterable(
+        cell if isinstance(cell, list) else [cell] for cell in cells
+    )
     return any(isinstance(text, str) and not is_file_name(text) for text in texts)
 
 
@@ -320,7 +365,10 @@ def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
     """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
     if "dataset" in columns:
         return
-    files = [*columns.get("image_file", ()), *itertools.chain(*filter(None, columns.get("image_files", ())))]
+    files = [
+        *columns.get("image_file", ()),
+        *itertools.chain(*filter(None, columns.get("image_files", ()))),
+    ]
     is_volume_hook = hook_name(config.get("doc_to_visual")).startswith("medtasks.prompts.volumes.")
     if is_volume_hook or any(str(file).lower().endswith((".nii", ".nii.gz")) for file in files):
         raise MedTasksError(
@@ -329,7 +377,9 @@ def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
         )
 
 
-def needed_columns(config: Config, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
+def needed_columns(
+    config: Config, names: Sequence[str]
+) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
     family = family_of(config.get("process_results"))
     who = ""
@@ -357,7 +407,9 @@ def is_our_hook(hook: object) -> bool:
     return hook_name(hook).startswith("medtasks.")
 
 
-def check(config: Config, columns: Columns, names: Sequence[str], location: str, places: Sequence[str]) -> None:
+def check(
+    config: Config, columns: Columns, names: Sequence[str], location: str, places: Sequence[str]
+) -> None:
     """Check that documents hold the values that hooks of their task need.
 
     Args:
@@ -371,7 +423,12 @@ def check(config: Config, columns: Columns, names: Sequence[str], location: str,
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
     family = family_of(config.get("process_results"))
-    if family is not None and family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
+    if (
+        family is not None
+        and family.short is not None
+        and "kind" in names
+        and not {*family.columns} <= {*names}
+    ):
         raise MedTasksError(
             f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
         )
@@ -394,7 +451,9 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
             yield first_rows[key], row
 
 
-def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places: Sequence[str]) -> Iterator[str]:
+def _wrong_values(
+    config: Config, columns: Columns, names: Sequence[str], places: Sequence[str]
+) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
     for who, required in needed_columns(config, names):
@@ -404,7 +463,9 @@ def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places
                 options = columns["options"][row] if "options" in columns else ()
                 if not kind.holds(value, options):
                     is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
-                    description = "something else" if is_hidden else _described(kind, value, options)
+                    description = (
+                        "something else" if is_hidden else _described(kind, value, options)
+                    )
                     yield f"{places[row]}: '{name}' is {description}{need}"
                     need = ""
         checked |= required.items()
@@ -416,7 +477,9 @@ def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
     for who, required in needed_columns(config, names):
         for name in required:
             if name not in names:
-                missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
+                missing.setdefault(
+                    name, f"'{name}', which {who} needs (it needs {', '.join(required)})"
+                )
     if missing:
         raise MedTasksError(
             f"{location} has no column {several([*missing.values()])}; add it to {', '.join(names)}, or say which of "
@@ -442,10 +505,16 @@ def _described(kind: Column, value: Any, options: Any) -> str:
 def _fault_of_entry(kind: Column, entry: Any) -> str:
     if is_blank(entry):
         return f"missing ({'null' if entry is None else 'empty'})"
-    return f"{entry!r} and no text (put it in quotes)" if kind in (Column.OPTIONS, Column.TEXTS) else repr(entry)
+    return (
+        f"{entry!r} and no text (put it in quotes)"
+        if kind in (Column.OPTIONS, Column.TEXTS)
+        else repr(entry)
+    )
 
 
-def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:
+def following(
+    process_results: object, columns: Columns, names: Sequence[str], count: int
+) -> NewColumns:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
     family = family_of(process_results)
     paired = family is not None and family.paired
@@ -457,8 +526,12 @@ def following(process_results: object, columns: Columns, names: Sequence[str], c
     return added | _following_of_closed_questions(columns, names, count)
 
 
-def _following_of_closed_questions(columns: Columns, names: Sequence[str], count: int) -> NewColumns:
-    added: NewColumns = {name: [None] * count for name in ("source", "hallucination") if name not in names}
+def _following_of_closed_questions(
+    columns: Columns, names: Sequence[str], count: int
+) -> NewColumns:
+    added: NewColumns = {
+        name: [None] * count for name in ("source", "hallucination") if name not in names
+    }
     if "kind" in names:
         return added
     yes = [answer.strip().casefold() == "yes" for answer in columns["answer"]]
@@ -471,13 +544,17 @@ def _following_of_closed_questions(columns: Columns, names: Sequence[str], count
     }
 
 
-def _following_ids(columns: Columns, names: Sequence[str], count: int, *, paired: bool) -> NewColumns:
+def _following_ids(
+    columns: Columns, names: Sequence[str], count: int, *, paired: bool
+) -> NewColumns:
     """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
     ids: Iterable[Any] = range(count)
     if "doc_id" in names:
         ids = columns["doc_id"]
     elif paired:
-        ids = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
+        ids = [
+            f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)
+        ]
     doc_ids = list(map(str, ids))
     added: NewColumns = {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
     if "image_id" in names:

@@ -12,7 +12,10 @@ from medtasks.tasks.hook_names import family_of, hook_name
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
-LETTERED_PROMPTS = ("medtasks.prompts.template.lettered_prompt", "medtasks.prompts.judged.paired_prompt")
+LETTERED_PROMPTS = (
+    "medtasks.prompts.template.lettered_prompt",
+    "medtasks.prompts.judged.paired_prompt",
+)
 _BY_LETTER = {Column.LETTER, Column.LETTERS, Column.LETTER_OR_NOTHING}
 _BY_PLACE = {Column.LABEL, Column.LABELS}
 _MARKS = {"letter", "lower", "number"}  # in the template of an option
@@ -33,7 +36,10 @@ def checked_options(
     """
     family = family_of(config.get("process_results"))
     kinds = set() if family is None else {*family.columns.values()}
-    if kinds.isdisjoint(_BY_LETTER | _BY_PLACE) or mapping_in(config, "metadata").get("variant") in VARIANTS:
+    if (
+        kinds.isdisjoint(_BY_LETTER | _BY_PLACE)
+        or mapping_in(config, "metadata").get("variant") in VARIANTS
+    ):
         return {}
     options = columns["options"]
     bare = _without_marks(config, options, location)
@@ -69,7 +75,9 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
                 "by their places; write the same in the same order in every row, and change the right ones with them"
             )
         if not are_classes and len(texts) > MOST_LETTERS:
-            raise MedTasksError(f"{location}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
+            raise MedTasksError(
+                f"{location}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible"
+            )
         if fault := _fault_of(texts):
             if are_classes:
                 raise MedTasksError(f"{location}: {fault}; give each class a name of its own")

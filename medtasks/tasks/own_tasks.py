@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.dataset_lookup import own_dataset_info, own_datasets, own_task_file, prepared_folder
+from medtasks.data.dataset_lookup import (
+    own_dataset_info,
+    own_datasets,
+    own_task_file,
+    prepared_folder,
+)
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
@@ -24,7 +29,14 @@ from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, make_folder, written_whole
 from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.tasks.task_index import SETTINGS, Config, DottedName, dumped, harness_folder, index_tasks
+from medtasks.tasks.task_index import (
+    SETTINGS,
+    Config,
+    DottedName,
+    dumped,
+    harness_folder,
+    index_tasks,
+)
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -52,7 +64,9 @@ def prepare_own(
     questions = OwnQuestions(folder)
     chosen = own_name(name or folder.resolve().name)
     if chosen == TAG:
-        raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
+        raise MedTasksError(
+            f"there is a task or dataset '{TAG}' already; choose another name with --name"
+        )
     refuse_taken(chosen, chosen, _COMMAND, "--name")
     source = None
     if not again and (dataset_folder(chosen) / FILE_NAME).is_file():
@@ -65,19 +79,25 @@ def prepare_own(
         )
     absolute = folder.resolve()
     info = own_dataset_info(chosen, f"{questions.kind}, from {absolute}", str(absolute), access)
-    manifest = prepare_recipe(info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete))
+    manifest = prepare_recipe(
+        info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete)
+    )
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
     names = own_keys(chosen, chosen, TAG)
     description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
     changed = {
         **names,
         SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
-        "metadata": own_metadata(with_images["metadata"], chosen, description=description, prompt="head"),
+        "metadata": own_metadata(
+            with_images["metadata"], chosen, description=description, prompt="head"
+        ),
     }
     if questions.kind == QA:
         rules = {"reference": "multimedeval_option_head", "robust": "robust_choice"}
         step = {"function": DottedName("medtasks.hooks.filters.ReadWith")}
-        changed["filter_list"] = [{"name": row, "filter": [{**step, "rule": rule}]} for row, rule in rules.items()]
+        changed["filter_list"] = [
+            {"name": row, "filter": [{**step, "rule": rule}]} for row, rule in rules.items()
+        ]
     write_task_file(chosen, {**names, **config, **changed}, _COMMAND)
     return manifest
 
@@ -91,7 +111,9 @@ def own_name(text: str) -> str:
     """
     slug = re.sub(r"[^a-z0-9]+", "_", text.lower().removeprefix(_PREFIX)).strip("_")
     if not slug:
-        raise MedTasksError(f"'{text}' gives no task name; choose one of letters and digits with --name")
+        raise MedTasksError(
+            f"'{text}' gives no task name; choose one of letters and digits with --name"
+        )
     return _PREFIX + slug
 
 
@@ -113,18 +135,24 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
-        raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
+        raise MedTasksError(
+            f"'{name}' cannot be a task's name; take small letters, digits and underscores"
+        )
     names = tasks_of_part(dataset, name)
     shipped = task_files()
     if not names:
-        raise unknown_name("dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""})
+        raise unknown_name(
+            "dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""}
+        )
     groups = groups_of_part(dataset, name, names)
     for new in (*names.values(), *groups.values()):
         refuse_taken(new, name, _PART_COMMAND, "--as")
     if name in own_datasets():
         with contextlib.suppress(SourceError):  # a damaged one may be replaced
             if Manifest.read(dataset_folder(name)).selected_from is None:
-                raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
+                raise MedTasksError(
+                    f"there is a task or dataset '{name}' already; choose another name with --as"
+                )
     manifest = publish_part(dataset, criteria, name)
     for task, new in names.items():
         description = f"{shipped[task].description}; only {criteria_line(manifest.selection)}"
@@ -137,8 +165,14 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
-    models = [each.name for each in task_files().values() if each.kind == "task" and each.dataset == dataset]
-    return {model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)}
+    models = [
+        each.name
+        for each in task_files().values()
+        if each.kind == "task" and each.dataset == dataset
+    ]
+    return {
+        model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)
+    }
 
 
 def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[str, str]:
@@ -151,7 +185,9 @@ def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[st
     """
     published = [file for file in task_files().values() if file.kind == "group" and file.is_shipped]
     groups = [group.name for group in published if tasks.keys() >= set(group.members)]
-    return {group: name + group.removeprefix(dataset) for group in groups if group.startswith(dataset)}
+    return {
+        group: name + group.removeprefix(dataset) for group in groups if group.startswith(dataset)
+    }
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
@@ -182,7 +218,11 @@ def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
 def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
     """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
     data = {"dataset": dataset, "data": DottedName(f"medtasks.data.provenance_of.{dataset}")}
-    return {**{name: value for name, value in metadata.items() if name != "few_shot"}, **about, **data}
+    return {
+        **{name: value for name, value in metadata.items() if name != "few_shot"},
+        **about,
+        **data,
+    }
 
 
 def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
@@ -193,9 +233,13 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     path = own_task_file(name)
     tasks = task_files()
     if _is_taken(name, path):
-        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
+        raise MedTasksError(
+            f"there is a task or dataset '{name}' already; choose another name with {option}"
+        )
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK.format(command)):
-        raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
+        raise MedTasksError(
+            f"{path} was not written by this command; move it away, or choose another {option}"
+        )
     if name not in tasks:
         return
     members = [tasks[name], *(tasks[member] for member in tasks[name].members if member in tasks)]

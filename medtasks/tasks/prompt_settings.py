@@ -27,7 +27,11 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     if name not in _named():
         raise AttributeError(f"there is no medtasks.hooks.settings_of.{name}")
     default = copy.deepcopy(_named()[name])
-    blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
+    blocks = {
+        families: default.pop(families)
+        for families, block in [*default.items()]
+        if isinstance(block, Mapping)
+    }
     by_family = {family: block for families, block in blocks.items() for family in families.split()}
     marks = _MARKS if _has_places(default) else {}
     names = {**marks, **by_family}
@@ -63,5 +67,7 @@ def _has_places(settings: Mapping[str, Any]) -> bool:
 @cache
 def _named() -> Mapping[str, dict[str, Any]]:
     return {
-        name: settings for path in tasks_folder().glob("*/prompts.yml") for name, settings in read_config(path).items()
+        name: settings
+        for path in tasks_folder().glob("*/prompts.yml")
+        for name, settings in read_config(path).items()
     }

@@ -28,9 +28,13 @@ OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip"
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
+_NUMBER = re.compile(
+    r"-?(0|[1-9]\d{0,14})(\.\d+)?"
+)  # as a number is written; 007 and twenty digits are a name
 
-_PROTOCOLS = re.compile(r".*(::|://)")  # in front of a file, such as zip://member::file:///folder/archive.zip
+_PROTOCOLS = re.compile(
+    r".*(::|://)"
+)  # in front of a file, such as zip://member::file:///folder/archive.zip
 
 Files = Mapping[str, Sequence[Path]]  # by split
 
@@ -45,7 +49,10 @@ def is_local(config: Config) -> bool:
     path = str(config.get("dataset_path"))
     if path in LOCAL_LOADERS or os.path.exists(path):
         return True
-    return path.isidentifier() and importlib.util.find_spec(f"datasets.packaged_modules.{path}") is not None
+    return (
+        path.isidentifier()
+        and importlib.util.find_spec(f"datasets.packaged_modules.{path}") is not None
+    )
 
 
 def private_copies(config: Config) -> contextlib.AbstractContextManager[None]:
@@ -89,24 +96,34 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
     arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
     if not isinstance(path, str) or written.get("load_from_disk"):
         return None
-    kind, files = _folder_files(config, path, arguments) if os.path.isdir(path) else _named_files(config, path)
+    kind, files = (
+        _folder_files(config, path, arguments)
+        if os.path.isdir(path)
+        else _named_files(config, path)
+    )
     if files is None:
         return None
     members = [*itertools.chain(*files.values())]
     if kind not in TABLE_KINDS or any(file.suffix.lower() == ".parquet" for file in members):
         return _loaded_anew(config, path, kind, files, arguments)
     options = _reading_options(arguments)
-    return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+    return datasets.DatasetDict(
+        {name: _table(named, kind, options, texts) for name, named in files.items()}
+    )
 
 
-def _loaded_anew(config: Config, path: str, kind: str, files: Files, arguments: Mapping[str, Any]) -> Any:
+def _loaded_anew(
+    config: Config, path: str, kind: str, files: Files, arguments: Mapping[str, Any]
+) -> Any:
     """Return files as the library reads them, under a key of their state in its cache."""
     import datasets
 
     settings = dict(arguments)
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
-        settings["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
+        settings["data_files"] = {
+            name: [glob.escape(str(file)) for file in named] for name, named in files.items()
+        }
     cache = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
     state = _state_of([*itertools.chain(*files.values())])
     settings["cache_dir"] = f"{settings.get('cache_dir', cache)}/medtasks-{state}"
@@ -126,9 +143,15 @@ def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tu
     import datasets
 
     if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
-        raise SourceError(f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files")
-    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), data_files=arguments.get("data_files"))
-    return builder.name, {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
+        raise SourceError(
+            f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files"
+        )
+    builder = datasets.load_dataset_builder(
+        path, config.get("dataset_name"), data_files=arguments.get("data_files")
+    )
+    return builder.name, {
+        str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()
+    }
 
 
 def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
@@ -136,7 +159,9 @@ def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
     names = mapping_in(config, "dataset_kwargs").get("data_files")
     task = config.get("task")
     if path == "pandas":
-        raise MedTasksError(f"the task '{task}': pickles of pandas can run code and are not read; save them as parquet")
+        raise MedTasksError(
+            f"the task '{task}': pickles of pandas can run code and are not read; save them as parquet"
+        )
     if path not in LOCAL_LOADERS:
         return "csv", _single_file(config, path, has_names=bool(names))
     if "://" in str(names) or (not names and path in _OF_LIBRARY):
@@ -160,7 +185,11 @@ def _matching(task: object, *names: str) -> list[Path]:
     """Return the files of these names, or else those that match one as a pattern, in which [ may mean itself."""
     matches: list[Path] = []
     for name in names:
-        paths = [name] if os.path.isfile(name) else glob.glob(name) or glob.glob(name.replace("[", "[[]"))
+        paths = (
+            [name]
+            if os.path.isfile(name)
+            else glob.glob(name) or glob.glob(name.replace("[", "[[]"))
+        )
         files = [Path(path) for path in sorted(paths) if os.path.isfile(path)]
         if not files:
             folder = Path(name).parent
@@ -179,15 +208,22 @@ def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
 
     parameters = inspect.signature(datasets.load_dataset).parameters
     options = {
-        name: str(value) for name, value in arguments.items() if name not in parameters and name not in _NEEDLESS
+        name: str(value)
+        for name, value in arguments.items()
+        if name not in parameters and name not in _NEEDLESS
     }
     for name in options.keys() - _OPTIONS:
-        raise MedTasksError(f"dataset_kwargs: '{name}' is no option of a table; there are {', '.join(_OPTIONS)}")
+        raise MedTasksError(
+            f"dataset_kwargs: '{name}' is no option of a table; there are {', '.join(_OPTIONS)}"
+        )
     return options
 
 
 def _table(
-    files: Sequence[Path], kind: str, options: Mapping[str, str], texts: Callable[[Sequence[str]], Collection[str]]
+    files: Sequence[Path],
+    kind: str,
+    options: Mapping[str, str],
+    texts: Callable[[Sequence[str]], Collection[str]],
 ) -> Any:
     """Return the rows of files as a table of the ``datasets`` library, with numbers where nothing needs the text.
 
@@ -219,7 +255,11 @@ def _numbers(values: list[Any]) -> list[Any]:
         return values
     number_of = float if any("." in text for text in written) else int
     numbers = {text: number_of(text) for text in written}
-    return values if len({*numbers.values()}) < len(written) else [numbers.get(value, value) for value in values]
+    return (
+        values
+        if len({*numbers.values()}) < len(written)
+        else [numbers.get(value, value) for value in values]
+    )
 
 
 def asked_rows(table: Any, config: Config) -> Any:

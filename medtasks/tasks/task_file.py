@@ -17,7 +17,14 @@ from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import AnyMetric
 from medtasks.tasks.hook_names import HOOKS, family_of
-from medtasks.tasks.task_index import SETTINGS, Config, DottedName, mapping_in, names_in, tasks_folder
+from medtasks.tasks.task_index import (
+    SETTINGS,
+    Config,
+    DottedName,
+    mapping_in,
+    names_in,
+    tasks_folder,
+)
 from medtasks.tasks.task_variants import thinking_of, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
@@ -36,20 +43,34 @@ class TaskFile:
     path: Path
     description: str
     dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
-    guarded_as: str | None = None  # name whose access level holds for its text: its dataset, or the one in its metadata
+    guarded_as: str | None = (
+        None  # name whose access level holds for its text: its dataset, or the one in its metadata
+    )
     output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
-    rows: Mapping[str, Rule] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
-    process_results: DottedName | None = None  # None where the harness scores by itself, as is its metric list
+    rows: Mapping[str, Rule] = field(
+        default_factory=dict
+    )  # how replies are read, by the name of a row of its results
+    process_results: DottedName | None = (
+        None  # None where the harness scores by itself, as is its metric list
+    )
     metric_list: DottedName | None = None  # None where they are listed one by one
     members: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # names under which the task is selected together with others
     breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
-    variants: tuple[str, ...] = ()  # sanity and stress variants (``blind``, ``nota``, ...); none for a variant
+    variants: tuple[
+        str, ...
+    ] = ()  # sanity and stress variants (``blind``, ``nota``, ...); none for a variant
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
-    variant: str | None = None  # sanity or thinking variant of ``base``; None for a task with a file
+    variant: str | None = (
+        None  # sanity or thinking variant of ``base``; None for a task with a file
+    )
     base: str | None = None
-    same_as: str | None = None  # a task with questions on the same images, compared image by image in reports
-    origin: str | None = None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
+    same_as: str | None = (
+        None  # a task with questions on the same images, compared image by image in reports
+    )
+    origin: str | None = (
+        None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
+    )
     differs: Config = field(default_factory=dict)  # keys in which it differs from its file
 
     @property
@@ -86,7 +107,11 @@ class TaskFile:
     def is_computed(self) -> bool:
         """Whether its scores follow from replies without a judge, a labeler or any other model."""
         family = self.family
-        return family.scores_suffice and family.asks is Asks.NOBODY and not any(map(needs_labeler, self.rows.values()))
+        return (
+            family.scores_suffice
+            and family.asks is Asks.NOBODY
+            and not any(map(needs_labeler, self.rows.values()))
+        )
 
     @property
     def only_harness(self) -> str:
@@ -118,7 +143,9 @@ class TaskFile:
         family = self.family if self.has_family else None
         changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
         task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
-        return replace(task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None)
+        return replace(
+            task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None
+        )
 
 
 def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
@@ -157,12 +184,16 @@ def _has_images(config: Config, dataset: str | None) -> bool:
     """Return whether a task's samples have images that a sanity variant can hide or swap."""
     if dataset is None:  # only our hooks know what a variant of a user's own documents shows
         messages = config.get("doc_to_messages")
-        return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+        return config.get("doc_to_visual") == _IMAGES and (
+            messages is None or str(messages).startswith(HOOKS)
+        )
     if dataset in CATALOGUE:
         return CATALOGUE[dataset].images != 0  # None where their number is unknown
     # The manifest's own class takes longer to import than everything else at start-up.
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        manifest = json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads(
+            (dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8")
+        )
         return bool(manifest["images"] != 0)
     return True
 
@@ -180,7 +211,9 @@ def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
         impossible = {ROTATED, ABSTAIN, NOTA, NOTA_CONTROL}
     elif Column.LETTERS in family.columns.values():  # several right options
         impossible = {ABSTAIN, NOTA, NOTA_CONTROL}
-    elif family.paired:  # the options of both images would differ, so that they alone tell the images apart
+    elif (
+        family.paired
+    ):  # the options of both images would differ, so that they alone tell the images apart
         impossible = {NOTA, NOTA_CONTROL}
     if not isinstance(hook, DottedName):
         impossible |= {TOLD}
@@ -199,14 +232,21 @@ def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule
     by_judge = False
     if family is not None:
         by_judge = family.extractor is None
-        default = LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor
-    for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}]:
+        default = (
+            LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor
+        )
+    for pipeline in config.get("filter_list") or [
+        {"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}
+    ]:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
         if named is not None:
-            yield name, Rule(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
+            yield (
+                name,
+                Rule(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned"))),
+            )
         elif by_judge:
             yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
         elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):

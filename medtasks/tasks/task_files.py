@@ -32,7 +32,13 @@ from medtasks.tasks.task_index import (
     tasks_folder,
     with_image_roots,
 )
-from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants, twin_changes
+from medtasks.tasks.task_variants import (
+    ENDINGS,
+    TWIN_ENDING,
+    listed_changes,
+    listed_variants,
+    twin_changes,
+)
 
 INCLUDE = "--include_path"
 TAG_ENDINGS: Mapping[str, Sequence[str]] = {"_sanity": SANITY, "_stress": STRESS}
@@ -51,7 +57,9 @@ def include(folders: Sequence[Path]) -> None:
     global _included
     for folder in folders:
         if not folder.is_dir():
-            raise MedTasksError(f"there is no folder {folder}; give the one with your task files with {INCLUDE}")
+            raise MedTasksError(
+                f"there is no folder {folder}; give the one with your task files with {INCLUDE}"
+            )
     index = index_tasks([Path(os.path.abspath(folder)) for folder in folders], strict=True)
     _included = {task.name: task for task in _tasks(index)}
 
@@ -77,13 +85,17 @@ def included_option(*names: str) -> str:
 def included_folders(*names: str) -> list[str]:
     """Return the folders of the user's that hold the files of these tasks, by default of all that are included."""
     bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
-    return list(dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included))
+    return list(
+        dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
+    )
 
 
 def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
     """Return why ``--num_fewshot`` cannot be given to tasks, by the contents of their files, a sentence each."""
     ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
-    failing = [name for name in configs if name not in ignoring and not configs[name].get("fewshot_config")]
+    failing = [
+        name for name in configs if name not in ignoring and not configs[name].get("fewshot_config")
+    ]
     problems = []
     for names, effect in (
         (ignoring, "has no effect on {}, whose files set it to 0"),
@@ -113,7 +125,10 @@ def task_files() -> Mapping[str, TaskFile]:
 
     Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
     """
-    return _Tasks(_included, {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))})
+    return _Tasks(
+        _included,
+        {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))},
+    )
 
 
 class _Tasks(Mapping[str, TaskFile]):
@@ -140,7 +155,11 @@ class _Tasks(Mapping[str, TaskFile]):
 def _shipped(file: str) -> Mapping[str, TaskFile]:
     """Return our task or group of this name and the others of its file, such as its few-shot twin."""
     path = _shipped_paths().get(file)
-    return {} if path is None else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
+    return (
+        {}
+        if path is None
+        else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
+    )
 
 
 @cache
@@ -148,13 +167,17 @@ def _shipped_paths() -> Mapping[str, Path]:
     """Return the paths of our task files by task: each file is named after its task or group, which others follow."""
     paths = {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
     folders = sorted({path.parent for path in paths.values()})
-    return paths | {name: paths[base] for folder in folders for name, base, _ in listed_variants(folder)}
+    return paths | {
+        name: paths[base] for folder in folders for name, base, _ in listed_variants(folder)
+    }
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
     """Yield the tasks and groups of an index; tasks that are Python classes only the harness knows."""
     for name, config in index.groups.items():
-        yield TaskFile(name, "group", index.paths[name], description_in(config), members=index.members[name])
+        yield TaskFile(
+            name, "group", index.paths[name], description_in(config), members=index.members[name]
+        )
     for name, config in index.configs.items():
         if "class" not in config:
             task = task_file_of(name, config, index.paths[name])
@@ -216,14 +239,25 @@ def _variant(name: str, tasks: Mapping[str, TaskFile]) -> TaskFile | None:
 
 def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
     """Return the sanity and stress or the thinking variants of a task, or all; not a name that belongs to a file."""
-    tasks, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
+    tasks, variants = (
+        task_files(),
+        (*(task.variants if sanity else ()), *(task.thinking if thinking else ())),
+    )
     config = _config_of(task) if variants else {}
-    return [task.as_variant(variant, config) for variant in variants if f"{task.name}_{variant}" not in tasks]
+    return [
+        task.as_variant(variant, config)
+        for variant in variants
+        if f"{task.name}_{variant}" not in tasks
+    ]
 
 
 def tags_of(task: TaskFile) -> list[str]:
     """Return the tags under which a task is selected together with variants, such as ``<task>_sanity``."""
-    return [task.name + ending for ending, variants in TAG_ENDINGS.items() if {*variants} & {*task.variants}]
+    return [
+        task.name + ending
+        for ending, variants in TAG_ENDINGS.items()
+        if {*variants} & {*task.variants}
+    ]
 
 
 def tagged_tasks(tag: str) -> list[TaskFile]:
@@ -243,7 +277,11 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
         tagged = [task for task in tasks.values() if name in task.tags]
         members = [*([variant] if variant else tagged_tasks(name)), *tagged]
     elif tasks[name].kind == "group":
-        inside = [members_of(member, (*above, name)) for member in tasks[name].members if member not in above]
+        inside = [
+            members_of(member, (*above, name))
+            for member in tasks[name].members
+            if member not in above
+        ]
         # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
         members = [task for tasks_inside in inside for task in tasks_inside] if all(inside) else []
     else:
@@ -279,7 +317,9 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         for tag in task.tags if is_new else ():
-            tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+            tagged = (
+                entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+            )
             entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
         entries |= _variant_tags(task, free, index)
     return entries
@@ -291,7 +331,9 @@ def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
     return {variant: name for variant, name in names.items() if name not in taken}
 
 
-def _variant_tags(task: TaskFile, names: Mapping[str, str], index: Mapping[str, Config]) -> dict[str, dict[str, Any]]:
+def _variant_tags(
+    task: TaskFile, names: Mapping[str, str], index: Mapping[str, Config]
+) -> dict[str, dict[str, Any]]:
     """Return entries of the free tags for a task with its variants, whose ``names`` are given by variant."""
     entries: dict[str, dict[str, Any]] = {}
     for ending, variants in TAG_ENDINGS.items():
@@ -309,14 +351,20 @@ class _Entry(dict[str, Any]):
     The harness indexes hundreds of variants at each start, and opens the files of those that were asked for.
     """
 
-    def __init__(self, facts: Mapping[str, Any], task: TaskFile, variant: str | None = None) -> None:
+    def __init__(
+        self, facts: Mapping[str, Any], task: TaskFile, variant: str | None = None
+    ) -> None:
         super().__init__({key: value for key, value in facts.items() if key != "yaml_path"})
         self._task, self._variant = task, variant
 
     def __missing__(self, key: str) -> Any:
         if key != "yaml_path":
             raise KeyError(key)
-        made = self._task if self._variant is None else self._task.as_variant(self._variant, _config_of(self._task))
+        made = (
+            self._task
+            if self._variant is None
+            else self._task.as_variant(self._variant, _config_of(self._task))
+        )
         path = Path(_folder().name, f"{made.name}.yaml")
         path.write_text(dumped(_config_of(made)), encoding="utf-8")
         self[key] = str(path)

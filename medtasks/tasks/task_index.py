@@ -40,7 +40,9 @@ LOCAL_LOADERS = frozenset(
 class DottedName(str):
     """Dotted name after ``!function`` in a task file: a module and a name in it."""
 
-    folder: Path | None  # of the file, in which the harness looks for the module first; None for our own files
+    folder: (
+        Path | None
+    )  # of the file, in which the harness looks for the module first; None for our own files
 
     def __new__(cls, name: str, folder: Path | None = None) -> "DottedName":
         """Return the name with the folder of its file."""
@@ -102,18 +104,30 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 class TaskIndex:
     """Tasks, groups and tags of the task files in folders."""
 
-    configs: Mapping[str, Config] = field(default_factory=dict)  # by task, with the files it includes
+    configs: Mapping[str, Config] = field(
+        default_factory=dict
+    )  # by task, with the files it includes
     groups: Mapping[str, Config] = field(default_factory=dict)  # the same of groups
     paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
-    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of groups and tags, by name
+    members: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # of groups and tags, by name
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
-        names = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
+        names = [
+            candidate
+            for candidate in (*self.configs, *self.members)
+            if fnmatchcase(candidate, name)
+        ]
         for opened in names:  # and the members of groups among them
             members = () if opened in self.configs else self.members.get(opened, ())
             names += [member for member in members if member not in names]
-        return [name for name in dict.fromkeys(names) if name in self.configs or name not in self.members]
+        return [
+            name
+            for name in dict.fromkeys(names)
+            if name in self.configs or name not in self.members
+        ]
 
     def __contains__(self, name: str) -> bool:
         return name in self.configs or name in self.members
@@ -129,11 +143,17 @@ def tasks_folder() -> Path:
 def harness_folder() -> Path | None:
     """Return the folder of the harness's own tasks, found without importing it; None where it is not installed."""
     spec = importlib.util.find_spec("lmms_eval")
-    roots = [] if spec is None else [Path(root) / "tasks" for root in spec.submodule_search_locations or ()]
+    roots = (
+        []
+        if spec is None
+        else [Path(root) / "tasks" for root in spec.submodule_search_locations or ()]
+    )
     return next((root for root in roots if root.is_dir()), None)
 
 
-def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False) -> TaskIndex:
+def index_tasks(
+    folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False
+) -> TaskIndex:
     """Read the task files in folders and below, or files; of two with one name the first folder's counts.
 
     ``naming`` reads only files whose text holds one of these names, if any. A file that cannot be read is skipped, and
@@ -160,7 +180,9 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
-    return TaskIndex(configs, groups, paths, {name: tuple(listed) for name, listed in members.items()})
+    return TaskIndex(
+        configs, groups, paths, {name: tuple(listed) for name, listed in members.items()}
+    )
 
 
 def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -169,7 +191,9 @@ def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
         if not folder.is_dir():
             yield folder
         for root, below, names in os.walk(folder):
-            below[:] = sorted(name for name in below if name not in ("__pycache__", ".ipynb_checkpoints"))
+            below[:] = sorted(
+                name for name in below if name not in ("__pycache__", ".ipynb_checkpoints")
+            )
             yield from (Path(root, name) for name in sorted(names) if name.endswith(".yaml"))
 
 
@@ -179,7 +203,14 @@ def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | 
         if names and not any(name in read_file(path, MOST_TEXT) for name in names):
             return None
         config = read_config(path)
-    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError, MedTasksError) as error:
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        yaml.YAMLError,
+        MedTasksError,
+    ) as error:
         if strict:
             raise MedTasksError(f"the task file {path}{_describe_damage(error)}") from error
         return None
@@ -203,7 +234,10 @@ def _describe_damage(error: Exception) -> str:
 
 def _group_members(entries: Sequence[Any]) -> list[str]:
     """Return the names of a group's members, some of which are mappings."""
-    return [str(item.get("task", item.get("group")) if isinstance(item, dict) else item) for item in entries]
+    return [
+        str(item.get("task", item.get("group")) if isinstance(item, dict) else item)
+        for item in entries
+    ]
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -216,7 +250,9 @@ def read_config(path: Path) -> dict[str, Any]:
     if "family" in config:
         config = with_family(config, path.parent)
     if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
-        with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
+        with contextlib.suppress(
+            ImportError, AttributeError
+        ):  # is reported where the task is checked
             config[SETTINGS] = settings.resolve()
     return config
 
@@ -236,9 +272,16 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:
-        merged = {**merged, "dataset_path": placed(merged["dataset_path"])} if "dataset_path" in merged else merged
+        merged = (
+            {**merged, "dataset_path": placed(merged["dataset_path"])}
+            if "dataset_path" in merged
+            else merged
+        )
     elif "data_files" in arguments:
-        merged["dataset_kwargs"] = {**arguments, "data_files": _changed(arguments["data_files"], placed)}
+        merged["dataset_kwargs"] = {
+            **arguments,
+            "data_files": _changed(arguments["data_files"], placed),
+        }
     return merged
 
 
@@ -270,17 +313,27 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
         raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
     metadata = {**base["metadata"], COLUMNS: columns or {}}
     if not image:
-        raise MedTasksError("it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'")
+        raise MedTasksError(
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
+        )
     if image == "none":
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     else:
-        metadata[COLUMNS] = {"image_files" if isinstance(image, list) else "image_file": image, **metadata[COLUMNS]}
+        metadata[COLUMNS] = {
+            "image_files" if isinstance(image, list) else "image_file": image,
+            **metadata[COLUMNS],
+        }
     if "description" in written:
         metadata["description"] = written.pop("description")
     settings = written.get(SETTINGS, {})
     if isinstance(settings, Mapping):
         written[SETTINGS] = {**settings, "default": {**default, **mapping_in(settings, "default")}}
-    return {**dict.fromkeys(written), **base, **written, "metadata": {**metadata, **mapping_in(written, "metadata")}}
+    return {
+        **dict.fromkeys(written),
+        **base,
+        **written,
+        "metadata": {**metadata, **mapping_in(written, "metadata")},
+    }
 
 
 def _supplied(family: str) -> dict[str, Any]:
@@ -292,7 +345,10 @@ def _supplied(family: str) -> dict[str, Any]:
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
         raise unknown_name(
-            "family", family, {name.name[1:-5] for name in own.glob("_*")} - {"own"}, "docs/own_tasks.md"
+            "family",
+            family,
+            {name.name[1:-5] for name in own.glob("_*")} - {"own"},
+            "docs/own_tasks.md",
         )
     metrics = DottedName(f"{module}.METRIC_LIST")
     hooks = {"process_results": DottedName(f"{module}.process_results"), "metric_list": metrics}
@@ -307,7 +363,11 @@ def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:
 
     def with_root(settings: Any) -> Any:
         root = settings.get("image_root") if isinstance(settings, Mapping) else None
-        if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)) or not (folder / root).is_dir():
+        if (
+            not isinstance(root, str)
+            or os.path.isabs(os.path.expanduser(root))
+            or not (folder / root).is_dir()
+        ):
             return settings
         return {**settings, "image_root": str(folder.absolute() / root)}
 
@@ -336,7 +396,9 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 def _represent(dumper: Any, name: DottedName) -> Any:
     # For a file in any folder: the harness joins this to it unless the path is absolute.
     file, attribute = name.own_file(), name.rpartition(".")[2]
-    return dumper.represent_scalar("!function", str(name) if file is None else f"{file.with_suffix('')}.{attribute}")
+    return dumper.represent_scalar(
+        "!function", str(name) if file is None else f"{file.with_suffix('')}.{attribute}"
+    )
 
 
 _Dumper.add_representer(DottedName, _represent)
@@ -344,7 +406,9 @@ _Dumper.add_representer(DottedName, _represent)
 
 def dumped(config: Config) -> str:
     """Return a configuration as the text of a task file."""
-    return str(yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+    return str(
+        yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    )
 
 
 def parsed(path: Path) -> Config:
@@ -354,7 +418,10 @@ def parsed(path: Path) -> Config:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parsed(path: Path, modified: int) -> Config:
-    content, folder = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader), path.parent.absolute()
+    content, folder = (
+        parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader),
+        path.parent.absolute(),
+    )
     if content is None:
         raise ValueError("it is empty")
     if not isinstance(content, dict):  # no task; the harness skips it, too
@@ -364,10 +431,18 @@ def _parsed(path: Path, modified: int) -> Config:
 
 def _malformed(config: Config) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
-    for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
+    for key in (
+        SETTINGS,
+        "dataset_kwargs",
+        "generation_kwargs",
+        "model_specific_generation_kwargs",
+        "metadata",
+    ):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
-        if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
+        if not isinstance(value, Mapping | DottedName | None) and not (
+            key == "metadata" and isinstance(value, list)
+        ):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
     yield from _malformed_lists(config)
 
@@ -397,10 +472,18 @@ def _malformed_lists(config: Config) -> Iterator[str]:
                 names = ", ".join(f"'{name}'" for name in entry)
                 fault = f"has no '{missing[0]}', only {names}"
                 yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
-            elif "filter" in required:  # the steps of a pipeline are looked at after the lists themselves
+            elif (
+                "filter" in required
+            ):  # the steps of a pipeline are looked at after the lists themselves
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
 
 
 def names_in(value: object) -> list[str]:
     """Return the names in a value that is a list of names, a single name, or None."""
-    return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
+    return (
+        [str(item) for item in value]
+        if isinstance(value, list)
+        else []
+        if value is None
+        else [str(value)]
+    )

@@ -65,8 +65,15 @@ _MEANING = {
     TAGS: "reasoning in <think>, the answer in <answer>",
     BOXED: "reasoning first, the answer in a box",
 }
-_KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")  # prompts with every last line of the kit
-_OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose last line asks for the bare letter
+_KIT = (
+    "medevalkit_question",
+    "medevalkit_slake",
+    "medevalkit_mmmu",
+)  # prompts with every last line of the kit
+_OF_LETTERS = (
+    "mmmu_pro_standard",
+    "mmmu_pro_vision",
+)  # other prompts whose last line asks for the bare letter
 _ROOM = "max_new_tokens"
 
 
@@ -90,18 +97,24 @@ def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
                     **metadata,
                     **rule.get("metadata", {}),
                     "version": rule["of"][origin],
-                    "description": rule["description"].format(title=metadata["description"].partition("; ")[0]),
+                    "description": rule["description"].format(
+                        title=metadata["description"].partition("; ")[0]
+                    ),
                     "protocol": rule["protocol"].format(protocol=metadata["protocol"]),
                 },
             }
             if "settings" in rule:
-                changes[SETTINGS] = DottedName(rule["settings"].format(settings=base[SETTINGS])).resolve()
+                changes[SETTINGS] = DottedName(
+                    rule["settings"].format(settings=base[SETTINGS])
+                ).resolve()
             yield changes
 
 
 def twin_changes(name: str, config: Config) -> dict[str, Any]:
     """Return the differences of the few-shot twin of a task."""
-    metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"}
+    metadata = {
+        key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"
+    }
     about = {
         "description": f"{metadata['description']}, after five solved examples",
         "protocol": "5-shot",
@@ -123,7 +136,12 @@ def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
 
 
 def variant_changes(
-    name: str, variant: str, config: Config, rows: Mapping[str, Rule], family: TaskFamily | None, description: str
+    name: str,
+    variant: str,
+    config: Config,
+    rows: Mapping[str, Rule],
+    family: TaskFamily | None,
+    description: str,
 ) -> dict[str, Any]:
     """Return the differences of a variant of the task ``name``, whose file says ``config``."""
     made = f"{name}_{variant}"
@@ -133,7 +151,10 @@ def variant_changes(
     changes = {**_named(made, is_prepared=is_prepared), "tag": []}
     if variant in THINKING:
         return {**changes, **_thinking_changes(made, config, rows), "metadata": metadata}
-    for done in (COLUMNS, ROWS):  # documents of a variant have their names already, and no other rows
+    for done in (
+        COLUMNS,
+        ROWS,
+    ):  # documents of a variant have their names already, and no other rows
         metadata.pop(done, None)
     changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
     if variant == ROTATED and family is not None:
@@ -146,7 +167,9 @@ def variant_changes(
     elif variant == DEGRADED:
         metadata["degradations"] = degrading.VERSION
         metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
-    elif variant == TOLD and not str(config["doc_to_text"]).startswith(HOOKS):  # ours know the variant
+    elif variant == TOLD and not str(config["doc_to_text"]).startswith(
+        HOOKS
+    ):  # ours know the variant
         changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
     return changes
 
@@ -156,9 +179,19 @@ def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> di
     filters = []
     for title, row in rows.items():
         if not title.startswith("reference"):
-            options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
+            options = {
+                "rule": row.extractor,
+                "option": row.option_form,
+                "fenced": row.fenced or None,
+                "reasoned": True,
+            }
             step = {key: value for key, value in options.items() if value is not None}
-            filters.append({"name": title, "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}]})
+            filters.append(
+                {
+                    "name": title,
+                    "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}],
+                }
+            )
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
     changes: dict[str, Any] = {
@@ -170,12 +203,15 @@ def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> di
         changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
     if by_model := mapping_in(config, "model_specific_generation_kwargs"):
         changes["model_specific_generation_kwargs"] = {
-            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
+            model: {key: value for key, value in kwargs.items() if key != _ROOM}
+            for model, kwargs in by_model.items()
         }
     return changes
 
 
-def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]) -> tuple[str, ...]:
+def thinking_of(
+    config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]
+) -> tuple[str, ...]:
     """Return the names of a task's thinking variants, by its configuration with unresolved dotted names.
 
     The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given
@@ -184,11 +220,17 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ru
     if "reasoning" in str(mapping_in(config, "metadata").get("protocol")):
         return ()
     readable = (
-        family is not None and family.asked_for is not None and not all(row.startswith("reference") for row in rows)
+        family is not None
+        and family.asked_for is not None
+        and not all(row.startswith("reference") for row in rows)
     )
     hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
     generated = config.get("output_type", "generate_until") == "generate_until"
-    return THINKING if readable and generated and all(isinstance(hook, DottedName) for hook in hooks) else ()
+    return (
+        THINKING
+        if readable and generated and all(isinstance(hook, DottedName) for hook in hooks)
+        else ()
+    )
 
 
 # ---- prompts of variants ----
@@ -204,7 +246,9 @@ def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
     return telling
 
 
-def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily) -> Callable[..., Any]:
+def thinking_prompt(
+    prompt: Callable[..., Any], variant: str, family: TaskFamily
+) -> Callable[..., Any]:
     """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
 
     Of messages, the last turn of the user holds the instruction.
@@ -218,7 +262,9 @@ def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily
         text = str(made)
         if variant == BOXED:
             return _boxed(text, doc, family)
-        settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
+        settings = next(
+            (each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {}
+        )
         mark = str(settings.get("image_mark") or "")
         start = len(mark) if text.startswith(mark) else 0  # the image comes before everything
         return f"{text[:start]}{_instruction()}{text[start:]}"
@@ -226,7 +272,9 @@ def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily
     return instructed
 
 
-def _instructed_turns(messages: list[Any], variant: str, doc: Document, family: TaskFamily) -> list[Any]:
+def _instructed_turns(
+    messages: list[Any], variant: str, doc: Document, family: TaskFamily
+) -> list[Any]:
     """Return messages with the instruction to reason in the last turn of the user."""
     turns = copy.copy(messages)
     last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")

@@ -70,7 +70,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     arguments: AdapterArguments
     device: torch.device  # of the model's inputs
     network: Any  # the weights, as :meth:`load` builds them
-    least_versions: ClassVar[Mapping[str, str]] = {}  # of packages, where the model needs more than the harness
+    least_versions: ClassVar[
+        Mapping[str, str]
+    ] = {}  # of packages, where the model needs more than the harness
     visual_types: ClassVar[tuple[type, ...]] = IMAGES  # types that the model takes as image
     # Needed by the default score_batch and generate_batch:
     tokenizer: Any  # a tokenizer of transformers, whose ``decode`` turns ids into text
@@ -78,9 +80,15 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     slot_id: int  # token that image features replace
     stop_ids: Sequence[int]  # tokens that end a reply
     stop_strings: Sequence[str] = ()  # texts that end a reply, besides the task's
-    keeps_decoding_settings: ClassVar[bool] = False  # whether penalties of the checkpoint's settings apply
-    draws_in_batches: ClassVar[bool] = False  # whether sampled replies may depend on others of their batch
-    stops_after: ClassVar[int | None] = None  # requests; if these are the first and all of them fail, the run stops
+    keeps_decoding_settings: ClassVar[bool] = (
+        False  # whether penalties of the checkpoint's settings apply
+    )
+    draws_in_batches: ClassVar[bool] = (
+        False  # whether sampled replies may depend on others of their batch
+    )
+    stops_after: ClassVar[int | None] = (
+        None  # requests; if these are the first and all of them fail, the run stops
+    )
 
     def __init__(self, **arguments: object) -> None:
         self.check_versions()
@@ -88,7 +96,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         if not CAN_SHARE:
             self.arguments = dataclasses.replace(self.arguments, prefix_cache=False)
         self.device = choose_device(
-            self.arguments.device, self.accelerator.device, self.accelerator.num_processes, self.model_id
+            self.arguments.device,
+            self.accelerator.device,
+            self.accelerator.num_processes,
+            self.model_id,
         )
         self._features = FeatureCache(self.arguments.feature_cache_mb * 2**20)
         self._prefixes = PrefixCache(self.arguments.prefix_cache_mb * 2**20)
@@ -127,7 +138,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             raise
 
     @torch.inference_mode()
-    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+    def generate_batch(
+        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+    ) -> list[str]:
         """Generate replies in one batch; texts that are ``CountedReply`` objects carry their token counts.
 
         The seed is for sampling; the global random state does not change. Decoding settings of the checkpoint are
@@ -149,21 +162,35 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             ids = self.language_model.generate(
                 **inputs,
                 generation_config=decoding_config(settings, self.stop_ids, self.pad_id),
-                stopping_criteria=StoppingCriteriaList([StopStrings(until, self.decode, skip)] if until else []),
+                stopping_criteria=StoppingCriteriaList(
+                    [StopStrings(until, self.decode, skip)] if until else []
+                ),
             )
         replies: list[str] = []
         for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True):
             # The token that ended the reply counts, padding does not.
-            without_padding = max((at + 1 for at, token in enumerate(row) if token != self.pad_id), default=0)
-            tokens = next((at + 1 for at, token in enumerate(row) if token in self.stop_ids), without_padding)
-            replies.append(CountedReply(cut_reply(row, self.decode, self.stop_ids, until), len(prompt.ids), tokens))
+            without_padding = max(
+                (at + 1 for at, token in enumerate(row) if token != self.pad_id), default=0
+            )
+            tokens = next(
+                (at + 1 for at, token in enumerate(row) if token in self.stop_ids), without_padding
+            )
+            replies.append(
+                CountedReply(
+                    cut_reply(row, self.decode, self.stop_ids, until), len(prompt.ids), tokens
+                )
+            )
         return replies
 
     # ---- optional members of a model ----
 
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
+    def encode_pair(
+        self, context: str, continuation: str, images: Sequence[Image.Image]
+    ) -> Continuation:
         """Encode a prompt and the text to score after it; a ``ValueError`` where the continuation adds no token."""
-        return split_continuation(self.encode(context, images), self.encode(context, images, continuation))
+        return split_continuation(
+            self.encode(context, images), self.encode(context, images, continuation)
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
@@ -189,7 +216,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         embedded = self.language_model.get_input_embeddings()(batch.ids)
         features = [row.flatten(0, -2) for row in self.cached_features(batch) if row is not None]
         if features:
-            slots = (batch.ids == self.slot_id) & batch.attention_mask[:, -batch.ids.shape[1] :].bool()
+            slots = (batch.ids == self.slot_id) & batch.attention_mask[
+                :, -batch.ids.shape[1] :
+            ].bool()
             embedded = embedded.masked_scatter(slots[..., None], torch.cat(features))
         return batch.inputs(inputs_embeds=embedded)
 
@@ -218,21 +247,35 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         for attribute, module in sorted(vars(self).items()):
             if isinstance(module, nn.Module):
                 for name, tensor in sorted(module.state_dict().items()):
-                    weights.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                    weights.update(
+                        f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode()
+                    )
                     if tensor.is_meta or tensor.numel() == 0:
                         continue
                     flat = tensor.detach().reshape(-1)
-                    indices = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
+                    indices = torch.linspace(
+                        0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64
+                    ).long()
                     values: Any = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
                     weights.update(values.data)
         files = []
-        prose = {field.name for field in dataclasses.fields(self.arguments) if field.metadata.get("prose")}
+        prose = {
+            field.name
+            for field in dataclasses.fields(self.arguments)
+            if field.metadata.get("prose")
+        }
         for argument, value in sorted(dataclasses.asdict(self.arguments).items()):
             if isinstance(value, str) and value and argument not in NEUTRAL | prose:
                 path = Path(value).expanduser()
-                for file in filter(Path.is_file, sorted(path.iterdir()) if path.is_dir() else [path]):
+                for file in filter(
+                    Path.is_file, sorted(path.iterdir()) if path.is_dir() else [path]
+                ):
                     size = file.stat().st_size
-                    digest = str(size) if size > _READ_WHOLE else hashlib.sha256(file.read_bytes()).hexdigest()
+                    digest = (
+                        str(size)
+                        if size > _READ_WHOLE
+                        else hashlib.sha256(file.read_bytes()).hexdigest()
+                    )
                     files.append((argument, file.name, digest))
         return weights.hexdigest() + digest_of(files)
 
@@ -249,7 +292,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     def cached_features(self, batch: PaddedBatch) -> list[torch.Tensor | None]:
         """Return the ``image_features`` of every row of a batch, each image computed at most once."""
-        return self._features.features(batch.prompts, lambda image: self.image_features(image.to(self.device)))
+        return self._features.features(
+            batch.prompts, lambda image: self.image_features(image.to(self.device))
+        )
 
     # ---- the harness's calls ----
 
@@ -272,10 +317,17 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             is_alone = settings.temperature > 0 and not self.draws_in_batches
             return settings, unit(request) if is_alone else None
 
-        def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply | Exception]:
+        def execute(
+            items: Sequence[tuple[Encoded, GenerationSettings, int]],
+        ) -> list[CountedReply | Exception]:
             (_, settings, seed), *_ = items
-            texts: Sequence[Any] = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
-            return [text if isinstance(text, Exception) else counted_as(text, escaped_reply(text)) for text in texts]
+            texts: Sequence[Any] = self.generate_batch(
+                [prompt for prompt, *_ in items], settings, seed
+            )
+            return [
+                text if isinstance(text, Exception) else counted_as(text, escaped_reply(text))
+                for text in texts
+            ]
 
         work = Work(
             kind="generate_until",
@@ -287,12 +339,17 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
             decisive=lambda loaded: decoding(loaded.request),
-            stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
+            stored=lambda reply: {
+                "text": str(reply),
+                "counts": [reply.input_tokens, reply.output_tokens],
+            },
             restored=lambda text, counts: CountedReply(text, *counts),
         )
         return self.handed_replies(typed, self._run(work, typed, plan_streams(typed, group, unit)))
 
-    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+    def loglikelihood(
+        self, requests: Sequence[Any]
+    ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation, see :meth:`handed_scores`; too many failures are a ``MedTasksError``."""
         typed = read_requests(requests, "loglikelihood")
         work = Work(
@@ -309,7 +366,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         )
         # A shared prefix needs one batch: for the options of a question, for questions on one image.
         is_shared = self.arguments.prefix_cache
-        unit = attrgetter(*(("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")))
+        unit = attrgetter(
+            *(("task", "split", "doc_id", "context") if is_shared else ("name", "repeat"))
+        )
         streams = plan_streams(typed, lambda _: None, unit, self.task_dict if is_shared else None)
         return self.handed_scores(self._run(work, typed, streams))
 
@@ -326,25 +385,36 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
-            logits: torch.Tensor = self.language_model(**inputs, logits_to_keep=keep, use_cache=False).logits
+            logits: torch.Tensor = self.language_model(
+                **inputs, logits_to_keep=keep, use_cache=False
+            ).logits
             return logits
 
         return score(items, logits_of, self.pad_id, self.device)
 
     def _run(
-        self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
+        self,
+        work: Work[Item, Result],
+        requests: Sequence[Request],
+        streams: Sequence[Sequence[Sequence[int]]],
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         request_count = sum(not request.padding for request in requests)
-        failures = FailureLog(work.kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors)
+        failures = FailureLog(
+            work.kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors
+        )
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
         size, tokens = self.arguments.batch_size, self.arguments.batch_tokens
-        rows = sys.maxsize if tokens and size == 1 else size  # without limit where batch_tokens decides alone
+        rows = (
+            sys.maxsize if tokens and size == 1 else size
+        )  # without limit where batch_tokens decides alone
         rows = min(rows, self.arguments.max_batch_size or rows)
         name = f"{self.model_id} {work.kind}"
         with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
-            runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar, self.stops_after)
+            runner = BatchRunner(
+                requests, work, reader, rows, tokens, failures, self._journal, bar, self.stops_after
+            )
             results = runner.run(streams)
         self.copied |= runner.copied
         if runner.replayed and runner.journal is not None:

@@ -20,7 +20,13 @@ import torch
 from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="HarnessArguments")
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object in JSON"}
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    dict: "an object in JSON",
+}
 
 
 def argument(
@@ -46,7 +52,9 @@ class HarnessArguments:
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
     device: str | None = argument(None)
-    max_new_tokens: int = argument(64, least=1)  # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(
+        64, least=1
+    )  # length limit of a reply where the task sets none, in tokens
     max_failed: float = argument(0.1, least=0, most=1)
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
     token_counts: bool = argument(False)
@@ -59,9 +67,13 @@ class AdapterArguments(HarnessArguments):
     """Arguments of every model in this process; a model module extends them and may change the defaults."""
 
     batch_tokens: int | None = argument(None, least=1)
-    prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
+    prefix_cache: bool = argument(
+        True
+    )  # whether the options of a question share one pass over image and prompt
     prefix_cache_mb: int = argument(512, least=0)
-    feature_cache_mb: int = argument(512, least=0)  # size of the cache of vision features, in MiB; 0 for none
+    feature_cache_mb: int = argument(
+        512, least=0
+    )  # size of the cache of vision features, in MiB; 0 for none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,12 +97,18 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
     for name, value in arguments.items():
         if name not in fields:
             hint = near_match(name, fields) or "."
-            raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}.")
-        if name == "batch_size" and re.fullmatch(r"auto(:\d+)?", str(value)):  # the harness passes it on unread
+            raise AdapterArgumentError(
+                f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}."
+            )
+        if name == "batch_size" and re.fullmatch(
+            r"auto(:\d+)?", str(value)
+        ):  # the harness passes it on unread
             value = 64  # to begin with: a batch that does not fit into memory is halved
         if value is not None:
             is_union = isinstance(declared[name], types.UnionType)
-            kind = typing.get_args(declared[name])[0] if is_union else declared[name]  # ``int`` of ``int | None``
+            kind = (
+                typing.get_args(declared[name])[0] if is_union else declared[name]
+            )  # ``int`` of ``int | None``
             values[name] = _checked(model, fields[name], typing.get_origin(kind) or kind, value)
     return cls(**values)
 
@@ -100,9 +118,13 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
     choices = field.metadata.get("choices")
     prose = bool(field.metadata.get("prose"))
-    expected = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
+    expected = " or ".join(
+        choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"]
+    )
     expected += ", as it is or as a JSON string" * prose
-    problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {expected}, not '{value}'.")
+    problem = AdapterArgumentError(
+        f"{model}: argument '{field.name}' must be {expected}, not '{value}'."
+    )
     if isinstance(value, str) and value.startswith("@") and (prose or kind is dict):
         try:
             value, prose = Path(value[1:]).expanduser().read_text(encoding="utf-8"), False
@@ -122,20 +144,28 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
         elif kind is float:
             converted = float(str(value))
         elif kind is int:  # a float must be whole: the harness reads "1e2" as 100.0
-            converted = int(float(value)) if isinstance(value, float) and value.is_integer() else int(str(value))
+            converted = (
+                int(float(value))
+                if isinstance(value, float) and value.is_integer()
+                else int(str(value))
+            )
         else:
             converted = str(value)
     except (ValueError, OverflowError):
         raise problem from None
     # The comparisons are written so that a NaN fails them.
-    if (least is not None and not converted >= least) or (most is not None and not converted <= most):
+    if (least is not None and not converted >= least) or (
+        most is not None and not converted <= most
+    ):
         raise problem
     if not isinstance(converted, kind) or (choices is not None and converted not in choices):
         raise problem
     return converted
 
 
-def choose_device(requested: str | None, assigned: torch.device, processes: int, model: str) -> torch.device:
+def choose_device(
+    requested: str | None, assigned: torch.device, processes: int, model: str
+) -> torch.device:
     """Return the requested device; with several processes the assigned one, because they must not share a GPU."""
     if requested is None:
         return assigned
@@ -144,7 +174,9 @@ def choose_device(requested: str | None, assigned: torch.device, processes: int,
     except RuntimeError:
         device = torch.device("meta")
     gpus = torch.cuda.device_count()
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and (device.index or 0) >= gpus):
+    if device.type not in ("cpu", "cuda") or (
+        device.type == "cuda" and (device.index or 0) >= gpus
+    ):
         raise AdapterArgumentError(
             f"{model}: device '{requested}' is not present; give cpu, cuda or cuda:N, this machine has {gpus} usable "
             f"GPU(s)."

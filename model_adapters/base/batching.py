@@ -23,14 +23,18 @@ KV_CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ els
 # Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
 _keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
 Decode = Callable[[Sequence[int]], str]
-KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
+KNOWN_SETTINGS = frozenset(
+    {"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"}
+)
 
 
 @dataclass(frozen=True)
 class Encoded:
     """One prompt as model input."""
 
-    ids: Sequence[int]  # every position of the language model, with placeholder ids where image features will go
+    ids: Sequence[
+        int
+    ]  # every position of the language model, with placeholder ids where image features will go
     pixels: torch.Tensor | None  # preprocessed images, shape (images, ...); ``None`` without images
 
     @property
@@ -42,7 +46,10 @@ class Encoded:
         version = 0 if pixels.is_inference() else pixels._version
         entry = _keys.get(pixels)
         if entry is None or entry[0] != version:
-            entry = _keys[pixels] = version, tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels)))
+            entry = _keys[pixels] = (
+                version,
+                tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels))),
+            )
         return entry[1]
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
@@ -80,14 +87,18 @@ def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> P
     """Arrange prompts as one batch on ``device``."""
     rows = [torch.tensor(prompt.ids, dtype=torch.long) for prompt in prompts]
     ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side="left")
-    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
+    mask = pad_sequence(
+        [torch.ones_like(row) for row in rows], batch_first=True, padding_side="left"
+    )
     return PaddedBatch(ids.to(device), mask.to(device), positions_of(mask).to(device), prompts)
 
 
 def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> torch.Tensor:
     """Return ids as one rectangle on ``device``, shape (rows, longest row)."""
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows], dtype=torch.long, device=device)
+    return torch.tensor(
+        [[*row, *[pad_id] * (longest - len(row))] for row in rows], dtype=torch.long, device=device
+    )
 
 
 @dataclass(frozen=True)
@@ -124,7 +135,9 @@ class Likelihood:
 
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
     """Return the length of the longest common prefix: 5 of "left lung" and "left arm"."""
-    differing = (at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right)
+    differing = (
+        at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right
+    )
     return next(differing, min(len(first), len(second)))
 
 
@@ -153,7 +166,10 @@ def score(
     longest = max(item.tokens for item in items)
     # Logits at one position predict the next token, hence one more column, of which the last predicts nothing.
     losses, hits = token_losses(logits_of(batch, longest + 1)[:, :-1], batch.ids[:, -longest:])
-    return [likelihood(losses[row, -item.tokens :], hits[row, -item.tokens :]) for row, item in enumerate(items)]
+    return [
+        likelihood(losses[row, -item.tokens :], hits[row, -item.tokens :])
+        for row, item in enumerate(items)
+    ]
 
 
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -173,7 +189,9 @@ def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
     """Sum up the results of :func:`token_losses` for one continuation; the sum has to be finite."""
     total = losses.sum().item()
     if not math.isfinite(total):
-        raise MedTasksError("the model's likelihood is not finite, as after an overflow in half precision")
+        raise MedTasksError(
+            "the model's likelihood is not finite, as after an overflow in half precision"
+        )
     return Likelihood(total, len(losses), bool(hits.all()))
 
 
@@ -212,7 +230,9 @@ def content_key(pixels: torch.Tensor) -> str:
     once = pixels.detach()
     for axis, step in enumerate(pixels.stride()):
         once = once.narrow(axis, 0, 1) if step == 0 and once.shape[axis] else once
-    digest = hashlib.blake2b(f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}".encode(), digest_size=16)
+    digest = hashlib.blake2b(
+        f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}".encode(), digest_size=16
+    )
     digest.update(once.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -227,7 +247,9 @@ class FeatureCache(BoundedCache[torch.Tensor]):
 
         Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on the cache's content.
         """
-        by_key: dict[str, torch.Tensor] = {}  # nothing is computed twice in a batch, however small the cache
+        by_key: dict[
+            str, torch.Tensor
+        ] = {}  # nothing is computed twice in a batch, however small the cache
         rows: list[torch.Tensor | None] = []
         for prompt in prompts:
             parts = []
@@ -237,7 +259,9 @@ class FeatureCache(BoundedCache[torch.Tensor]):
                 if features is None:
                     features = compute(prompt.pixels[at : at + 1])
                     if not isinstance(features, torch.Tensor):
-                        raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+                        raise MedTasksError(
+                            f"image_features must return a tensor, not {type(features).__name__}"
+                        )
                     features = features.detach()
                     # A view would keep all of the tensor that it is a part of.
                     is_whole = features.untyped_storage().nbytes() == features.nbytes
@@ -280,7 +304,9 @@ class CountedReply(str):
 
 def counted_as(reply: str, text: str) -> CountedReply:
     """Return a text with the token counts of the reply that it replaces."""
-    return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+    return CountedReply(
+        text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None)
+    )
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
@@ -303,14 +329,25 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
         )
     except (TypeError, ValueError) as error:
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
-    if settings.max_new_tokens < 1 or settings.num_beams < 1 or not 0 < settings.top_p <= 1 or settings.temperature < 0:
+    if (
+        settings.max_new_tokens < 1
+        or settings.num_beams < 1
+        or not 0 < settings.top_p <= 1
+        or settings.temperature < 0
+    ):
         raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
     return settings
 
 
-def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:
+def decoding_config(
+    settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int
+) -> GenerationConfig:
     """Build the configuration; transformers adds other settings, such as penalties, from the model's own."""
-    sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    sampling = {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+    }
     return GenerationConfig(
         max_new_tokens=settings.max_new_tokens,
         num_beams=settings.num_beams,
@@ -321,7 +358,9 @@ def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_i
     )
 
 
-def cut_reply(ids: Sequence[int], decode: Decode, stop_ids: Collection[int], until: Sequence[str]) -> str:
+def cut_reply(
+    ids: Sequence[int], decode: Decode, stop_ids: Collection[int], until: Sequence[str]
+) -> str:
     """Decode up to the first stop id, cut before the first stop string and strip white space."""
     end = next((position for position, token in enumerate(ids) if token in stop_ids), len(ids))
     text = decode(ids[:end])

@@ -59,9 +59,13 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
     """
     files = [path]
     if not path.exists():
-        raise CheckpointError(f"{path} does not exist; give the file or folder of the downloaded checkpoint")
+        raise CheckpointError(
+            f"{path} does not exist; give the file or folder of the downloaded checkpoint"
+        )
     if path.is_dir():
-        names = [name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()][:1]
+        names = [
+            name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()
+        ][:1]
         indexes = [path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"]
         if index := next(filter(Path.is_file, indexes), None):
             try:
@@ -69,9 +73,13 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
             except (ValueError, KeyError, AttributeError, TypeError) as error:
                 raise CheckpointError(f"{index} is damaged; download it again") from error
             if missing := [name for name in names if not (path / name).is_file()]:
-                raise CheckpointError(f"{path / missing[0]} is missing; {index.name} lists it, download it")
+                raise CheckpointError(
+                    f"{path / missing[0]} is missing; {index.name} lists it, download it"
+                )
         elif not names:
-            raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
+            raise CheckpointError(
+                f"{path} holds no model.safetensors, pytorch_model.bin or index of shards"
+            )
         files = [path / name for name in names]
     for file in files:
         if file.suffix == ".safetensors":
@@ -80,7 +88,9 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
                     for key in opened.keys():  # noqa: SIM118  # it is no mapping
                         yield file, key, opened.get_tensor(key)
             except (SafetensorError, OSError) as error:
-                raise CheckpointError(f"{file} is truncated or damaged ({error}); download it again") from error
+                raise CheckpointError(
+                    f"{file} is truncated or damaged ({error}); download it again"
+                ) from error
             continue
         check_unpickling(file)
         try:
@@ -88,7 +98,9 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
         except MemoryError:
             raise
         except Exception as error:  # a damaged pickle raises errors of many kinds
-            raise CheckpointError(f"{file} is truncated or no torch checkpoint; download it again") from error
+            raise CheckpointError(
+                f"{file} is truncated or no torch checkpoint; download it again"
+            ) from error
         for wrapper in ("model_state_dict", "state_dict"):
             if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
                 state = state[wrapper]
@@ -112,22 +124,36 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
         try:
             name = rename(key)
         except KeyError:
-            raise CheckpointError(f"{file}: key '{key}' is unknown; is this another model's checkpoint?") from None
+            raise CheckpointError(
+                f"{file}: key '{key}' is unknown; is this another model's checkpoint?"
+            ) from None
         if name is None:
             continue
         if name not in parameters:
-            raise CheckpointError(f"{file}: key '{key}' leads to '{name}', which the model does not have")
+            raise CheckpointError(
+                f"{file}: key '{key}' leads to '{name}', which the model does not have"
+            )
         if tensor.shape != parameters[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(parameters[name].shape)}"
-            raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
-        fault = tensor_fault(tensor) if tensor.is_floating_point() else "holds no floating-point numbers"
+            raise CheckpointError(
+                f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?"
+            )
+        fault = (
+            tensor_fault(tensor)
+            if tensor.is_floating_point()
+            else "holds no floating-point numbers"
+        )
         if fault:
             raise CheckpointError(f"{file}: key '{key}' {fault}; download the checkpoint again")
         if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
-            raise CheckpointError(f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not")
+            raise CheckpointError(
+                f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not"
+            )
         taken[name] = (key, tensor.to(dtype))
     refuse_missing(path, set(parameters) - set(taken))
-    module.load_state_dict({name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True)
+    module.load_state_dict(
+        {name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True
+    )
     module.requires_grad_(False)
 
 
@@ -161,14 +187,22 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
     if folder.is_dir():
         return folder
     if not HUB_ID.fullmatch(name):
-        raise CheckpointError(f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id")
+        raise CheckpointError(
+            f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id"
+        )
 
     for pattern in _WEIGHTS if weights else _TEXT_FILES[:1]:
-        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES, pattern] if weights else [*_TEXT_FILES])
+        fetch = partial(
+            snapshot_download,
+            name,
+            allow_patterns=[*_TEXT_FILES, pattern] if weights else [*_TEXT_FILES],
+        )
         downloaded = from_hub(fetch, name, "folder", "it", argument)
         if not weights or any(downloaded.glob(pattern)):
             return downloaded
-    raise CheckpointError(f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>")
+    raise CheckpointError(
+        f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>"
+    )
 
 
 def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argument: str) -> Path:
@@ -196,14 +230,20 @@ class SentencePieceText:
     4.28).
     """
 
-    def __init__(self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False) -> None:
+    def __init__(
+        self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False
+    ) -> None:
         if not model_file.is_file():
-            raise MedTasksError(f"{model_file} is missing; put the checkpoint's tokenizer.model there")
+            raise MedTasksError(
+                f"{model_file} is missing; put the checkpoint's tokenizer.model there"
+            )
         self._model = sentencepiece.SentencePieceProcessor()
         try:
             self._model.LoadFromSerializedProto(model_file.read_bytes())
         except (RuntimeError, TypeError) as error:
-            raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
+            raise MedTasksError(
+                f"{model_file} is no SentencePiece model; download it again"
+            ) from error
         self._added = added
         self._strip = strip_around_added
         names = sorted(added, key=len, reverse=True)
@@ -231,11 +271,15 @@ class SentencePieceText:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``; control pieces and added tokens are left out."""
-        pieces = [token for token in ids if token < self.vocabulary and not self._model.IsControl(token)]
+        pieces = [
+            token for token in ids if token < self.vocabulary and not self._model.IsControl(token)
+        ]
         return str(self._model.DecodeIds(pieces))
 
 
-def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
+def check_device_map(
+    device_map: str | None, device: torch.device, processes: int, model: str
+) -> None:
     """Check that a model can be spread over GPUs, before weights are read; otherwise an ``AdapterArgumentError``."""
     if device_map is not None and (processes > 1 or device.type != "cuda" or device.index):
         raise AdapterArgumentError(

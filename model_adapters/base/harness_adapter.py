@@ -41,12 +41,16 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     arguments: HarnessArguments
     task_dict: TaskDocuments
     quotes_errors = False
-    marks_replies = True  # text of the model is escaped, and marks are ours, see medtasks.extract.failure
+    marks_replies = (
+        True  # text of the model is escaped, and marks are ours, see medtasks.extract.failure
+    )
 
     def __init__(self, **arguments: object) -> None:
         super().__init__()
         self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
-        self.copied: set[tuple[str, int]] = set()  # samples with an answer that another run asked for
+        self.copied: set[tuple[str, int]] = (
+            set()
+        )  # samples with an answer that another run asked for
         # The evaluator gathers over these four on several processes.
         self.accelerator = Accelerator()
         self._rank = self.accelerator.process_index
@@ -70,7 +74,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         try:
             values = harness_utils.simple_parse_args_string(arg_string)
         except ValueError:
-            raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
+            raise AdapterArgumentError(
+                f"{cls.model_id}: write --model_args as key=value,key=value."
+            ) from None
         return cls(**{**(additional_config or {}), **values})
 
     def quote_errors(self, *, allowed: bool) -> None:
@@ -89,7 +95,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         typed = read_requests(requests, "generate_until")
         ignored = set().union(*(request.detail for request in typed)) - KNOWN_SETTINGS
         if ignored:
-            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+            logger.debug(
+                "{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored))
+            )
         return typed
 
     def handed_replies(
@@ -97,11 +105,18 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     ) -> list[str] | list[GenerationResult]:
         """Return replies as the harness takes them, with ``token_counts`` as its ``GenerationResult``."""
         for request, reply in zip(requests, replies, strict=True):
-            self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
+            self.cache_hook.add_partial(
+                "generate_until", (request.context, request.detail), str(reply)
+            )
         if not self.arguments.token_counts:
-            return list(replies)  # texts with their counts, which show whether they reached the limit
+            return list(
+                replies
+            )  # texts with their counts, which show whether they reached the limit
         return [
-            GenerationResult(str(reply), TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens))
+            GenerationResult(
+                str(reply),
+                TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens),
+            )
             for reply in replies
         ]
 
@@ -113,20 +128,35 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
             results = []
             for score in scores:
-                text = {"mean": score.mean, "greedy": score.greedy, "sum": score.total, "tokens": score.tokens}
+                text = {
+                    "mean": score.mean,
+                    "greedy": score.greedy,
+                    "sum": score.total,
+                    "tokens": score.tokens,
+                }
                 results.append((json.dumps(text), {"output_tokens": score.tokens}))
             return results
         return [(score.mean, score.greedy) for score in scores]
 
-    def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
+    def open_journal(
+        self, arguments: HarnessArguments, device: str, weights: Callable[[], str]
+    ) -> Journal | None:
         """Open the journal of answers by this model, named after all that may change one, or ``None``."""
         folder = journal_folder(arguments.journal, self.model_id)
         if folder is None:
             return None
-        decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in NEUTRAL}
+        decisive = {
+            name: value
+            for name, value in dataclasses.asdict(arguments).items()
+            if name not in NEUTRAL
+        }
         versions = {name: metadata.version(name) for name in _LIBRARIES}
         own = inspect.getsourcefile(type(self))  # the adapter's module may be in another package
         files = sorted(Path(__file__).parents[1].rglob("*.py")) + ([Path(own)] if own else [])
-        code = digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
-        name = digest_of(self.model_id, type(self).__qualname__, code, versions, decisive, device, weights())
+        code = digest_of(
+            [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files]
+        )
+        name = digest_of(
+            self.model_id, type(self).__qualname__, code, versions, decisive, device, weights()
+        )
         return Journal(folder, name, self.rank, self.world_size)

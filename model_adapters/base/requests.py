@@ -59,11 +59,15 @@ class Request:
 
     def seed(self, base: int) -> int:
         """Return a seed that depends on this request alone, not on its batch, rank or position."""
-        digest = hashlib.blake2b(f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7).digest()
+        digest = hashlib.blake2b(
+            f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7
+        ).digest()
         return int.from_bytes(digest, "big")
 
 
-def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]) -> list[Request]:
+def read_requests(
+    instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]
+) -> list[Request]:
     """Turn harness ``Instance`` objects into requests, in the same order."""
     seen: Counter[tuple[Any, ...]] = Counter()
     requests = []
@@ -76,7 +80,19 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
         context, detail, doc_to_visual, doc_id, task, split = instance.args
         key = (task, split, doc_id, instance.idx)
         padding = bool((instance.metadata or {}).get("__padding_only__"))
-        requests.append(Request(context, detail, doc_to_visual, doc_id, task, split, instance.idx, seen[key], padding))
+        requests.append(
+            Request(
+                context,
+                detail,
+                doc_to_visual,
+                doc_id,
+                task,
+                split,
+                instance.idx,
+                seen[key],
+                padding,
+            )
+        )
         seen[key] += 1
     return requests
 
@@ -100,7 +116,9 @@ def plan_streams(
         table = (documents or {})[task][split]
         if (columns := getattr(table, "column_names", None)) is None:
             return table
-        return table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []  # other columns may hold images
+        return (
+            table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []
+        )  # other columns may hold images
 
     groups: dict[Hashable, list[int]] = {}
     images: list[tuple[str, ...]] = []
@@ -118,11 +136,23 @@ def plan_streams(
     def order(position: int) -> tuple[Any, ...]:
         request, image = requests[position], images[position]
         length = len(request.context)
-        origin = request.task, request.split, request.doc_id, request.context, request.index, position
+        origin = (
+            request.task,
+            request.split,
+            request.doc_id,
+            request.context,
+            request.index,
+            position,
+        )
         return -(longest[image] if image else length), image, -length, *origin
 
     return [
-        [list(run) for _, run in itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))]
+        [
+            list(run)
+            for _, run in itertools.groupby(
+                sorted(positions, key=order), key=lambda at: unit(requests[at])
+            )
+        ]
         for positions in groups.values()
     ]
 
@@ -151,7 +181,9 @@ class LoadedRequest:
 class RequestReader:
     """Reads the requests of one call of the harness; holds the images of the last document only."""
 
-    def __init__(self, documents: TaskDocuments, scored: bool, visual_types: tuple[type, ...] = IMAGES) -> None:
+    def __init__(
+        self, documents: TaskDocuments, scored: bool, visual_types: tuple[type, ...] = IMAGES
+    ) -> None:
         self._documents = documents
         self._scored = scored
         self._visual_types = visual_types
@@ -165,9 +197,13 @@ class RequestReader:
 
         continuation = None
         if self._scored:
-            continuation = request.detail(document()) if callable(request.detail) else request.detail
+            continuation = (
+                request.detail(document()) if callable(request.detail) else request.detail
+            )
             if not isinstance(continuation, str):
-                raise TypeError(f"expected a continuation as text, got {type(continuation).__name__}")
+                raise TypeError(
+                    f"expected a continuation as text, got {type(continuation).__name__}"
+                )
         origin = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != origin:
             visuals = None if request.doc_to_visual is None else request.doc_to_visual(document())
@@ -176,10 +212,18 @@ class RequestReader:
             for image in images:
                 if not isinstance(image, self._visual_types):
                     flat = self._visual_types == IMAGES
-                    accepted = "PIL images" if flat else "PIL images, file names, arrays and lists of slices"
+                    accepted = (
+                        "PIL images"
+                        if flat
+                        else "PIL images, file names, arrays and lists of slices"
+                    )
                     hint = "; choose another task, or radfm for volumes" * flat
-                    raise MedTasksError(f"this model takes {accepted}, the task yields {type(image).__name__}{hint}")
-                if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
+                    raise MedTasksError(
+                        f"this model takes {accepted}, the task yields {type(image).__name__}{hint}"
+                    )
+                if isinstance(image, list | tuple) and not all(
+                    isinstance(part, Image.Image) for part in image
+                ):
                     raise MedTasksError(
                         "the task yields a list of something other than PIL images, which are no slices"
                     )
@@ -192,7 +236,10 @@ def _visual_digest(visual: Any) -> str:
     if isinstance(visual, Image.Image):
         # The indices of a palette image have no meaning without the palette, nor has a named transparent colour.
         indirect = visual.mode in ("P", "PA") or "transparency" in visual.info
-        head, content = f"{visual.mode} {visual.size}", (visual.convert("RGBA") if indirect else visual).tobytes()
+        head, content = (
+            f"{visual.mode} {visual.size}",
+            (visual.convert("RGBA") if indirect else visual).tobytes(),
+        )
     elif isinstance(visual, np.ndarray):
         head, content = f"array {visual.dtype.str} {visual.shape}", visual.tobytes()
     elif not isinstance(visual, str | Path):
@@ -213,7 +260,9 @@ def _visual_digest(visual: Any) -> str:
 class FailureLog:
     """The failures of one call of the harness."""
 
-    def __init__(self, kind: str, requests: int, max_failed: float, *, quotes: bool = False) -> None:
+    def __init__(
+        self, kind: str, requests: int, max_failed: float, *, quotes: bool = False
+    ) -> None:
         self._kind, self._requests, self._max_failed = kind, requests, max_failed
         self._quotes = quotes
         self._causes: Counter[str] = Counter()
@@ -230,7 +279,9 @@ class FailureLog:
             cause = str(getattr(error, "loggable", error))
         else:
             last = traceback.extract_tb(error.__traceback__)[-1:]
-            location = "".join(f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last)
+            location = "".join(
+                f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last
+            )
             cause = f"{type(error).__name__}{location}"
             if self._quotes or isinstance(error, torch.OutOfMemoryError):
                 message = " ".join(redacted(str(error)).split())
@@ -245,7 +296,9 @@ class FailureLog:
         """End the run if ``enough`` requests are done and all of them failed."""
         if done >= enough and self._causes.total() == done:
             cause, times = self._causes.most_common(1)[0]
-            raise MedTasksError(f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}")
+            raise MedTasksError(
+                f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}"
+            )
 
     def settle(self) -> None:
         """End the run if more requests failed than are allowed."""
@@ -265,13 +318,19 @@ class Work(Generic[Item, Result]):
     """Work of a model on one kind of request."""
 
     kind: str  # name of the harness's call
-    prepare: Callable[[LoadedRequest], Item]  # turns one sample into model input; may fail for that sample alone
+    prepare: Callable[
+        [LoadedRequest], Item
+    ]  # turns one sample into model input; may fail for that sample alone
     length: Callable[[Item], int]  # tokens of a prepared sample
     # Runs the model on a batch; results in the same order. An exception in place of one is the failure of this sample.
     execute: Callable[[Sequence[Item]], Sequence[Result | Exception]]
     fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
-    decisive: Callable[[LoadedRequest], object]  # decides about an answer, besides model, context and images
-    stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
+    decisive: Callable[
+        [LoadedRequest], object
+    ]  # decides about an answer, besides model, context and images
+    stored: Callable[
+        [Result], Mapping[str, Any]
+    ]  # from a result to the fields that the journal keeps
     restored: Callable[..., Result]  # back from the fields
 
 
@@ -297,9 +356,13 @@ class BatchRunner(Generic[Item, Result]):
     failures: FailureLog
     journal: Journal | None
     progress: "tqdm[Any]"  # advanced by one per request
-    stops_after: int | None = None  # requests; if these are the first and all of them fail, the run stops
+    stops_after: int | None = (
+        None  # requests; if these are the first and all of them fail, the run stops
+    )
     replayed: int = 0  # answers that came from the journal
-    copied: set[tuple[str, int]] = field(default_factory=set)  # samples with one that another run asked for
+    copied: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # samples with one that another run asked for
     _results: dict[int, Result] = field(default_factory=dict)
     _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
 
@@ -309,7 +372,10 @@ class BatchRunner(Generic[Item, Result]):
             batch: list[_Prepared[Item]] = []
             for unit in stream:
                 prepared = [self._take(position) for position in unit]
-                rows, longest = len(batch) + len(prepared), max(row.tokens for row in (*batch, *prepared))
+                rows, longest = (
+                    len(batch) + len(prepared),
+                    max(row.tokens for row in (*batch, *prepared)),
+                )
                 is_too_long = self.most_tokens is not None and rows * longest > self.most_tokens
                 if batch and (rows > self.most_rows or is_too_long):
                     self._finish(batch)
@@ -325,7 +391,13 @@ class BatchRunner(Generic[Item, Result]):
             if self.journal is not None:
                 request, work = loaded.request, self.work
                 origin = request.task, request.split, request.doc_id, request.index, request.repeat
-                key = digest_of(work.kind, origin, request.context, loaded.visuals.digests, work.decisive(loaded))
+                key = digest_of(
+                    work.kind,
+                    origin,
+                    request.context,
+                    loaded.visuals.digests,
+                    work.decisive(loaded),
+                )
                 entry = self.journal.replay(key)
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
@@ -340,7 +412,9 @@ class BatchRunner(Generic[Item, Result]):
             return _Prepared(position, 0)
 
     def _fail(self, position: int, error: Exception) -> None:
-        self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
+        self._results[position] = self.work.fallback(
+            self.failures.record(self.requests[position], error)
+        )
 
     def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
         unanswered = [row for row in batch if row.item is not None]

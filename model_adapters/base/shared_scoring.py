@@ -54,11 +54,15 @@ class Cuts:
     prompt: Encoded
     words: Words  # of the prompt; its part before a cut names the prefix
     spans: Spans  # its images' columns
-    places: tuple[int, ...]  # ends of its prefixes, each of which continues the one before; at least one
+    places: tuple[
+        int, ...
+    ]  # ends of its prefixes, each of which continues the one before; at least one
 
     def part(self, start: int, stop: int) -> Encoded:
         """Return the prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
-        first, end = (sum(last <= at for _, last in self.spans) if at else 0 for at in (start, stop))
+        first, end = (
+            sum(last <= at for _, last in self.spans) if at else 0 for at in (start, stop)
+        )
         return self.prompt.part(start, stop, slice(first, end))
 
 
@@ -111,14 +115,18 @@ class _PrefixReadError(Exception):
 class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not analysed
     """Ends the pass after the last layer's keys and values: nothing else of a prefix is needed."""
 
-    def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> Any:
         updated = super().update(keys, values, layer_idx, *args, **kwargs)
         if layer_idx == len(self.layers) - 1:
             raise _PrefixReadError
         return updated
 
 
-def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
+def read_prefixes(
+    cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache
+) -> list[CachedPrefix]:
     """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``."""
     by_words: dict[Words, CachedPrefix] = {}
     rows = []
@@ -136,12 +144,20 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
             prefill = _PrefillCache(config=model.language_model.config)
             if prefix is None:
                 whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
-                inputs, prefill.layers = model.model_inputs(whole), [DynamicLayer() for _ in prefill.layers]
+                inputs, prefill.layers = (
+                    model.model_inputs(whole),
+                    [DynamicLayer() for _ in prefill.layers],
+                )
             else:
                 suffix, whole = suffixes_of([cut], [prefix], model, end)
-                inputs, prefill.layers = model.model_inputs(suffix, whole), side_by_side([prefix]).layers
+                inputs, prefill.layers = (
+                    model.model_inputs(suffix, whole),
+                    side_by_side([prefix]).layers,
+                )
             with contextlib.suppress(_PrefixReadError):
-                model.language_model(**inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True)
+                model.language_model(
+                    **inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True
+                )
             shift = prefix.shift if prefix else int(model.position_shift(whole))
             prefix = by_words[cut.words[:end]] = CachedPrefix(end, shift, prefill.layers)
             size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
@@ -152,19 +168,29 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
 
 
 def suffixes_of(
-    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
+    cuts: Sequence[Cuts],
+    prefixes: Sequence[CachedPrefix],
+    model: CausalModel,
+    stop: int | None = None,
 ) -> tuple[PaddedBatch, PaddedBatch]:
     """Return the suffixes after the prefixes and the whole prompts, up to ``stop``, padded before prefix and suffix."""
     # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
-    rows = [(cut, prefix.length, stop or len(cut.prompt.ids)) for cut, prefix in zip(cuts, prefixes, strict=True)]
+    rows = [
+        (cut, prefix.length, stop or len(cut.prompt.ids))
+        for cut, prefix in zip(cuts, prefixes, strict=True)
+    ]
     suffixes = [cut.part(length, end) for cut, length, end in rows]
     before = pad_left([cut.part(0, length) for cut, length, _ in rows], model.pad_id, model.device)
     suffix = pad_left(suffixes, model.pad_id, model.device)
     mask = torch.cat([before.attention_mask, suffix.attention_mask], dim=-1)
     ids = torch.cat([before.ids, suffix.ids], dim=-1)
     # Positions count real tokens only, across the padding in the middle.
-    positions = positions_of(mask) + torch.tensor([[prefix.shift] for prefix in prefixes], device=mask.device)
-    whole = PaddedBatch(ids, mask, positions, [cut.part(0, end) if stop else cut.prompt for cut, _, end in rows])
+    positions = positions_of(mask) + torch.tensor(
+        [[prefix.shift] for prefix in prefixes], device=mask.device
+    )
+    whole = PaddedBatch(
+        ids, mask, positions, [cut.part(0, end) if stop else cut.prompt for cut, _, end in rows]
+    )
     return PaddedBatch(suffix.ids, mask, positions[:, -suffix.ids.shape[1] :], suffixes), whole
 
 
@@ -177,7 +203,9 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
             for half in ("keys", "values"):
                 values = [getattr(row, half) for row in rows]  # shape (1, heads, tokens, width)
-                padded = [functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values]
+                padded = [
+                    functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values
+                ]
                 setattr(layer, half, torch.cat(padded))
     return cache
 
@@ -235,23 +263,34 @@ def score_by_question(
     if several:
         contexts = pad_left([options[at][0].prompt for at in several], model.pad_id, model.device)
         # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
-        output = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
+        output = model.language_model(
+            **model.model_inputs(contexts), logits_to_keep=1, use_cache=True
+        )
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
         contexts = replace(contexts, position_ids=contexts.position_ids + shift)
-        scores |= zip(several, _score_options([options[at] for at in several], contexts, output, model), strict=True)
+        scores |= zip(
+            several,
+            _score_options([options[at] for at in several], contexts, output, model),
+            strict=True,
+        )
     if cuts:
         prefixes = read_prefixes(list(cuts.values()), model, cache)
         suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
         inputs = model.model_inputs(suffix, whole) | {KV_CACHE: side_by_side(prefixes)}
         output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
-        scores |= zip(cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True)
+        scores |= zip(
+            cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True
+        )
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))
     return [by_place[position] for position in range(len(by_place))]
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]], contexts: PaddedBatch, output: Any, model: CausalModel
+    questions: Sequence[Sequence[Continuation]],
+    contexts: PaddedBatch,
+    output: Any,
+    model: CausalModel,
 ) -> list[list[Likelihood]]:
     """Score the options of several questions after the pass over their prompts, whose ``output`` is used up.
 
@@ -273,7 +312,10 @@ def _score_options(
         output[KV_CACHE].batch_select_indices(owners)
         prompts = [contexts.prompts[row] for row in owners.tolist()]
         contexts = PaddedBatch(
-            contexts.ids[owners], contexts.attention_mask[owners], contexts.position_ids[owners], prompts
+            contexts.ids[owners],
+            contexts.attention_mask[owners],
+            contexts.position_ids[owners],
+            prompts,
         )
         steps = torch.arange(ids.shape[1] - 1)
         # The last token of an option is not an input: it predicts nothing that is scored.
@@ -284,5 +326,8 @@ def _score_options(
         inputs = model.model_inputs(batch, contexts) | {KV_CACHE: output[KV_CACHE]}
         logits = model.language_model(**inputs, use_cache=True).logits
         losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
-    scores = (likelihood(losses[row, :size], hits[row, :size]) for row, size in enumerate(lengths.tolist()))
+    scores = (
+        likelihood(losses[row, :size], hits[row, :size])
+        for row, size in enumerate(lengths.tolist())
+    )
     return [[next(scores) for _ in question] for question in questions]

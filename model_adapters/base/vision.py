@@ -18,7 +18,14 @@ MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 _FILL = (122, 116, 104)  # int(255 * MEAN)
 _GREY_FILL = (114, 114, 114)  # LLaVA-Med's padding of grey images
-SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
+SHAPE = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "image_size",
+    "patch_size",
+)
 """Fields that a tower's configuration must have."""
 TOWER_KEYS = (
     r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids",
@@ -33,7 +40,11 @@ INNER = 8 * HEAD_WIDTH
 def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
     """Return the geometry of a vision tower, stored alone or inside the configuration of a whole CLIP model."""
     vision = stored.get("vision_config") or stored
-    shape = {name: vision[name] for name in (*SHAPE, "layer_norm_eps", "hidden_act") if vision.get(name) is not None}
+    shape = {
+        name: vision[name]
+        for name in (*SHAPE, "layer_norm_eps", "hidden_act")
+        if vision.get(name) is not None
+    }
     return CLIPVisionConfig(**shape, attn_implementation="sdpa")
 
 
@@ -58,20 +69,34 @@ def clip_batch(
             rgb = canvas
         width, height = rgb.size
         short = min(width, height)
-        rgb = rgb.resize((int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC)
+        rgb = rgb.resize(
+            (int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC
+        )
         margins = rgb.width - size, rgb.height - size
-        left, top = (margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins)
+        left, top = (
+            margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins
+        )
         rgb = rgb.crop((left, top, left + size, top + size))
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
-        pixels.append(((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous())
+        pixels.append(
+            (
+                (values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+            ).contiguous()
+        )
     return torch.stack(pixels) if pixels else None
 
 
 def attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = None
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the attention of heads of width 64; projections and result have the shape (batch, tokens, INNER)."""
-    heads = [part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2) for part in (queries, keys, values)]
+    heads = [
+        part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2)
+        for part in (queries, keys, values)
+    ]
     attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask)
     return attended.transpose(1, 2).flatten(2)
 
@@ -85,7 +110,9 @@ class CrossAttention(nn.Module):
         self.to_kv = nn.Linear(source_dim, 2 * INNER, bias=False)
         self.to_out = nn.Linear(INNER, dim, bias=False)
 
-    def attended(self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def attended(
+        self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
         keys, values = self.to_kv(source).chunk(2, dim=-1)
         return attend(self.to_q(asking), keys, values, mask)
@@ -102,14 +129,19 @@ class LatentAttention(CrossAttention):
     def forward(self, media: torch.Tensor, latents: torch.Tensor) -> torch.Tensor:
         """Return the update of the latents, shape (batch, latents, dim); the residual is the caller's."""
         asking = self.norm_latents(latents)
-        updated: torch.Tensor = self.to_out(self.attended(asking, torch.cat((self.norm_media(media), asking), dim=1)))
+        updated: torch.Tensor = self.to_out(
+            self.attended(asking, torch.cat((self.norm_media(media), asking), dim=1))
+        )
         return updated
 
 
 def feed_forward(dim: int) -> nn.Sequential:
     """Return the feed-forward block without biases: normalise, widen, exact GELU, narrow."""
     return nn.Sequential(
-        nn.LayerNorm(dim), nn.Linear(dim, 4 * dim, bias=False), nn.GELU(), nn.Linear(4 * dim, dim, bias=False)
+        nn.LayerNorm(dim),
+        nn.Linear(dim, 4 * dim, bias=False),
+        nn.GELU(),
+        nn.Linear(4 * dim, dim, bias=False),
     )
 
 
@@ -119,7 +151,9 @@ class PerceiverResampler(nn.Module):
     def __init__(self, dim: int, latents: int, depth: int) -> None:
         super().__init__()
         self.latents = nn.Parameter(torch.empty(latents, dim))
-        self.layers = nn.ModuleList(nn.ModuleList((LatentAttention(dim), feed_forward(dim))) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            nn.ModuleList((LatentAttention(dim), feed_forward(dim))) for _ in range(depth)
+        )
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, media: torch.Tensor) -> torch.Tensor:

@@ -80,13 +80,17 @@ class HfVlm(MedicalAdapter):
         """Check conditions on several arguments, and load processor and model."""
         arguments, processes = self.arguments, self.accelerator.num_processes
         if not arguments.pretrained:
-            raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
+            raise AdapterArgumentError(
+                "hf_vlm: argument 'pretrained' is missing; give a folder or a hub id."
+            )
         if arguments.device_map and processes > 1:
             raise AdapterArgumentError(
                 f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "
                 f"leave the argument out or start one process."
             )
-        if not arguments.chat_template and (arguments.system_prompt is not None or arguments.chat_template_kwargs):
+        if not arguments.chat_template and (
+            arguments.system_prompt is not None or arguments.chat_template_kwargs
+        ):
             raise AdapterArgumentError(
                 "hf_vlm: system_prompt and chat_template_kwargs are for the chat template, which chat_template=false "
                 "leaves out; give one or the other."
@@ -97,9 +101,13 @@ class HfVlm(MedicalAdapter):
             )
         folder = Path(arguments.pretrained).expanduser()
         if folder.is_dir() and not (folder / "config.json").is_file():
-            raise CheckpointError(f"{folder} holds no config.json; give the folder that the checkpoint was saved to")
+            raise CheckpointError(
+                f"{folder} holds no config.json; give the folder that the checkpoint was saved to"
+            )
         if not folder.is_dir() and not _HUB_ID.fullmatch(arguments.pretrained):
-            raise CheckpointError(f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>")
+            raise CheckpointError(
+                f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>"
+            )
         self.processor = load_processor(arguments)
         variables = arguments.chat_template_kwargs or {}
         template = Template(arguments.system_prompt, variables) if arguments.chat_template else None
@@ -111,7 +119,9 @@ class HfVlm(MedicalAdapter):
         self.pad_id = int(self.tokenizer.pad_token_id)
         ends = self.network.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
-        self.stop_ids = tuple(sorted(token for token in ends | {self.writer.turn_end()} if token is not None))
+        self.stop_ids = tuple(
+            sorted(token for token in ends | {self.writer.turn_end()} if token is not None)
+        )
         self._fits: dict[tuple[str, bool], bool] = {}  # ways of scoring, with and without images
 
     @property
@@ -125,9 +135,13 @@ class HfVlm(MedicalAdapter):
         self._check_length(prompt)
         return prompt
 
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
+    def encode_pair(
+        self, context: str, continuation: str, images: Sequence[Image.Image]
+    ) -> Continuation:
         """Encode a prompt and the reply to score after its generation prompt."""
-        prompt, tokens = self.writer.scored(self.writer.write(context, len(images)), continuation, images)
+        prompt, tokens = self.writer.scored(
+            self.writer.write(context, len(images)), continuation, images
+        )
         self._check_length(prompt)
         return Continuation(prompt, tokens)
 
@@ -147,30 +161,42 @@ class HfVlm(MedicalAdapter):
         """
         if before is not None:
             prompts = cast(Sequence[ProcessedPrompt], before.prompts)
-            if unknown := {name for prompt in prompts for name in per_token(prompt.inputs or {})} - _PER_TOKEN:
+            if (
+                unknown := {name for prompt in prompts for name in per_token(prompt.inputs or {})}
+                - _PER_TOKEN
+            ):
                 raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
             return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
-        prepared = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
+        prepared = ready or self.writer.batch(
+            [row.text for row in prompts], [row.images for row in prompts]
+        )
         # Some tokenizers return token types to models that have none.
         inputs: dict[str, Any] = {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
             for name, value in prepared.items()
-            if isinstance(value, torch.Tensor) and (name in self._accepted or not name.endswith("token_type_ids"))
+            if isinstance(value, torch.Tensor)
+            and (name in self._accepted or not name.endswith("token_type_ids"))
         }
         if "position_ids" in self._accepted and not self._placed_by_model(batch):
             inputs["position_ids"] = positions_of(inputs["attention_mask"].long())
         return inputs
 
     def _placed_by_model(self, batch: PaddedBatch) -> bool:
-        in_two_dimensions = any(hasattr(module, "get_rope_index") for module in self.network.modules())
+        in_two_dimensions = any(
+            hasattr(module, "get_rope_index") for module in self.network.modules()
+        )
         return in_two_dimensions and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return the shift that a model stored which places images in two dimensions."""
         modules = self.network.modules() if self._placed_by_model(batch) else ()
-        shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
+        shifts = (
+            module.rope_deltas
+            for module in modules
+            if getattr(module, "rope_deltas", None) is not None
+        )
         return next(shifts, super().position_shift(batch))
 
     def fingerprint(self) -> str:
@@ -178,10 +204,14 @@ class HfVlm(MedicalAdapter):
         written = self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
         return super().fingerprint() + digest_of(*written)
 
-    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+    def generate_batch(
+        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+    ) -> list[str]:
         """Generate replies in one batch; penalties and banned tokens of the checkpoint's settings apply."""
         generate = super().generate_batch
-        return _by_kind(prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed))
+        return _by_kind(
+            prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed)
+        )
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
@@ -196,16 +226,22 @@ class HfVlm(MedicalAdapter):
     def _check_length(self, prompt: ProcessedPrompt) -> None:
         limit = self.arguments.max_length
         if limit is not None and len(prompt.ids) > limit:
-            raise MedTasksError(f"the prompt has {len(prompt.ids)} tokens, max_length allows {limit}")
+            raise MedTasksError(
+                f"the prompt has {len(prompt.ids)} tokens, max_length allows {limit}"
+            )
 
     # ---- ways of scoring ----
 
     def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch; common prefixes are read once, if the model can continue from there."""
-        if cast(ScoredPrompt, items[0].sequence).merged:  # the processor cannot write the tokens of such a prompt
+        if cast(
+            ScoredPrompt, items[0].sequence
+        ).merged:  # the processor cannot write the tokens of such a prompt
             return self._score_whole(items)
         questions = Questions.of(items, self)
-        if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
+        if any(
+            cast(ScoredPrompt, item.sequence).closed for item in items
+        ):  # a prompt that is closed is read as one
             questions = replace(questions, cuts={})
 
         after_cuts = [at for question in questions.cuts for at in questions.places[question]]
@@ -215,7 +251,13 @@ class HfVlm(MedicalAdapter):
             way = partial(score_by_question, questions, self, self._score_whole, self._prefixes)
             scores = self._fitting("a shared prefix", way, items, after_cuts)
         if scores is None and of_several:
-            way = partial(score_by_question, replace(questions, cuts={}), self, self._score_whole, self._prefixes)
+            way = partial(
+                score_by_question,
+                replace(questions, cuts={}),
+                self,
+                self._score_whole,
+                self._prefixes,
+            )
             scores = self._fitting("a shared prompt", way, items, of_several)
         return scores or self._score_whole(items)
 
@@ -231,7 +273,9 @@ class HfVlm(MedicalAdapter):
                 if ids[-item.tokens :] != item.targets:
                     raise ValueError("the processor does not put the continuation at the end")
             keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
-            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits[:, -keep:]
+            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits[
+                :, -keep:
+            ]
             return logits
 
         separate = [at for at, prompt in enumerate(prompts) if not prompt.merged]
@@ -239,7 +283,11 @@ class HfVlm(MedicalAdapter):
         return self._fitting("one pass", in_one_pass, items, separate) or self._generating(items)
 
     def _fitting(
-        self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
+        self,
+        name: str,
+        way: Callable[[], list[Likelihood]],
+        items: Sequence[Continuation],
+        telling: Sequence[int],
     ) -> list[Likelihood] | None:
         """Return the scores of a way if it is right for the model, as items at ``telling`` positions show.
 
@@ -257,7 +305,10 @@ class HfVlm(MedicalAdapter):
         scores, gap = None, math.inf
         try:
             scores = way()
-            gap = max(abs(scores[at].mean - generated.mean) for at, generated in zip(some, expected, strict=True))
+            gap = max(
+                abs(scores[at].mean - generated.mean)
+                for at, generated in zip(some, expected, strict=True)
+            )
             reason = f"differ from those of generation by {gap:.2g} per token"
         except torch.OutOfMemoryError:
             raise
@@ -265,7 +316,11 @@ class HfVlm(MedicalAdapter):
             reason = f"cannot be computed ({type(error).__name__})"
         half = self.network.dtype in (torch.float16, torch.bfloat16)
         self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
-        level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
+        level, end = (
+            ("DEBUG", "")
+            if self._fits[key]
+            else ("WARNING", "; scoring without it, which is slower")
+        )
         logger.log(level, "{}: scores with {} {}{}", type(self.network).__name__, name, reason, end)
         return scores if self._fits[key] else None
 
@@ -279,18 +334,25 @@ class HfVlm(MedicalAdapter):
         no_stop = 2**31 - 1  # an end token that no vocabulary has
         output = self.network.generate(
             **inputs,
-            generation_config=decoding_config(GenerationSettings(targets.shape[1]), [no_stop], self.pad_id),
+            generation_config=decoding_config(
+                GenerationSettings(targets.shape[1]), [no_stop], self.pad_id
+            ),
             logits_processor=LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])]),
             return_dict_in_generate=True,
             output_logits=True,
         )
         losses, hits = token_losses(torch.stack(output.logits, dim=1), targets)
         lengths = [len(prompt.targets) for prompt in prompts]
-        return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]
+        return [
+            likelihood(losses[row, :length], hits[row, :length])
+            for row, length in enumerate(lengths)
+        ]
 
 
 def _by_kind(
-    items: Sequence[Item], kind: Callable[[Any], object], run: Callable[[Sequence[Item]], Sequence[Result]]
+    items: Sequence[Item],
+    kind: Callable[[Any], object],
+    run: Callable[[Sequence[Item]], Sequence[Result]],
 ) -> list[Result]:
     """Run items of each kind apart, because most processors cannot mix prompts with and without images."""
     rows: dict[object, list[int]] = {}

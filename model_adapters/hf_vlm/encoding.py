@@ -73,7 +73,11 @@ class ScoredPrompt(ProcessedPrompt):
 def per_token(inputs: Mapping[str, Any]) -> set[str]:
     """Return the names of the inputs that belong to each token, shape (batch, length, ...)."""
     shape = inputs["input_ids"].shape if inputs else None
-    return {name for name, value in inputs.items() if torch.is_tensor(value) and value.shape[:2] == shape}
+    return {
+        name
+        for name, value in inputs.items()
+        if torch.is_tensor(value) and value.shape[:2] == shape
+    }
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,17 @@ class PromptWriter:
             self._structured = is_structured
             with contextlib.suppress(*_RENDERING_ERRORS):
                 rendered = self._rendered([None, _PROBE], Template())
-                usable = rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+                usable = (
+                    rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+                )
             if usable:
                 break
         if chat and not usable:
-            state = "has no chat template" if self._template is None else "has a chat template that takes no image"
+            state = (
+                "has no chat template"
+                if self._template is None
+                else "has a chat template that takes no image"
+            )
             raise AdapterArgumentError(
                 f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
             )
@@ -120,7 +130,10 @@ class PromptWriter:
             with_image, without = self._rendered([None, _PROBE]), self._rendered([_PROBE])
             start = common_length(with_image, without)
             block = with_image[start : start + len(with_image) - len(without)]
-            if with_image == without[:start] + block + without[start:] and self._image_token in block:
+            if (
+                with_image == without[:start] + block + without[start:]
+                and self._image_token in block
+            ):
                 self._image_text = block
         bos = processor.tokenizer.bos_token
         # Templates that write the begin of sequence must not get a second one.
@@ -131,7 +144,11 @@ class PromptWriter:
         parts = image_parts(text, images, self._image_token)
         if self._chat:
             return self._rendered(parts)
-        image = self._image_token if self._image_token and self._image_token in text else self._image_text
+        image = (
+            self._image_token
+            if self._image_token and self._image_token in text
+            else self._image_text
+        )
         return "".join(image if part is None else part for part in parts)
 
     def ids(self, text: str) -> list[int]:
@@ -146,7 +163,9 @@ class PromptWriter:
             self._last = ProcessedPrompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
         return self._last
 
-    def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
+    def scored(
+        self, context: str, continuation: str, images: Sequence[Image.Image]
+    ) -> tuple[ScoredPrompt, int]:
         """Encode a complete prompt text and its continuation; returns the continuation's number of tokens, too.
 
         The continuation's tokens are those of the whole text after its longest common prefix with the context, compared
@@ -165,7 +184,9 @@ class PromptWriter:
         if not start:
             raise ValueError("no token precedes the continuation")
         text, ids = context + continuation, [*start, *end]
-        scored = ScoredPrompt(ids, None, text, prompt.images, None, prompt, tuple(targets), merged, closed)
+        scored = ScoredPrompt(
+            ids, None, text, prompt.images, None, prompt, tuple(targets), merged, closed
+        )
         return scored, len(end)
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
@@ -187,11 +208,16 @@ class PromptWriter:
         if not self._chat:
             return None
         turns: list[dict[str, Any]] = [
-            {"role": role, "content": [{"type": "text", "text": text}] if self._structured else text}
+            {
+                "role": role,
+                "content": [{"type": "text", "text": text}] if self._structured else text,
+            }
             for role, text in (("user", "Yes?"), ("assistant", _PROBE))
         ]
         try:
-            rendered = self._processor.apply_chat_template(turns, chat_template=self._template, **self._chat.variables)
+            rendered = self._processor.apply_chat_template(
+                turns, chat_template=self._template, **self._chat.variables
+            )
         except _RENDERING_ERRORS:
             return None
         after = self.ids(rendered.rpartition(_PROBE)[2].lstrip())
@@ -217,13 +243,17 @@ class PromptWriter:
                 f"hf_vlm: the chat template of {source} writes no system turn; leave system_prompt out."
             )
         if self._image_token and self._image_token in chat.system:
-            raise AdapterArgumentError(f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image.")
+            raise AdapterArgumentError(
+                f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image."
+            )
 
     def _rendered(self, parts: Sequence[str | None], chat: Template | None = None) -> str:
         """Return system turn, user turn and generation prompt; ``None`` is an image."""
         chat = chat or self._chat or Template()
         content: Any = [
-            {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts if part != ""
+            {"type": "image"} if part is None else {"type": "text", "text": part}
+            for part in parts
+            if part != ""
         ]
         if not self._structured:
             image = f"{self._image_token}\n" if self._image_token else ""

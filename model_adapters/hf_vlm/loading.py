@@ -15,7 +15,15 @@ from ..base.arguments import AdapterArguments, argument
 from ..base.checkpoints import CheckpointError, refuse_missing
 
 # What transformers raises for files that are missing, damaged, of another kind or not reachable.
-_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
+_LOADING_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -23,15 +31,21 @@ class HfVlmArguments(AdapterArguments):
     """Arguments of ``hf_vlm``, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("")  # folder or hub id of the checkpoint; required
-    dtype: str = argument("auto", choices=("auto", "float32", "float16", "bfloat16"))  # ``auto``: as stored
+    dtype: str = argument(
+        "auto", choices=("auto", "float32", "float16", "bfloat16")
+    )  # ``auto``: as stored
     device_map: str | None = argument(None)
-    attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
+    attn_implementation: str | None = argument(
+        None
+    )  # as in transformers, for instance ``sdpa``; by default its choice
     chat_template: bool = argument(True)
     max_length: int | None = argument(None, least=1)
     revision: str | None = argument(None)  # revision on the hub
     trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
     system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
-    prompt_family: str | None = argument(None)  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
+    prompt_family: str | None = argument(
+        None
+    )  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
     # JSON, variables of the chat template, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, settings of the image processor in place of the stored ones, for instance {"max_pixels":1003520}
@@ -47,17 +61,27 @@ def load_processor(arguments: HfVlmArguments) -> Any:
     try:
         config = AutoConfig.from_pretrained(**_origin(arguments))
     except _LOADING_ERRORS as error:
-        raise CheckpointError(f"{name} has no usable config.json ({one_line(error)}); check folder or id") from error
+        raise CheckpointError(
+            f"{name} has no usable config.json ({one_line(error)}); check folder or id"
+        ) from error
     kind = config.model_type
     if config.is_encoder_decoder:
-        raise CheckpointError(f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models")
+        raise CheckpointError(
+            f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models"
+        )
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
-        raise CheckpointError(f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers")
+        raise CheckpointError(
+            f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers"
+        )
     hint = "put the tokenizer and processor files of the original checkpoint there"
     try:
-        processor = AutoProcessor.from_pretrained(**_origin(arguments), **(arguments.processor_kwargs or {}))
+        processor = AutoProcessor.from_pretrained(
+            **_origin(arguments), **(arguments.processor_kwargs or {})
+        )
     except _LOADING_ERRORS as error:
-        raise CheckpointError(f"{name} has no usable processor ({one_line(error)}); {hint}") from error
+        raise CheckpointError(
+            f"{name} has no usable processor ({one_line(error)}); {hint}"
+        ) from error
     for part in ("tokenizer", "image_processor"):
         if getattr(processor, part, None) is None:
             raise CheckpointError(f"{name} has a processor without {part}; {hint}")
@@ -65,7 +89,11 @@ def load_processor(arguments: HfVlmArguments) -> Any:
     settings = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
     for setting in arguments.processor_kwargs or {}:
         # transformers silently ignores a setting that no part of the processor has.
-        if setting not in settings and not hasattr(images, setting) and not hasattr(processor, setting):
+        if (
+            setting not in settings
+            and not hasattr(images, setting)
+            and not hasattr(processor, setting)
+        ):
             raise AdapterArgumentError(
                 f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{setting}'"
                 f"{near_match(setting, settings) or '.'} Known: {', '.join(sorted(settings))}."
@@ -94,7 +122,9 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
         for setting in settings:
             if not hasattr(quantization, setting):
                 kind = type(quantization).__name__
-                raise AdapterArgumentError(f"hf_vlm: quantization_config: {kind} has no setting '{setting}'.")
+                raise AdapterArgumentError(
+                    f"hf_vlm: quantization_config: {kind} has no setting '{setting}'."
+                )
         options["quantization_config"] = quantization
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
@@ -115,7 +145,9 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
         try:
             report = model.load_adapter(str(path) if path.is_dir() else name)
         except _LOADING_ERRORS as error:
-            raise CheckpointError(f"the adapter {name} cannot be put on the model: {one_line(error)}") from error
+            raise CheckpointError(
+                f"the adapter {name} cannot be put on the model: {one_line(error)}"
+            ) from error
         if unexpected := sorted(report.unexpected_keys):
             raise CheckpointError(
                 f"the adapter {name} is for another model: nothing here takes its '{unexpected[0]}'; give the "
@@ -129,4 +161,8 @@ def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
     folder = Path(arguments.pretrained).expanduser()
     name = str(folder) if folder.is_dir() else arguments.pretrained
     revision = {"revision": arguments.revision} if arguments.revision else {}
-    return {"pretrained_model_name_or_path": name, "trust_remote_code": arguments.trust_remote_code, **revision}
+    return {
+        "pretrained_model_name_or_path": name,
+        "trust_remote_code": arguments.trust_remote_code,
+        **revision,
+    }

@@ -60,7 +60,9 @@ _DEPTHS = range(4, 65, 4)
 _UNKNOWN_ID = 0
 
 
-def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
+def load_network(
+    weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
+) -> RadFMNetwork:
     """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32."""
     shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
@@ -69,17 +71,35 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     voxels = sizes.of(patch_key, axes=1)
     patch = math.isqrt(voxels // (FRAMES_PER_PATCH * CHANNELS))
     if patch**2 * FRAMES_PER_PATCH * CHANNELS != voxels:
-        raise CheckpointError(f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch")
+        raise CheckpointError(
+            f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch"
+        )
     width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
-    rows, columns, frames = (sizes.of(f"{_VISION}pos_embedding.{axis}_embed.weight") for axis in ("row", "col", "dep"))
+    rows, columns, frames = (
+        sizes.of(f"{_VISION}pos_embedding.{axis}_embed.weight") for axis in ("row", "col", "dep")
+    )
     inner = sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight")
     layers = sizes.count(f"{_VISION}transformer.layers.")
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
-    tower = {"patch": patch, "rows": rows, "columns": columns, "frames": frames, "inner": inner, "layers": layers}
-    resampler = {"width": width, "latents": latents, "layers": depth, "hidden": language.hidden_size}
+    tower = {
+        "patch": patch,
+        "rows": rows,
+        "columns": columns,
+        "frames": frames,
+        "inner": inner,
+        "layers": layers,
+    }
+    resampler = {
+        "width": width,
+        "latents": latents,
+        "layers": depth,
+        "hidden": language.hidden_size,
+    }
     network = on_meta(
-        lambda: RadFMNetwork(language, ImageEmbedding(VisionTransformer3D(width=width, **tower), **resampler))
+        lambda: RadFMNetwork(
+            language, ImageEmbedding(VisionTransformer3D(width=width, **tower), **resampler)
+        )
     )
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
@@ -105,7 +125,9 @@ class _Sizes:
 
     def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
         if key not in self.shapes:
-            raise CheckpointError(f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+            raise CheckpointError(
+                f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?"
+            )
         if len(self.shapes[key]) != axes:
             raise CheckpointError(
                 f"{self.weights}: key '{key}' has shape {self.shapes[key]}; is this another model's checkpoint?"
@@ -160,7 +182,9 @@ class RadFMArguments(CheckpointArguments):
     # longest prompt in positions, image slots included; the end of a longer one is cut off, as by the published code
     max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
-    max_new_tokens: int = argument(200, least=1)  # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(
+        200, least=1
+    )  # length limit of a reply where the task sets none, in tokens
 
 
 class RadFM(MedicalAdapter):
@@ -177,7 +201,9 @@ class RadFM(MedicalAdapter):
 
     def load(self) -> None:
         """Read weights and tokenizer."""
-        check_device_map(self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        check_device_map(
+            self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
+        )
         weights = Path(self.arguments.pretrained).expanduser()
         if not weights.exists():
             try:
@@ -189,14 +215,24 @@ class RadFM(MedicalAdapter):
                 ) from error
         texts = weights if weights.is_dir() else weights.parent
         texts = texts if (texts / "tokenizer.model").is_file() else texts / "Language_files"
-        network = load_network(weights, texts, getattr(torch, self.arguments.dtype), self.arguments.attn_implementation)
-        self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
+        network = load_network(
+            weights, texts, getattr(torch, self.arguments.dtype), self.arguments.attn_implementation
+        )
+        self.network = place(
+            network, network.lang_model, self.device, self.arguments.device_map, self.model_id
+        )
         images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
         self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
         # The marks around an image, and the slots, numbered through all images.
-        names = ["<image>", "</image>", *(f"<image{number}>" for number in range(MAX_IMAGES * self._latents))]
+        names = [
+            "<image>",
+            "</image>",
+            *(f"<image{number}>" for number in range(MAX_IMAGES * self._latents)),
+        ]
         added = {name: vocabulary + number for number, name in enumerate(names)}
-        self.tokenizer = SentencePieceText(texts / "tokenizer.model", added, strip_around_added=True)
+        self.tokenizer = SentencePieceText(
+            texts / "tokenizer.model", added, strip_around_added=True
+        )
         if self.tokenizer.vocabulary != vocabulary:
             raise CheckpointError(
                 f"{texts / 'tokenizer.model'} has {self.tokenizer.vocabulary} pieces, '{_WORDS}' has {vocabulary} "
@@ -212,21 +248,33 @@ class RadFM(MedicalAdapter):
         ids = self._ids(text, images, reply)
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
+    def encode_pair(
+        self, context: str, continuation: str, images: Sequence[Image.Image | Volume]
+    ) -> Continuation:
         """Encode prompt and continuation; the end of too long a prompt is cut off, too long a continuation refused."""
         ids = self._ids(context, images, continuation)
-        tokens = split_continuation(Encoded(self._ids(context, images), None), Encoded(ids, None)).tokens
+        tokens = split_continuation(
+            Encoded(self._ids(context, images), None), Encoded(ids, None)
+        ).tokens
         cut, room = len(ids) - tokens, self.arguments.max_length - tokens
         if max(ids[cut:]) >= self.tokenizer.vocabulary:
-            raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
+            raise MedTasksError(
+                "a continuation holds an image mark, which cannot be scored; remove it from the task"
+            )
         if room < 1:
-            raise MedTasksError(f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}")
-        return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
+            raise MedTasksError(
+                f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}"
+            )
+        return Continuation(
+            Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens
+        )
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; those of the first image with the marks before them."""
         first = self.tokenizer.vocabulary + 2  # after the two marks
-        marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
+        marked = [
+            column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary
+        ]
         spans = []
         for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
             slots = range(first + number * self._latents, first + (number + 1) * self._latents)
@@ -250,7 +298,9 @@ class RadFM(MedicalAdapter):
         placed = place_images(text, count, self._latents, self.arguments.image_position)
         ids = [1, *self.tokenizer.encode(placed + reply)]  # after the begin of sequence
         if len(ids) > self.arguments.max_length:
-            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
+            warn_once(
+                f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off"
+            )
         return ids
 
     def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
@@ -263,21 +313,29 @@ class RadFM(MedicalAdapter):
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]
             if len(slices) != len(images):
-                raise MedTasksError("several_images=slices takes images; leave it out for prompts that hold volumes")
+                raise MedTasksError(
+                    "several_images=slices takes images; leave it out for prompts that hold volumes"
+                )
             visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
         side = self._side
         volumes = [
-            image_volume(visual, side, seed) if isinstance(visual, Image.Image) else read_volume(visual, side)
+            image_volume(visual, side, seed)
+            if isinstance(visual, Image.Image)
+            else read_volume(visual, side)
             for visual in visuals
         ]
         if not volumes:
             return torch.zeros(1, CHANNELS, side, side, _DEPTHS[0])
         deepest = max(volume.shape[-1] for volume in volumes)
         size = (side, side, min(_DEPTHS, key=lambda depth: abs(depth - deepest)))
-        if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
+        if all(
+            volume.shape[1:] == (side, side, 1) for volume in volumes
+        ):  # the nearest of one slice is that slice
             return torch.stack(volumes).expand(-1, -1, -1, -1, size[-1])
-        return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
+        return torch.cat(
+            [functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes]
+        )
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:
@@ -289,11 +347,16 @@ def place_images(text: str, images: int, latents: int, position: str) -> str:
     if images > MAX_IMAGES:
         raise MedTasksError(f"{images} images in one prompt; RadFM has slots for {MAX_IMAGES}")
     slots = [f"<image{number}>" for number in range(images * latents)]
-    blocks = ["<image>" + "".join(slots[i : i + latents]) + "</image>" for i in range(0, len(slots), latents)]
+    blocks = [
+        "<image>" + "".join(slots[i : i + latents]) + "</image>"
+        for i in range(0, len(slots), latents)
+    ]
     written = re.findall(r"<image\d+>", text)
     if written:
         if sorted(written) != sorted(slots):
-            raise MedTasksError(f"the prompt's own image slots do not fit its {images} images of {latents} slots each")
+            raise MedTasksError(
+                f"the prompt's own image slots do not fit its {images} images of {latents} slots each"
+            )
         return text
     if "<image>" in text:
         remaining = iter(blocks)

@@ -49,9 +49,13 @@ class PositionTables(nn.Module):
         axes = []
         for count, table in zip(counts, tables, strict=True):
             if count > len(table):
-                raise ValueError(f"{count} patches along an axis that has positions for {len(table)}")
+                raise ValueError(
+                    f"{count} patches along an axis that has positions for {len(table)}"
+                )
             # Every ``len(table) // count``-th row, such as 1, 3, 5 and 7.
-            axes.append(table[torch.arange(1, count + 1, device=table.device) * (len(table) // count) - 1])
+            axes.append(
+                table[torch.arange(1, count + 1, device=table.device) * (len(table) // count) - 1]
+            )
         views = [axes[0][:, None, None], axes[1][None, :, None], axes[2][None, None, :]]
         return torch.cat([view.expand(*counts, -1) for view in views], dim=-1).flatten(0, 2)
 
@@ -90,11 +94,21 @@ class VisionTransformer3D(nn.Module):
     """
 
     def __init__(
-        self, *, patch: int, rows: int, columns: int, frames: int, width: int, inner: int, layers: int
+        self,
+        *,
+        patch: int,
+        rows: int,
+        columns: int,
+        frames: int,
+        width: int,
+        inner: int,
+        layers: int,
     ) -> None:
         super().__init__()
         self._patch = patch
-        self.side = rows * patch  # height and width of an image in pixels; 512 in the published checkpoint
+        self.side = (
+            rows * patch
+        )  # height and width of an image in pixels; 512 in the published checkpoint
         voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
         # At index 0 the published code cuts the patches, see :meth:`forward`.
         self.to_patch_embedding = nn.Sequential(
@@ -104,9 +118,15 @@ class VisionTransformer3D(nn.Module):
         parts = []
         for _ in range(layers):
             # At index 2 the published code has a dropout.
-            mlp = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width))
+            mlp = nn.Sequential(
+                nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
+            )
             feed_forward = nn.Sequential(OrderedDict(net=mlp))
-            parts.append(nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)))
+            parts.append(
+                nn.Sequential(
+                    _Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)
+                )
+            )
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -118,10 +138,14 @@ class VisionTransformer3D(nn.Module):
         patch = self._patch
         height, width, depth = pixels.shape[2:]
         rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
-        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
+        cut = pixels.reshape(
+            len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH
+        )
         # Shape (images, rows, columns, frames, voxels of a patch, channels last).
         patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
-        tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(*patches.shape[1:4])
+        tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(
+            *patches.shape[1:4]
+        )
         encoded: torch.Tensor = self.transformer(tokens)
         return encoded
 
@@ -129,7 +153,9 @@ class VisionTransformer3D(nn.Module):
 class ImageEmbedding(nn.Module):
     """Parts that embed each volume as ``latents`` embeddings of the language model, ``hidden`` wide."""
 
-    def __init__(self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int) -> None:
+    def __init__(
+        self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int
+    ) -> None:
         super().__init__()
         self.vision_encoder = vision
         self.perceiver = PerceiverResampler(width, latents, layers)
@@ -168,7 +194,9 @@ class RadFMNetwork(nn.Module):
         # One table for all rows, the marks first, so that no value has to be read back from a GPU.
         marks = self.embedding_layer.figure_token_weight
         latents = [marks[:0] if images is None else images.flatten(0, 1) for images in features]
-        starts = torch.tensor([0, *itertools.accumulate(map(len, latents))][:-1], device=ids.device)[:, None]
+        starts = torch.tensor(
+            [0, *itertools.accumulate(map(len, latents))][:-1], device=ids.device
+        )[:, None]
         row = (ids - vocabulary).clamp(min=0)
         row = torch.where(row < len(marks), row, row + starts)
         return torch.where((ids >= vocabulary)[..., None], torch.cat((marks, *latents))[row], words)
@@ -193,7 +221,9 @@ def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) ->
     """
     rgb = image.convert("RGB")
     if crop_seed is not None:
-        digest = hashlib.blake2b(f"{crop_seed}|{rgb.size}|".encode() + rgb.tobytes(), digest_size=8).digest()
+        digest = hashlib.blake2b(
+            f"{crop_seed}|{rgb.size}|".encode() + rgb.tobytes(), digest_size=8
+        ).digest()
         generator = random.Random(int.from_bytes(digest, "big"))
         rgb = rgb.crop(random_crop_box(rgb.width, rgb.height, generator))
     resized = np.asarray(rgb.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
@@ -271,11 +301,15 @@ def _read_file(path: Path) -> NDArray[Any]:
         if voxels.ndim == 4 and voxels.shape[3] == 1:
             voxels = voxels[..., 0]
         if voxels.ndim != 3:
-            raise MedTasksError(f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series")
+            raise MedTasksError(
+                f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series"
+            )
         # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
         return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
     if not name.endswith((".npy", ".npz")):
-        raise MedTasksError(f"{path} is no volume this can read; give a .nii, .nii.gz, .npy or .npz file")
+        raise MedTasksError(
+            f"{path} is no volume this can read; give a .nii, .nii.gz, .npy or .npz file"
+        )
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -285,5 +319,7 @@ def _read_file(path: Path) -> NDArray[Any]:
             if len(names) == 1:
                 return np.asarray(loaded[names[0]])
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise MedTasksError(f"{path} is damaged or holds no plain array; write it again with numpy.save") from error
+        raise MedTasksError(
+            f"{path} is damaged or holds no plain array; write it again with numpy.save"
+        ) from error
     raise MedTasksError(f"{path} holds {len(names)} arrays ({', '.join(names)}); save one alone")

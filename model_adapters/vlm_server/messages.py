@@ -105,7 +105,9 @@ def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
     cut = end in ("length", "repetition")
     if end not in ("stop", "length", "repetition", None):
         reason = end if end in _OTHER_ENDS else "unknown here"
-        raise BadAnswer(f"the server ended the reply for another reason than its end or length ({reason})")
+        raise BadAnswer(
+            f"the server ended the reply for another reason than its end or length ({reason})"
+        )
     if text is None and not cut:
         raise BadAnswer("the server's answer has no content")
     if not isinstance(text, str | None):
@@ -169,7 +171,9 @@ def prompt_scores(answer: ServerAnswer, model: str, start: int) -> JsonObject:
     choice_of(answer, model)
     ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")
     if not isinstance(logprobs, list) or len(logprobs) != len(ids):
-        raise MissingField("the server's answer lacks prompt_logprobs, or has not one per prompt token")
+        raise MissingField(
+            "the server's answer lacks prompt_logprobs, or has not one per prompt token"
+        )
     pairs = zip(logprobs[start:], ids[start:], strict=True)
     entries = [entry.get(str(token)) if isinstance(entry, dict) else None for entry, token in pairs]
     scored = [entry for entry in entries if isinstance(entry, dict)]

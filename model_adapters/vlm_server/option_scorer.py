@@ -52,7 +52,9 @@ class LikelihoodsMissing(MedTasksError):
 class BoundaryBroken(BadAnswer):
     """An open turn is rendered otherwise than the generation prompt with the text after it."""
 
-    def __init__(self, rendered: str | None, fault: str = "does not put the answer directly after the prompt") -> None:
+    def __init__(
+        self, rendered: str | None, fault: str = "does not put the answer directly after the prompt"
+    ) -> None:
         super().__init__(f"the served model's chat template {fault}")
         self.rendered = rendered or ""
 
@@ -86,7 +88,11 @@ def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
         added = opened.removeprefix(prompt) if opened.startswith(prompt) else ""
         if added and text.startswith(added):
             return Boundary(taken_away=added)
-        return f"puts {added!r} before the reply" if added else "renders the question anew when a reply follows"
+        return (
+            f"puts {added!r} before the reply"
+            if added
+            else "renders the question anew when a reply follows"
+        )
     if text.strip() and rendered.endswith(text.strip()):
         return "cuts the blanks off a reply"
     return "changes the text of a reply"
@@ -137,18 +143,26 @@ class OptionScorer:
     question. The latter scores the first question, which proves where the answer begins, and checks the other way once.
     """
 
-    def __init__(self, tokenizer: Tokenizer, fields: Mapping[str, Any], arguments: VlmServerArguments) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, fields: Mapping[str, Any], arguments: VlmServerArguments
+    ) -> None:
         self._tokenizer, self._pool, self._model = tokenizer, tokenizer.pool, tokenizer.model
         self._fields = {**fields, "model": tokenizer.model, **_SCORING, **_REPORTED}
-        self._boundary = Boundary()  # change to an option sent as text, so that it follows the question directly
+        self._boundary = (
+            Boundary()
+        )  # change to an option sent as text, so that it follows the question directly
         self._server = arguments.servers[0].name
         self._whole = self._as_ids if arguments.likelihood == TOKEN_IDS else self._as_text
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
-        self._letters_agree: bool | None = False if arguments.likelihood == PROMPT_LOGPROBS else None
+        self._letters_agree: bool | None = (
+            False if arguments.likelihood == PROMPT_LOGPROBS else None
+        )
         self._tokenizes = True  # whether the server has a route from text to ids
-        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids, if they do not merge
+        self._ids: dict[
+            tuple[Ids, str], Ids | None
+        ] = {}  # of options after the same last ids, if they do not merge
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
 
@@ -160,7 +174,9 @@ class OptionScorer:
                     return await self._prove(prompt, options)
         context, tail = None, self._tail
         if self._letters_agree is not False:
-            unknown = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
+            unknown = [
+                option for option in dict.fromkeys(options) if (tail, option) not in self._ids
+            ]
             if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
                 context = await self._conversation(prompt)
                 tail = context.ids[-_MERGED:]
@@ -176,7 +192,11 @@ class OptionScorer:
                         pass  # for this question alone
                     else:
                         for option, whole in zip(unknown, wholes, strict=True):
-                            is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
+                            is_apart = (
+                                whole[: len(base)] == base
+                                and base[-_MERGED:] == tail
+                                and len(whole) > len(base)
+                            )
                             self._ids[tail, option] = whole[len(base) :] if is_apart else None
             ids = {option: self._ids.get((tail, option)) or () for option in options}
             if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
@@ -186,7 +206,9 @@ class OptionScorer:
                 if scored:
                     return [scored[option] for option in options]
                 context = context or rendered
-        return await self._scored_whole(prompt, context or await self._conversation(prompt), options, {})
+        return await self._scored_whole(
+            prompt, context or await self._conversation(prompt), options, {}
+        )
 
     # ---- requests ----
 
@@ -215,17 +237,23 @@ class OptionScorer:
             if start == len(ids):
                 raise BadAnswer("the option adds no token to the question")
             if start < max(len(context.ids) - _MERGED, 1):
-                raise BadAnswer("the server's prompt_token_ids of question and option do not begin alike")
+                raise BadAnswer(
+                    "the server's prompt_token_ids of question and option do not begin alike"
+                )
             scores = prompt_scores(answer, self._model, start)
             return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
 
         boundary = self._boundary
         if not option.startswith(boundary.taken_away):
-            raise BoundaryBroken(None, f"begins a reply with {boundary.taken_away!r}, this option does not")
+            raise BoundaryBroken(
+                None, f"begins a reply with {boundary.taken_away!r}, this option does not"
+            )
         text = boundary.put_before + option.removeprefix(boundary.taken_away)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
         record = await self._pool.chat(prompt, fields, read, text)
-        if context.text is None and (record["merged"] or await self._tokenizer.text(record["ids"]) != option):
+        if context.text is None and (
+            record["merged"] or await self._tokenizer.text(record["ids"]) != option
+        ):
             raise BoundaryBroken(None)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if record["merged"] else tuple(record["ids"])
@@ -235,11 +263,17 @@ class OptionScorer:
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        base, ids = await asyncio.gather(*map(self._tokenizer.ids, (context.text, context.text + option)))
+        base, ids = await asyncio.gather(
+            *map(self._tokenizer.ids, (context.text, context.text + option))
+        )
         if base[-_MERGED:] != context.ids[-_MERGED:]:
-            raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
+            raise BadAnswer(
+                "the server's tokenizer makes other tokens of the prompt than its chat route"
+            )
         start = common_length(base, ids)
-        common = len(context.ids) - (len(base) - start)  # as start, with all positions of the images
+        common = len(context.ids) - (
+            len(base) - start
+        )  # as start, with all positions of the images
         if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 
@@ -282,7 +316,11 @@ class OptionScorer:
                     raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
                 fault = "refuses an open assistant turn"
             except BoundaryBroken as broken:
-                fix = remedy(context.text or "", broken.rendered, telling) if context.text else "cannot be inspected"
+                fix = (
+                    remedy(context.text or "", broken.rendered, telling)
+                    if context.text
+                    else "cannot be inspected"
+                )
                 if isinstance(fix, Boundary):
                     self._boundary = fix
                     first = await self._as_text(prompt, context, telling)
@@ -298,7 +336,9 @@ class OptionScorer:
                         f"ids, or with another --chat-template, or if thoughts are the cause give "
                         f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
                     ) from None
-                logger.info("options are sent as token ids: the chat template of the served model {}", fault)
+                logger.info(
+                    "options are sent as token ids: the chat template of the served model {}", fault
+                )
                 self._whole = self._as_ids
         except MissingField as error:
             raise LikelihoodsMissing(
@@ -322,11 +362,15 @@ class OptionScorer:
     ) -> list[LikelihoodOutcome]:
         """Score the options that have no score yet, and return the outcomes of all options."""
         unscored = [option for option in dict.fromkeys(options) if option not in scored]
-        outcomes = await asyncio.gather(*(self._outcome(prompt, context, option) for option in unscored))
+        outcomes = await asyncio.gather(
+            *(self._outcome(prompt, context, option) for option in unscored)
+        )
         by_option = {**scored, **dict(zip(unscored, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
-    async def _outcome(self, prompt: ServedPrompt, context: Conversation, option: str) -> LikelihoodOutcome:
+    async def _outcome(
+        self, prompt: ServedPrompt, context: Conversation, option: str
+    ) -> LikelihoodOutcome:
         try:
             return self._recorded(context, option, await self._whole(prompt, context, option))
         except BoundaryBroken as error:
@@ -367,17 +411,24 @@ class OptionScorer:
         if context.ids[-_MERGED:] != tail:
             return context, {}
         logprobs, greedy = record["logprobs"], record["greedy"]
-        scored = {option: Likelihood(-logprobs[str(token)], 1, greedy == token) for option, token in tokens.items()}
+        scored = {
+            option: Likelihood(-logprobs[str(token)], 1, greedy == token)
+            for option, token in tokens.items()
+        }
         async with self._comparing:
             if self._letters_agree is None:
-                whole = await asyncio.gather(*(self._outcome(prompt, context, option) for option in scored))
+                whole = await asyncio.gather(
+                    *(self._outcome(prompt, context, option) for option in scored)
+                )
                 gaps = [
                     abs(letter.mean - expected.mean) if expected.tokens == 1 else math.inf
                     for letter, expected in zip(scored.values(), whole, strict=True)
                     if isinstance(expected, Likelihood)
                 ]
                 if gaps and max(gaps) > _TOLERANCE:
-                    self._give_up_letters(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
+                    self._give_up_letters(
+                        f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token"
+                    )
                 elif gaps:
                     self._letters_agree = True
         if not self._letters_agree:
@@ -387,5 +438,8 @@ class OptionScorer:
 
     def _give_up_letters(self, reason: str) -> None:
         if self._letters_agree is not False:
-            logger.info("options are scored one request each, which is slower: with logprob_token_ids, {}", reason)
+            logger.info(
+                "options are scored one request each, which is slower: with logprob_token_ids, {}",
+                reason,
+            )
         self._letters_agree = False

@@ -36,10 +36,17 @@ _QUOTED = 200  # characters
 _READ = 10_000  # characters, of which secrets are redacted before the message is cut
 _CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
-_MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
-_TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
+_MAY_LACK = (
+    "/tokenize",
+    "/detokenize",
+)  # some servers answer such requests with an error and status 200
+_TOO_LONG = re.compile(
+    r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE
+)
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
-_BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
+_BAD_IMAGE = re.compile(
+    r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE
+)
 
 REPLAYED: ContextVar[list[Entry]] = ContextVar("REPLAYED")
 """Answers about samples that this task of the event loop got from the journal."""
@@ -58,7 +65,9 @@ class VlmServerArguments(HarnessArguments):
     timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
     system_prompt: str | None = argument(None, prose=True)
-    prompt_family: str | None = argument(None)  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
+    prompt_family: str | None = argument(
+        None
+    )  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
     # JSON, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out
@@ -73,13 +82,17 @@ class VlmServerArguments(HarnessArguments):
         urls = [url.strip().rstrip("/") for url in self.base_url.split(";") if url.strip()]
         key = os.environ.get(API_KEY, "").strip()
         fix = "check base_url= in --model_args"
-        return tuple(Server(url, "server", self.timeout, fix, _REFUSALS, key) for url in dict.fromkeys(urls))
+        return tuple(
+            Server(url, "server", self.timeout, fix, _REFUSALS, key) for url in dict.fromkeys(urls)
+        )
 
 
 def check_given(arguments: Mapping[str, object]) -> None:
     """Refuse a key among the arguments, because manifests and process lists show them."""
     if "api_key" in arguments:
-        raise AdapterArgumentError(f"vlm_server takes no api_key; set the environment variable {API_KEY}.")
+        raise AdapterArgumentError(
+            f"vlm_server takes no api_key; set the environment variable {API_KEY}."
+        )
 
 
 def check_arguments(arguments: VlmServerArguments) -> None:
@@ -109,26 +122,50 @@ class ServerPool:
     def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
         limit = AdaptiveLimit(concurrency)
         self.servers = [
-            ChatClient(server, limit, attempts, backoff_s=_BACKOFF_S, patience=_IN_A_ROW, trouble=self._trouble)
+            ChatClient(
+                server,
+                limit,
+                attempts,
+                backoff_s=_BACKOFF_S,
+                patience=_IN_A_ROW,
+                trouble=self._trouble,
+            )
             for server in servers
         ]
-        self.build: str | None = None  # the servers' build and configuration, after the first answer
+        self.build: str | None = (
+            None  # the servers' build and configuration, after the first answer
+        )
         self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # from the build
         self.journal: AsyncJournal | None = None
         self._has_build, self._first_answer = False, asyncio.Lock()
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
-        self.quotes = False  # whether messages may quote a server's error, which can repeat the prompt
+        self.quotes = (
+            False  # whether messages may quote a server's error, which can repeat the prompt
+        )
         self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
 
     async def chat(
-        self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
+        self,
+        prompt: ServedPrompt,
+        fields: Mapping[str, Any],
+        read: Read,
+        continued: str | None = None,
     ) -> JsonObject:
         """Ask for a chat completion of a conversation, see :meth:`ask`."""
-        return await self.ask(CHAT, prompt, lambda urls: {**fields, "messages": prompt.messages(urls, continued)}, read)
+        return await self.ask(
+            CHAT,
+            prompt,
+            lambda urls: {**fields, "messages": prompt.messages(urls, continued)},
+            read,
+        )
 
     async def ask(
-        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], JsonObject], read: Read
+        self,
+        path: str,
+        prompt: ServedPrompt | None,
+        body: Callable[[Sequence[str]], JsonObject],
+        read: Read,
     ) -> JsonObject:
         """Return the result of ``read`` on the answer, from the journal if an earlier run has it.
 
@@ -142,13 +179,21 @@ class ServerPool:
         return await self._asked(path, prompt, body, read)
 
     async def _asked(
-        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], JsonObject], read: Read
+        self,
+        path: str,
+        prompt: ServedPrompt | None,
+        body: Callable[[Sequence[str]], JsonObject],
+        read: Read,
     ) -> JsonObject:
         digests = () if prompt is None else prompt.digests
         request = path, body(digests)
         if (earlier := self._replayed(request)) is not None:
             return earlier
-        urls = [] if prompt is None else [await self._url(*image) for image in zip(prompt.images, digests, strict=True)]
+        urls = (
+            []
+            if prompt is None
+            else [await self._url(*image) for image in zip(prompt.images, digests, strict=True)]
+        )
         subject = digest_of(digests or (None if prompt is None else prompt.texts))
         failed: set[ChatClient] = set()
         cause = self.servers[0].gone or ""
@@ -157,14 +202,18 @@ class ServerPool:
             # The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
             if path == CHAT:
                 self._check_build(server, answer.get("system_fingerprint"))
-            if (earlier := self._replayed(request)) is not None:  # from the journal that this answer opened
+            if (
+                earlier := self._replayed(request)
+            ) is not None:  # from the journal that this answer opened
                 return earlier
             record = read(answer)
             if self.journal is not None:
                 await self.journal.add({digest_of(*request): Entry(record, 0)})
             return record
 
-        while reachable := [server for server in self.servers if server.gone is None and server not in failed]:
+        while reachable := [
+            server for server in self.servers if server.gone is None and server not in failed
+        ]:
             server = max(reachable, key=lambda client: digest_of(subject, client.server.base_url))
             if (server, path) in self._lacking:
                 raise Refused(f"{server.named(path).name} gives no answers")
@@ -193,7 +242,9 @@ class ServerPool:
         task = self._encoding.get(digest)
         if task is None:
             task = asyncio.create_task(asyncio.to_thread(data_url, image))
-            self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
+            self._encoding.keep(
+                digest, task, 4 * image.width * image.height
+            )  # base64 of RGB, if not compressed
         return await asyncio.shield(task)
 
     def _replayed(self, request: tuple[str, JsonObject]) -> JsonObject | None:
@@ -212,7 +263,9 @@ class ServerPool:
             return await server.get(path)
         except RemoteTrouble as trouble:
             # A gateway closes what it lacks.
-            if trouble.status in (404, 405, 501) or (path.startswith("/") and trouble.status in _STOPPING):
+            if trouble.status in (404, 405, 501) or (
+                path.startswith("/") and trouble.status in _STOPPING
+            ):
                 return None
             raise ServerGone(trouble.cause) from None
         except ValueError:
@@ -229,7 +282,9 @@ class ServerPool:
                 f"the address {server.server.base_url} answers, but is no server of models; "
                 f"{server.server.fix_address}, which often ends with /v1"
             )
-        return {str(card["id"]): card for card in cards if isinstance(card, dict) and card.get("id")}
+        return {
+            str(card["id"]): card for card in cards if isinstance(card, dict) and card.get("id")
+        }
 
     async def close(self) -> None:
         """Close the connections."""
@@ -257,13 +312,23 @@ class ServerPool:
                 return Refused(f"{name} has no {path}")
             return trouble_of(error, server)
         body, status = error.body, error.status_code
-        words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
+        words = (
+            str(body.get("message") or body.get("detail") or "")
+            if isinstance(body, dict)
+            else str(body or "")
+        )
         quoted = ""
         if self.quotes:  # the beginning on one line, without secrets; nothing of a web page
             plain = words.replace(server.api_key, "***") if server.api_key else words
             plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
-            quoted = "" if plain.lstrip().startswith("<") else " ".join(redacted(plain).split())[:_QUOTED]
-        is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
+            quoted = (
+                ""
+                if plain.lstrip().startswith("<")
+                else " ".join(redacted(plain).split())[:_QUOTED]
+            )
+        is_about_model = (
+            error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
+        )
         if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
             return Refused(f"{name} is closed (HTTP {status})")
         is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
@@ -271,10 +336,14 @@ class ServerPool:
             return trouble_of(error, server, quoted)
         label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
         if _TOO_LONG.search(words):
-            return BadAnswer(f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len")
+            return BadAnswer(
+                f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len"
+            )
         if limit := _TOO_MANY_IMAGES.search(words):
             fix = "serve it with a larger --limit-mm-per-prompt"
-            return BadAnswer(f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
+            return BadAnswer(
+                f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}"
+            )
         if status == 413:
             return BadAnswer(f"{name} takes no request of this size ({label})")
         if _BAD_IMAGE.search(words):

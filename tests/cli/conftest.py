@@ -25,12 +25,18 @@ class Ran:
 def rows_of(out: str, title: str = "") -> dict[str, list[str]]:
     """The rows of the table printed under a title, or of all tables, as texts by the first column."""
     below = out[out.index(title) :].split("└")[0] if title else out
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in below.splitlines() if line[:1] == "│"]
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in below.splitlines()
+        if line[:1] == "│"
+    ]
     return {first: others for first, *others in rows}
 
 
 @pytest.fixture
-def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def medtasks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
     """Run one command; return its exit code and what it printed."""
 
     def run(*arguments: object, stdin: str | bytes = "") -> Ran:
@@ -67,7 +73,12 @@ def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     """An LLM on this machine that the environment names."""
     with serving(Endpoint()) as server:
-        for name, value in {"BASE_URL": server.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
+        for name, value in {
+            "BASE_URL": server.url,
+            "MODEL": "m",
+            "ATTEMPTS": "1",
+            "CONCURRENCY": "1",
+        }.items():
             monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
         yield server
 
@@ -78,7 +89,9 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
     def run(*lines: object, name: str = "replies.jsonl") -> Path:
         path = tmp_path / name
-        path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+        path.write_text(
+            "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+        )
         return path
 
     return run
@@ -90,6 +103,11 @@ def constant(sample: Path, write: Callable[..., Path]) -> Callable[..., Path]:
 
     def run(count: int = 32, reply: str = "A") -> Path:
         documents = load_documents("mediconfusion")[:count]
-        return write(*({"doc_id": row["doc_id"], "reply": reply.format(n)} for n, row in enumerate(documents)))
+        return write(
+            *(
+                {"doc_id": row["doc_id"], "reply": reply.format(n)}
+                for n, row in enumerate(documents)
+            )
+        )
 
     return run

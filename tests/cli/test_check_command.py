@@ -26,14 +26,21 @@ def pmc(tmp_path, monkeypatch, write):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare(PMC, Options(put_source(PMC, tmp_path), allow_incomplete=True))
     documents = load_documents(PMC)
-    return write(*({"doc_id": row["doc_id"], "reply": text} for row, text in zip(documents, REPLIES, strict=False)))
+    return write(
+        *(
+            {"doc_id": row["doc_id"], "reply": text}
+            for row, text in zip(documents, REPLIES, strict=False)
+        )
+    )
 
 
 def test_sentence_of_a_consistent_number(medtasks, pmc):
     ran = medtasks("check", PMC, pmc, "--printed", "80.0 %")
     assert (ran.code, ran.err) == (0, "")
     sentence, verdict, *_ = ran.out.splitlines()
-    assert sentence.startswith("Printed accuracy 80.0%; the published rule (medevalkit_choice v1) gives 80.0% [")
+    assert sentence.startswith(
+        "Printed accuracy 80.0%; the published rule (medevalkit_choice v1) gives 80.0% ["
+    )
     parts = sentence.split("; ")
     assert parts[1].endswith("] on 5 of 6 samples (1 without a reply)")
     assert parts[2] == "40.0 pts of it are replies read by similarity"
@@ -50,10 +57,18 @@ def test_sentence_of_a_consistent_number(medtasks, pmc):
             "40.0 pts below it",
             ["under the rule 'robust' (", "read by similarity counted as wrong: 40.0%"],
         ),
-        ("66.7", "13.3 pts below it", ["readable answer only: 66.7%", "without a reply counted as wrong: 66.7%"]),
+        (
+            "66.7",
+            "13.3 pts below it",
+            ["readable answer only: 66.7%", "without a reply counted as wrong: 66.7%"],
+        ),
         ("66.67", "13.33 pts below it", ["without a reply counted as wrong: 66.67%"]),
         ("79.96", "0.04 pts below it", []),
-        ("0.8", "79.2 pts below it", ["the same number as a fraction, and --printed is in percent: 80.0%"]),
+        (
+            "0.8",
+            "79.2 pts below it",
+            ["the same number as a fraction, and --printed is in percent: 80.0%"],
+        ),
     ],
 )
 def test_what_explains_another_number(medtasks, pmc, printed, gap, explained):
@@ -64,10 +79,15 @@ def test_what_explains_another_number(medtasks, pmc, printed, gap, explained):
     assert [part for part in explained if part not in explanations] == []
 
 
-@each_row("text, value", [("72.50 %", "72.50"), (".45", "0.45"), ("−3", "-3"), ("+0", "0"), ("72", "72")])
+@each_row(
+    "text, value", [("72.50 %", "72.50"), (".45", "0.45"), ("−3", "-3"), ("+0", "0"), ("72", "72")]
+)
 def test_numbers_as_printed(text, value):
     number = printed_number(text)
-    assert (number, number.as_tuple().exponent) == (Decimal(value), Decimal(value).as_tuple().exponent)
+    assert (number, number.as_tuple().exponent) == (
+        Decimal(value),
+        Decimal(value).as_tuple().exponent,
+    )
 
 
 @each_row("text", ["72,5", "", ".", "5.", "1e2", "nan", "72.5 [70]"])
@@ -99,7 +119,12 @@ def test_rounding(printed, value, share, is_same):
 
 def test_json_and_another_metric(medtasks, pmc, tmp_path):
     target = tmp_path / "check.json"
-    assert medtasks("check", PMC, pmc, "--printed", "39.96", "--metric", "fallback_rate", "--json", target).code == 1
+    assert (
+        medtasks(
+            "check", PMC, pmc, "--printed", "39.96", "--metric", "fallback_rate", "--json", target
+        ).code
+        == 1
+    )
     content = json.loads(target.read_text())
     shown = [content[name] for name in ("metric", "printed", "consistent", "samples", "missing")]
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
@@ -128,8 +153,14 @@ def test_a_rule_that_reads_all_replies_by_similarity(medtasks, tmp_path, monkeyp
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("medqa")
     documents = load_documents("multimedeval_medqa")
-    replies = ["Aspirin or Heparin", *(document["answer"] for document in documents[1:])]  # the first is Aspirin
-    lines = ({"doc_id": row["doc_id"], "reply": text} for row, text in zip(documents, replies, strict=True))
+    replies = [
+        "Aspirin or Heparin",
+        *(document["answer"] for document in documents[1:]),
+    ]  # the first is Aspirin
+    lines = (
+        {"doc_id": row["doc_id"], "reply": text}
+        for row, text in zip(documents, replies, strict=True)
+    )
     ran = medtasks("check", "multimedeval_medqa", write(*lines), "--printed", "75")
     assert ran.code == 1
     assert "gives 100.0% [" in ran.out
@@ -147,7 +178,10 @@ def kit_file(folder, rows):
     """MedEvalKit's results.json of replies to PMC-VQA, by question and gold."""
     path = folder / "results.json"
     choices = [" A: T: testes ", " B:\u00a0White: pale ", " C: Blue", " D: None "]
-    lines = [{"prompt": text, "answer": gold, "choices": choices, "response": reply} for text, gold, reply in rows]
+    lines = [
+        {"prompt": text, "answer": gold, "choices": choices, "response": reply}
+        for text, gold, reply in rows
+    ]
     path.write_text(json.dumps(lines))
     return path
 
@@ -159,7 +193,9 @@ def test_main_metric_and_the_samples_that_it_is_about(medtasks, tmp_path, monkey
     replies = write(*({"doc_id": row["doc_id"], "reply": "yes"} for row in documents))
     ran = medtasks("check", "multimedeval_vqa_rad", replies, "--printed", "50")
     assert ran.code == 0
-    assert ran.out.startswith("Printed closed_accuracy 50%; the published rule (multimedeval_vqa_head v")
+    assert ran.out.startswith(
+        "Printed closed_accuracy 50%; the published rule (multimedeval_vqa_head v"
+    )
     assert " on 4 of 4 samples, 2 of which it is about; " in ran.out
 
 
@@ -168,17 +204,25 @@ def test_file_of_a_kit(medtasks, pmc, tmp_path):
     asked = [(" What is 0?", "A", "A"), (" What is 3?", "D", "A"), ("Who?", "A", "A")]
     ran = medtasks("check", PMC, kit_file(tmp_path, asked), "--printed", "50")
     assert ran.code == 0
-    assert "on 2 of 6 samples (4 without a reply); 1 of 3 rows of the file are matched to none; a careful" in ran.out
+    assert (
+        "on 2 of 6 samples (4 without a reply); 1 of 3 rows of the file are matched to none; a careful"
+        in ran.out
+    )
     assert "Matched: 2 of 6 samples" in ran.out
 
 
 def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    path = kit_file(tmp_path, [("Q0", "A", "A"), ("Q1", "B", "blu"), ("Q2", "C", "C"), ("Q3", "D", "")])
+    path = kit_file(
+        tmp_path, [("Q0", "A", "A"), ("Q1", "B", "blu"), ("Q2", "C", "C"), ("Q3", "D", "")]
+    )
     for command in (("check", PMC, path, "--printed", "50"), ("score", PMC, path)):
         ran = medtasks(*command)
         assert ran.code == 0
-        assert f"Options and gold come from this file: the data of '{PMC}' are not prepared here" in ran.out
+        assert (
+            f"Options and gold come from this file: the data of '{PMC}' are not prepared here"
+            in ran.out
+        )
         assert "INCOMPLETE DATA" in ran.out
     ran = medtasks("check", PMC, kit_file(tmp_path, [("Q0", "", "A")]), "--printed", "50")
     assert ran.code == 2
@@ -187,10 +231,14 @@ def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
 
 
 def test_pairs(medtasks, constant):
-    ran = medtasks("check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy")
+    ran = medtasks(
+        "check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy"
+    )
     assert ran.code == 0
     assert "by similarity" not in ran.out
     assert medtasks("check", "mediconfusion", constant(), "--printed", "0").code == 0
-    without_number = medtasks("check", "mediconfusion", constant(2, "?"), "--printed", "0", "--metric", "confusion")
+    without_number = medtasks(
+        "check", "mediconfusion", constant(2, "?"), "--printed", "0", "--metric", "confusion"
+    )
     assert without_number.code == 1
     assert "gives no number on 2 of 32 samples" in without_number.out

@@ -61,7 +61,10 @@ def test_table_and_json(medtasks, run_of, tmp_path):
         "95 % interval (not corrected) +13.0 to +93.6 pts, p = 0.0156 (Holm 0.0312): B is higher."
     ]
     assert found["summary"][0] in ran.out
-    assert "robust gives every sample the same set_accuracy, individual_accuracy as reference" in ran.out
+    assert (
+        "robust gives every sample the same set_accuracy, individual_accuracy as reference"
+        in ran.out
+    )
     assert "corrected for all 2 tests" in ran.out
     lines = "  replies  14 of 30 (46.7%) equal\n  answers  14 of 30 (46.7%) equal, read by reference, robust\n"
     assert lines in ran.out
@@ -81,25 +84,36 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
     assert "not shown to differ" in ran.out
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     numbers = ("difference", "p", "p_holm", "detectable")
-    assert {tuple(test[name] for name in numbers) for test in found["comparisons"]} == {(0, 1, 1, None)}
+    assert {tuple(test[name] for name in numbers) for test in found["comparisons"]} == {
+        (0, 1, 1, None)
+    }
 
 
 def test_what_cannot_be_compared(fails, run_of, runs, tmp_path):
     a, b = runs
     fails(["compare", a, "--equivalence", "0.01"], "expected two runs, but got 1")
     fails(["compare", a, b, "--margin", "5"], "the margin 5 is no fraction between 1e-06 and 1")
-    fails(["compare", a, b, "--equivalence", "1e-300"], "the margin 1e-300 is no fraction between 1e-06 and 1")
+    fails(
+        ["compare", a, b, "--equivalence", "1e-300"],
+        "the margin 1e-300 is no fraction between 1e-06 and 1",
+    )
     fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
     alike = ["compare", "letters", a, b, "--equivalence", "0.01"]
     fails(alike, "the runs gave different prompts", "run both with the same data, task file")
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
-    fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
+    fails(
+        ["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}"
+    )
     run = run_of("20260101_000000_samples_mediconfusion")
     config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
     results = {"results": {}, "configs": {"mediconfusion": config}}
     (tmp_path / "20260101_000000_results.json").write_text(json.dumps(results))
-    fails(["compare", "mediconfusion", run, run], "was made on data with fingerprint 0123456789ab", "MEDTASKS_HOME")
+    fails(
+        ["compare", "mediconfusion", run, run],
+        "was made on data with fingerprint 0123456789ab",
+        "MEDTASKS_HOME",
+    )
 
 
 def test_credentialed_runs_show_no_document(medtasks, tmp_path):
@@ -108,7 +122,9 @@ def test_credentialed_runs_show_no_document(medtasks, tmp_path):
     runs = []
     for name, reply in (("one", "canary clear lungs"), ("two", "canary effusion on the left")):
         runs.append(tmp_path / f"{name}.jsonl")
-        runs[-1].write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents))
+        runs[-1].write_text(
+            "".join(json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents)
+        )
     asked = ["--metric", "bleu_1", "--metric", "invalid_rate", "--json", tmp_path / "found.json"]
     ran = medtasks("compare", "multimedeval_mimic_cxr_report", *runs, *asked)
     assert ran.code == 0, ran.err
@@ -135,8 +151,15 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
     assert named.code == 0
     alone = json.loads((tmp_path / "named.json").read_text())
     assert alone["comparisons"] == found["tasks"]["mediconfusion"]["comparisons"]
-    fails(["compare", tmp_path / "nowhere", second], "nowhere' is neither a task of ours nor a folder or file;")
-    fails(["compare", "mediconfusio", first, second], "'mediconfusio' is neither", "did you mean 'mediconfusion'?")
+    fails(
+        ["compare", tmp_path / "nowhere", second],
+        "nowhere' is neither a task of ours nor a folder or file;",
+    )
+    fails(
+        ["compare", "mediconfusio", first, second],
+        "'mediconfusio' is neither",
+        "did you mean 'mediconfusion'?",
+    )
 
 
 def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
@@ -144,14 +167,20 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
     runs.mkdir()
     for seed, name in enumerate(("good", "bad")):
         write_run(runs / name, ("mediconfusion",), 0.9 - seed / 3, seed)
-    fails(["compare", runs, runs], "holds runs of several models: 'bad'; 'good'; choose one with --model")
+    fails(
+        ["compare", runs, runs],
+        "holds runs of several models: 'bad'; 'good'; choose one with --model",
+    )
     ran = medtasks("compare", runs, runs, "--model", "bad", "--model", "good", "--rule", "robust")
     assert (ran.code, ran.err) == (0, "")
     assert f"A: {runs}, model: bad\nB: {runs}, model: good\n" in ran.out
     assert "On mediconfusion (16 pairs), B (good) has set_accuracy" in ran.out
     assert "reference" not in ran.out
     fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")
-    fails(["compare", runs, runs, runs, *["--model", "bad"] * 2], "2 models for 3 runs; give --model once, or once per")
+    fails(
+        ["compare", runs, runs, runs, *["--model", "bad"] * 2],
+        "2 models for 3 runs; give --model once, or once per",
+    )
     assert medtasks("compare", runs, runs, "--model", "good", "--require", "identical").code == 0
 
 
@@ -165,22 +194,28 @@ def with_origins(folder, *origins):
     return path
 
 
-@each_row("command", [["compare", "--equivalence", "0.01"], ["compare", "--require", "not-different"]])
+@each_row(
+    "command", [["compare", "--equivalence", "0.01"], ["compare", "--require", "not-different"]]
+)
 @each_row("copies", [32, 1])
 @each_row("alone", [True, False])
-def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path_factory, command, copies, alone):
+def test_no_verdict_on_copies_of_an_earlier_run(
+    medtasks, sample, tmp_path_factory, command, copies, alone
+):
     folder = tmp_path_factory.mktemp("copies")
     first, second = (write_run(folder / name, ("mediconfusion",), 0.7, 1) for name in "ab")
     path = with_origins(second, *[COPIED] * copies)
     ran = medtasks(*command, first, path if alone else second)
-    words = (
-        f"B: {copies} of 32 replies are copies of an earlier run, so that a verdict would not be on this run; to ask"
-    )
+    copied = f"B: {copies} of 32 replies are copies of an earlier run"
+    words = f"{copied}, so that a verdict would not be on this run; to ask"
     assert ran.code == 1
     assert words in ran.err
     assert "journal=false in --model_args" in ran.err
     assert words in medtasks(*command, "mediconfusion", first, second).err
-    assert f"\n{copies} of 32 replies are copies of an earlier run.\n" in medtasks("score", "mediconfusion", second).out
+    assert (
+        f"\n{copies} of 32 replies are copies of an earlier run.\n"
+        in medtasks("score", "mediconfusion", second).out
+    )
     assert "are copies of" not in medtasks("score", "mediconfusion", first).out
     ran = medtasks("compare", first, second, "--json", folder / "found.json")
     assert f"\nB: {copies} of 32 replies are copies of an earlier run.\n" in ran.out
@@ -195,7 +230,10 @@ def test_identical_runs_tell_what_only_one_of_them_answered(medtasks, sample, tm
     samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:12]))
     ran = medtasks("compare", first, second, "--equivalence", "0.01")
     assert "mediconfusion: identical" in ran.out
-    assert "12 of 32 documents answered in both are compared. Left out: 20 answered in A only, 0 in B only" in ran.out
+    assert (
+        "12 of 32 documents answered in both are compared. Left out: 20 answered in A only, 0 in B only"
+        in ran.out
+    )
 
 
 def test_replies_of_the_run_that_is_completed_are_its_own(medtasks, sample, tmp_path):
@@ -203,7 +241,10 @@ def test_replies_of_the_run_that_is_completed_are_its_own(medtasks, sample, tmp_
     with_origins(first, *[KEPT] * 30)
     ran = medtasks("compare", first, second, "--require", "identical")
     assert (ran.code, ran.err) == (0, "")
-    assert "A: 30 of 32 replies are those of the run that this one completes." in medtasks("compare", first, second).out
+    assert (
+        "A: 30 of 32 replies are those of the run that this one completes."
+        in medtasks("compare", first, second).out
+    )
 
 
 @pytest.fixture
@@ -227,15 +268,31 @@ def test_equal_runs(medtasks, sample, tmp_path):
     other = write_run(tmp_path / "c", ("mediconfusion",), 0.7, 2)
     ran = medtasks("compare", "mediconfusion", first, other, "--require", "equivalent")
     assert ran.code == 1
-    assert ran.err == "medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'\n"
+    assert (
+        ran.err
+        == "medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'\n"
+    )
     assert medtasks("compare", first, other, "--require", "not-different").code == 0
 
 
 def test_a_gate_against_worse_scores_lets_better_ones_pass(medtasks, sample, tmp_path):
     names = ("mediconfusion", "mediconfusion_blind")
-    bad, good = (write_run(tmp_path / name, names, right, 1) for name, right in (("bad", 0.03), ("good", 1.0)))
+    bad, good = (
+        write_run(tmp_path / name, names, right, 1)
+        for name, right in (("bad", 0.03), ("good", 1.0))
+    )
     assert medtasks("compare", bad, good, "--require", "not-different").code == 1
-    ran = medtasks("compare", bad, good, "--require", "not-worse", "--margin", "0.02", "--json", tmp_path / "c.json")
+    ran = medtasks(
+        "compare",
+        bad,
+        good,
+        "--require",
+        "not-worse",
+        "--margin",
+        "0.02",
+        "--json",
+        tmp_path / "c.json",
+    )
     assert (ran.code, ran.err) == (0, "")
     shown = "Non-inferiority (one-sided tests at 2.5%) shown: in every main score B loses less than the margin to A."
     assert shown in ran.out
@@ -248,9 +305,14 @@ def test_a_gate_against_worse_scores_lets_better_ones_pass(medtasks, sample, tmp
         "by −100.0 pts, 95 % interval −100.0 to −"
     )
     assert "blind" not in ran.err
-    ran = medtasks("compare", good, write_run(tmp_path / "slip", names, 0.9, 1), "--require", "not-worse")
+    ran = medtasks(
+        "compare", good, write_run(tmp_path / "slip", names, 0.9, 1), "--require", "not-worse"
+    )
     too_few = "not enough samples to tell ('medtasks plan' computes how many it takes)"
-    assert f"--require not-worse is not met: mediconfusion: {too_few}: set_accuracy (reference) differs by −" in ran.err
+    assert (
+        f"--require not-worse is not met: mediconfusion: {too_few}: set_accuracy (reference) differs by −"
+        in ran.err
+    )
 
 
 def test_a_task_that_the_second_run_lacks_does_not_pass_the_gate(medtasks, sample, tmp_path):
@@ -259,7 +321,9 @@ def test_a_task_that_the_second_run_lacks_does_not_pass_the_gate(medtasks, sampl
     for required in ("identical", "not-worse", "not-different"):
         ran = medtasks("compare", more, less, "--require", required)
         assert "Not compared: mediconfusion_gd: has no samples in B\n" in ran.out
-        assert ran.err == f"medtasks: --require {required} is not met: 1 of their tasks not compared\n"
+        assert (
+            ran.err == f"medtasks: --require {required} is not met: 1 of their tasks not compared\n"
+        )
         assert medtasks("compare", less, more, "--require", required).code == 0
 
 
@@ -268,7 +332,10 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert "likely: equivalent within the margin" in lines
-    assert "  difference    median 0.005, q90 0.01, q99 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
+    assert (
+        "  difference    median 0.005, q90 0.01, q99 0.01, max 0.01 nats per token; mean with sign +0.005"
+        in lines
+    )
     assert "  choices       800 of 800 (100.0%) equal" in lines
     (refused,) = (line for line in lines if line.startswith("Not compared: "))
     prompts = "the runs gave different prompts to 800 of 800 questions, such as 0 (some"
@@ -284,7 +351,9 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert (score["metric"], score["main"], score["p_holm"]) == ("accuracy", True, 1)
     assert score["equivalence"]["shown"] is True
     assert rows_of(ran.out)["p, equivalence"] == [f"{score['equivalence']['p']:.4f}"]
-    assert medtasks("compare", *runs, "--require", "not-different").code == 1  # of one task nothing is known
+    assert (
+        medtasks("compare", *runs, "--require", "not-different").code == 1
+    )  # of one task nothing is known
 
 
 def test_scores_of_all_samples_together_are_compared(medtasks, write):
@@ -300,12 +369,17 @@ def test_scores_of_all_samples_together_are_compared(medtasks, write):
 
 
 def test_a_named_task_has_a_verdict_of_its_own(medtasks, runs, tmp_path):
-    ran = medtasks("compare", "likely", *runs, "--require", "equivalent", "--json", tmp_path / "named.json")
+    ran = medtasks(
+        "compare", "likely", *runs, "--require", "equivalent", "--json", tmp_path / "named.json"
+    )
     assert ran.code == 0
     named = json.loads((tmp_path / "named.json").read_text())
     assert (named["verdict"], named["settings"]["margin"]) == ("equivalent within the margin", 0.01)
     ran = medtasks("compare", "likely", *runs, "--equivalence", "0.001", "--require", "equivalent")
-    assert (ran.code, ran.err) == (1, "medtasks: --require equivalent is not met: the verdict is 'same answers'\n")
+    assert (ran.code, ran.err) == (
+        1,
+        "medtasks: --require equivalent is not met: the verdict is 'same answers'\n",
+    )
 
 
 TASK = "mediconfusion"
@@ -313,7 +387,10 @@ TASK = "mediconfusion"
 
 @pytest.fixture
 def commands(sample, tmp_path):
-    run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
+    run, other = (
+        write_run(tmp_path / "a", [TASK], 0.6, 1),
+        write_run(tmp_path / "b", [TASK], 0.8, 2),
+    )
     arguments = {"score": ["score", TASK, run], "compare": ["compare", run, other]}
     return run, arguments | {"report": ["report", run, "--json", tmp_path / "report.json"]}
 
@@ -322,16 +399,24 @@ def damages(run):
     """Return sentences about damage, and the texts of the files that bring it about; None removes one."""
     (samples,), (results,) = run.glob(f"*_samples_{TASK}.jsonl"), run.glob("*_results.json")
     text, newer = samples.read_text(), run / "20990101_000000_000000Z_run.json"
-    unknown, second = (json.dumps({"doc_id": number, "resps": ["neither"]}) + "\n" for number in (4711, 0))
-    copies = {run / path.name.replace("20260102", "20260203"): path.read_text() for path in run.iterdir()}
+    unknown, second = (
+        json.dumps({"doc_id": number, "resps": ["neither"]}) + "\n" for number in (4711, 0)
+    )
+    copies = {
+        run / path.name.replace("20260102", "20260203"): path.read_text() for path in run.iterdir()
+    }
     return {
         f"Torn lines, left out: 1 of {samples}.": {samples: text[:-20]},
         NO_RESULTS: {results: None},
         NO_SAMPLES: {samples: None},
         f"{results} holds older results of {TASK}, which are left out.": copies,
         f"{samples} line 1: no document '4711' in the prepared dataset": {samples: unknown},
-        f"the run manifest {newer} is damaged or of another version of medtasks": {newer: '{"schema_version": 99}'},
-        f"{results} cannot be read and is left out: it is cut off or damaged.": {results: results.read_text()[:-20]},
+        f"the run manifest {newer} is damaged or of another version of medtasks": {
+            newer: '{"schema_version": 99}'
+        },
+        f"{results} cannot be read and is left out: it is cut off or damaged.": {
+            results: results.read_text()[:-20]
+        },
         f"Lines that give a question another reply, left out: 1 of {samples}, into which two runs wrote.": {
             samples: text + second
         },

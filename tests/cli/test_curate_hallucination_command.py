@@ -21,7 +21,11 @@ from ..iu_xray_sources import put_r2gen
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
 EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}
 BINARY = {**MASS, "type": "type_3", "ground_truth_type": "binary", "choices": ""}
-CHOICE = {"question": "Which organ is it?", "answer": "B. Lung", "choices": "A. Heart, B. Lung, C. Liver"}
+CHOICE = {
+    "question": "Which organ is it?",
+    "answer": "B. Lung",
+    "choices": "A. Heart, B. Lung, C. Liver",
+}
 COMPONENTS = {"anatomy": ["lung"], "measurement": [], "symptom": ["edema"]}
 GOOD = {
     "visual_closed": [
@@ -31,13 +35,30 @@ GOOD = {
         {**BINARY, "question": "Is air seen?", "answer": "Yes"},
         {**BINARY, "question": "Is edema in the report?"},
     ],
-    "visual_open": {"question": "List your findings.", "answer": "Edema.", "Structured_Answer": COMPONENTS},
-    "knowledge_closed": {"qa_pairs": [MASS, {**MASS, "question": "Is it edema?", "answer": "Perhaps"}]},
+    "visual_open": {
+        "question": "List your findings.",
+        "answer": "Edema.",
+        "Structured_Answer": COMPONENTS,
+    },
+    "knowledge_closed": {
+        "qa_pairs": [MASS, {**MASS, "question": "Is it edema?", "answer": "Perhaps"}]
+    },
     "knowledge_open": [EDEMA, EDEMA],
     "contextual": [MASS, {**MASS, "question": "Given the report, is it edema?", "answer": "Yes"}],
 }
-DRAFTED = {"visual_closed": 4, "visual_open": 1, "knowledge_closed": 1, "knowledge_open": 1, "contextual": 2}
-ROWS = {"good": "There is edema.", "bad": "MALFORMED edema.", "no": "REFUSED edema.", "late": "FAILED edema."}
+DRAFTED = {
+    "visual_closed": 4,
+    "visual_open": 1,
+    "knowledge_closed": 1,
+    "knowledge_open": 1,
+    "contextual": 2,
+}
+ROWS = {
+    "good": "There is edema.",
+    "bad": "MALFORMED edema.",
+    "no": "REFUSED edema.",
+    "late": "FAILED edema.",
+}
 CANARY = "zyzzyva"
 PAGE = Path(__file__).parents[2] / "docs" / "curate.md"
 
@@ -48,7 +69,12 @@ def reports(tmp_path):
     (tmp_path / "data").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "data" / "secret_path.png")
     (tmp_path / "data" / "book.txt").write_text("Edema is fluid.\n")
-    facts = {"image": "secret_path.png", "group": "secret_patient", "notes": "Cough.", "metadata": {"modality": "CT"}}
+    facts = {
+        "image": "secret_path.png",
+        "group": "secret_patient",
+        "notes": "Cough.",
+        "metadata": {"modality": "CT"},
+    }
     rows = [{"id": f"secret_{name}", "report": report, **facts} for name, report in ROWS.items()]
     path = tmp_path / "data" / "reports.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -56,8 +82,20 @@ def reports(tmp_path):
 
 
 def arguments(reports, kind, out, *more):
-    knowledge = ["--knowledge", str(reports.with_name("book.txt"))] if kind == "knowledge_open" else []
-    return ["curate", "hallucination", str(reports), "--kind", kind, "--out", str(out), *knowledge, *map(str, more)]
+    knowledge = (
+        ["--knowledge", str(reports.with_name("book.txt"))] if kind == "knowledge_open" else []
+    )
+    return [
+        "curate",
+        "hallucination",
+        str(reports),
+        "--kind",
+        kind,
+        "--out",
+        str(out),
+        *knowledge,
+        *map(str, more),
+    ]
 
 
 def script(endpoint, reply):
@@ -80,14 +118,21 @@ def test_the_page_makes_a_list_of_a_prepared_dataset(medtasks, endpoint, tmp_pat
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     source = put_r2gen(tmp_path / "source")
-    assert medtasks("data", "prepare", "iu_xray_report", "--source", source, "--allow-incomplete").code == 0
-    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert (
+        medtasks("data", "prepare", "iu_xray_report", "--source", source, "--allow-incomplete").code
+        == 0
+    )
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     exec(compile(example, str(PAGE), "exec"), {})
     script(endpoint, GOOD["visual_open"])
     ran = medtasks(*arguments(tmp_path / "reports.jsonl", "visual_open", tmp_path / "ours"))
     assert ran.code == 0, ran.err
     images = read_images(tmp_path / "ours")
-    reports = {document["doc_id"]: document["report"] for document in load_documents("iu_xray_report")}
+    reports = {
+        document["doc_id"]: document["report"] for document in load_documents("iu_xray_report")
+    }
     assert {name: image.text for name, image in images.items()} == reports
 
 
@@ -97,7 +142,9 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
     assert ran.code == 0, ran.err
     chains = 2 if kind == "knowledge_open" else 1
-    assert endpoint.count == 2 * chains + (chains - 1) + 3 + 1  # good and refused, and malformed, asked three times
+    assert (
+        endpoint.count == 2 * chains + (chains - 1) + 3 + 1
+    )  # good and refused, and malformed, asked three times
     lines = read_drafted(tmp_path / "ours")
     assert {name: line.outcome for name, line in lines.items()} == {
         "secret_good": DraftOutcome.DRAFTED,
@@ -115,7 +162,9 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     assert "secret" not in ran.out + ran.err
 
     asked = endpoint.count
-    endpoint.choose = lambda body: endpoint.reply("Edema." if "filtered" in str(body) else json.dumps(GOOD[kind]))
+    endpoint.choose = lambda body: endpoint.reply(
+        "Edema." if "filtered" in str(body) else json.dumps(GOOD[kind])
+    )
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
     assert (ran.code, endpoint.count) == (0, asked + chains)  # what failed, and nothing else
     assert "FAILED edema." in str(endpoint.bodies[-1])
@@ -126,7 +175,9 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     said = ["Useful: edema.", "I'm sorry, but I can't.", "Useful: water.", json.dumps([EDEMA])]
     endpoint.script = [endpoint.reply(text) for text in said]
     first = reports.read_text().splitlines()[0]
-    reports.write_text(first + "\n" + json.dumps({**json.loads(first), "id": "b", "report": "Zyzzyva."}) + "\n")
+    reports.write_text(
+        first + "\n" + json.dumps({**json.loads(first), "id": "b", "report": "Zyzzyva."}) + "\n"
+    )
     assert medtasks(*arguments(reports, "knowledge_open", tmp_path / "ours")).code == 0
     filtering, asking = ([one["content"] for one in body["messages"]] for body in endpoint.bodies)
     assert "retrieved knowledge: Edema is fluid., return" in filtering[1]
@@ -141,15 +192,26 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
         ("images", DraftOutcome.SKIPPED, why): 1,
     }
     images = tmp_path / "ours" / "images.jsonl"
-    for fact in ("water", "salt"):  # a refusal is asked again of other texts; what was drafted stays
+    for fact in (
+        "water",
+        "salt",
+    ):  # a refusal is asked again of other texts; what was drafted stays
         images.write_text(re.sub(r"Edema is \w+\.", f"Edema is {fact}.", images.read_text()))
         assert medtasks("curate", "draft", tmp_path / "ours").code == 0
-    assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
+    assert (
+        "retrieved knowledge: Edema is water., return"
+        in endpoint.bodies[2]["messages"][1]["content"]
+    )
     assert len(endpoint.bodies) == 4
-    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
+    assert (
+        tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""]
+        == 1
+    )
 
 
-def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, reports, tmp_path, monkeypatch):
+def test_credentialed_reports_reach_no_untrusted_endpoint(
+    medtasks, endpoint, reports, tmp_path, monkeypatch
+):
     monkeypatch.setattr(JudgeSettings, "is_local", False)
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "none")
     endpoint.script = [endpoint.reply(json.dumps([MASS]))]
@@ -157,7 +219,10 @@ def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, re
     assert (ran.code, endpoint.count) == (1, 0)
     assert "'ours' is credentialed and the judge" in ran.err
     assert not (tmp_path / "ours").exists()
-    assert medtasks(*arguments(reports, "contextual", tmp_path / "open", "--access", "public")).code == 0
+    assert (
+        medtasks(*arguments(reports, "contextual", tmp_path / "open", "--access", "public")).code
+        == 0
+    )
     assert endpoint.count == len(ROWS)
     monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", endpoint.url)
     assert medtasks(*arguments(reports, "knowledge_closed", tmp_path / "ours")).code == 0
@@ -166,9 +231,13 @@ def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contextual", "visual_closed", "knowledge_open"])
-def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp_path, monkeypatch, caplog, kind):
+def test_no_word_of_a_report_is_printed_logged_or_cached(
+    medtasks, endpoint, tmp_path, monkeypatch, caplog, kind
+):
     logged = []
-    sink = logger.add(lambda message: logged.append(str(message)), level="TRACE", diagnose=True, backtrace=True)
+    sink = logger.add(
+        lambda message: logged.append(str(message)), level="TRACE", diagnose=True, backtrace=True
+    )
     caplog.set_level("DEBUG")
     script(endpoint, [MASS] if kind == "contextual" else GOOD[kind])
     chosen = endpoint.choose
@@ -178,7 +247,9 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
     }
 
     def choose(body):
-        found = [mark for mark in quoting if mark in str(body) and "return the filtered" not in str(body)]
+        found = [
+            mark for mark in quoting if mark in str(body) and "return the filtered" not in str(body)
+        ]
         return quoting[found[-1]] if found else chosen(body)
 
     endpoint.choose = choose
@@ -188,13 +259,23 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
     (data / "book.txt").write_text(f"{CANARY} edema.")
     texts = {name: f"{CANARY} {name}" for name in ("notes", "metadata", "group", "licence")}
     rows = [
-        {**texts, "id": f"{CANARY}{number}", "image": f"{CANARY}/a.png", "report": f"{CANARY} {report}"}
+        {
+            **texts,
+            "id": f"{CANARY}{number}",
+            "image": f"{CANARY}/a.png",
+            "report": f"{CANARY} {report}",
+        }
         for number, report in enumerate([*ROWS.values(), "FAILED REFUSED"])
     ]
-    rows += [{**rows[0], "id": CANARY, "image": f"{CANARY}.png"}, {**rows[0], "id": f"{CANARY}s", "report": ""}]
+    rows += [
+        {**rows[0], "id": CANARY, "image": f"{CANARY}.png"},
+        {**rows[0], "id": f"{CANARY}s", "report": ""},
+    ]
     reports = data / "reports.jsonl"
     reports.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)  # with progress bars
+    monkeypatch.setattr(
+        type(sys.stderr), "isatty", lambda self: True, raising=False
+    )  # with progress bars
     said = ""
     for _ in range(2):
         ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
@@ -203,7 +284,12 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
     outcomes = Counter(line.outcome for line in read_drafted(tmp_path / "ours").values())
     assert outcomes == {"drafted": 1, "malformed": 2, "refused": 1, "failed": 1}
     assert "Drafting" in said
-    for line in (json.dumps(rows[0]), f'{{"id": "{CANARY}"}}', f'{{"id": "{CANARY}', f'["{CANARY}"]'):
+    for line in (
+        json.dumps(rows[0]),
+        f'{{"id": "{CANARY}"}}',
+        f'{{"id": "{CANARY}',
+        f'["{CANARY}"]',
+    ):
         reports.write_text(f"{json.dumps(rows[0])}\n{line}\n")
         ran = medtasks(*arguments(reports, kind, tmp_path / "other"))
         assert ran.code == 1
@@ -212,7 +298,10 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
     assert CANARY not in said + "".join(logged) + caplog.text
     cached = list(home().rglob("*.sqlite"))
     assert cached
-    assert all(CANARY.encode() not in path.read_bytes() and path.stat().st_mode & 0o077 == 0 for path in cached)
+    assert all(
+        CANARY.encode() not in path.read_bytes() and path.stat().st_mode & 0o077 == 0
+        for path in cached
+    )
     assert CANARY in json.dumps(endpoint.bodies)
     own = [tmp_path / "ours" / name for name in (STUDY, DRAFTS, "images.jsonl")]
     assert all(path.stat().st_mode & 0o077 == 0 for path in own)

@@ -55,7 +55,14 @@ def folder(tmp_path, monkeypatch):
         pixels[:8] = np.eye(3)[number % 3] * 200 + 20
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
         group = {0: "a", 3: "a"}.get(number)
-        rows.append({"id": f"i{number:02d}", "image": f"{number}.png", "caption": f"caption {number}", "group": group})
+        rows.append(
+            {
+                "id": f"i{number:02d}",
+                "image": f"{number}.png",
+                "caption": f"caption {number}",
+                "group": group,
+            }
+        )
     write(tmp_path, rows)
     (tmp_path / "eyes_of_test.py").write_text(EYES)
     return tmp_path
@@ -75,12 +82,25 @@ def eyes(medical="medical"):
 
 def test_from_a_list_to_a_study_and_again(medtasks, folder):
     rows = rows_of(folder)
-    Image.open(folder / "5.png").resize((90, 90)).save(folder / "copy.png")  # nearly the same, and not of one group
+    Image.open(folder / "5.png").resize((90, 90)).save(
+        folder / "copy.png"
+    )  # nearly the same, and not of one group
     (folder / "cut.png").write_bytes((folder / "1.png").read_bytes()[:999])
     rows += [{"id": "copy", "image": "copy.png", "caption": "c", "groups": "x"}]
     rows += [{"id": "cut", "image": "cut.png", "caption": "c"}, {"id": "none", "image": "1.png"}]
     write(folder, rows)
-    command = ["curate", "pairs", "list.jsonl", "--out", "study", *eyes(), "--batch-size", 5, "--access", "public"]
+    command = [
+        "curate",
+        "pairs",
+        "list.jsonl",
+        "--out",
+        "study",
+        *eyes(),
+        "--batch-size",
+        5,
+        "--access",
+        "public",
+    ]
     made = medtasks(*command, "--sim-gen", 0.99, "--device", "cpu")
     assert made.code == 0, made.err
     study = read_study(folder / "study")
@@ -92,7 +112,10 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert counts["pairs of one group"] == counts["pairs of near-duplicates"] == 1
     assert counts["image cannot be read"] == counts["without a caption"] == 1
     assert "groups" in made.out
-    assert f"about {90 + len(images)} requests to an LLM, one per pair and image; --per-image 1 makes fewer" in made.out
+    assert (
+        f"about {90 + len(images)} requests to an LLM, one per pair and image; --per-image 1 makes fewer"
+        in made.out
+    )
     assert {tuple(pair.images) for pair in pairs}.isdisjoint({("i00", "i03"), ("copy", "i05")})
     assert all(pair.sim_med >= 0.9 and pair.sim_gen <= 0.99 for pair in pairs)
     gaps = [pair.sim_med - pair.sim_gen for pair in pairs]
@@ -109,18 +132,28 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert "exists already" in again.out
     assert {path.name: path.read_bytes() for path in (folder / "study").iterdir()} == before
     none = medtasks("curate", "pairs", "list.jsonl", "--out", "none", *eyes(), "--sim-gen", -0.9)
-    assert (none.code, (folder / "none").exists(), "0.00 in the middle" in none.err) == (1, False, True)
+    assert (none.code, (folder / "none").exists(), "0.00 in the middle" in none.err) == (
+        1,
+        False,
+        True,
+    )
     assert "none of 300 pairs of 25 images" in none.err
 
 
 def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder):
     rows = rows_of(folder)
     mine = (folder / "list.jsonl").rename(folder / "images.jsonl").read_text()
-    fails(["curate", "pairs", "images.jsonl", "--out", ".", "--name", "mine", *eyes()], "needs a folder of its own")
+    fails(
+        ["curate", "pairs", "images.jsonl", "--out", ".", "--name", "mine", *eyes()],
+        "needs a folder of its own",
+    )
     (folder / "study").mkdir()
     mine = mine.replace('"image": "', '"image": "../')
     (folder / "study" / "images.jsonl").write_text(mine)
-    fails(["curate", "pairs", "study/images.jsonl", "--out", "study", *eyes()], "needs a folder of its own")
+    fails(
+        ["curate", "pairs", "study/images.jsonl", "--out", "study", *eyes()],
+        "needs a folder of its own",
+    )
     assert (folder / "study" / "images.jsonl").read_text() == mine
     write(folder, [{**row, "\x1b[2J": 1} for row in rows])
     command = ["curate", "pairs", "list.jsonl", "--out", "killed", *eyes()]
@@ -130,7 +163,9 @@ def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder)
     (folder / "killed" / "notes.txt").touch()
     fails(command, "needs a folder of its own")
     (folder / "killed" / "notes.txt").unlink()
-    assert "Keys of list.jsonl that are not used: ?[2J" in medtasks(*command).out  # no orders to a terminal
+    assert (
+        "Keys of list.jsonl that are not used: ?[2J" in medtasks(*command).out
+    )  # no orders to a terminal
 
 
 def test_a_study_made_with_something_else_is_refused_and_stays(medtasks, fails, folder):
@@ -180,7 +215,9 @@ def study(tmp_path):
     return folder
 
 
-def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtasks, fails, study, llm):
+def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(
+    medtasks, fails, study, llm
+):
     ran = medtasks("curate", "draft", study, "--max-requests", 4)
     assert ran.code == 0
     assert [line.split()[:4] for line in ran.out.splitlines()[1:4]] == [
@@ -192,20 +229,31 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     assert llm.server.count == 4
     ran = medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
     following = f"Next: medtasks curate review {study}, then medtasks curate publish {study}"
-    counts = ["11      categories  drafted", "6       pairs       drafted", "6       questions   drafted"]
+    counts = [
+        "11      categories  drafted",
+        "6       pairs       drafted",
+        "6       questions   drafted",
+    ]
     assert ran.out.splitlines()[1:] == [*counts, following]
     assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
     assert len(llm.asked("Caption:")) == 11
-    assert {draft.categories for draft in read_drafts(study).values()} == {(("Pulmonary",), ("Pulmonary",))}
+    assert {draft.categories for draft in read_drafts(study).values()} == {
+        (("Pulmonary",), ("Pulmonary",))
+    }
     medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
     medtasks("curate", "draft", study, "--no-categories")
     assert llm.server.count == 17
     assert "patient" not in ran.out + ran.err
-    fails(["curate", "draft", study, "--no-categories", "--categories", "a,b"], "contradict each other")
+    fails(
+        ["curate", "draft", study, "--no-categories", "--categories", "a,b"],
+        "contradict each other",
+    )
     fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
 
 
-def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
+def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(
+    medtasks, fails, tmp_path, llm
+):
     folder = tmp_path / "study"
     captioned_study(folder, 102)
     fails(["curate", "patterns", folder], "no pair of 'our_pairs' has a question")
@@ -235,13 +283,21 @@ def test_categories_are_drafted_from_a_hundred_captions_of_a_study(medtasks, fai
     captioned_study(folder, 60, texts=unfit)
     images = read_images(folder)
     ran = medtasks("curate", "categories", folder)
-    assert (ran.code, "100 captions, for an expert to correct" in " ".join(ran.out.split())) == (0, True), ran.err
+    assert (ran.code, "100 captions, for an expert to correct" in " ".join(ran.out.split())) == (
+        0,
+        True,
+    ), ran.err
     (prompt,) = llm.asked("I have several medical images related to radiology")
     sent = prompt.split("general categories.")[1].split("\n\n")[1:]
     written = (folder / "categories.md").read_text()
     ids = [part.split(": ")[1] for part in written.split("in the prompt: ")[1].strip().split(", ")]
-    assert sent == [f"Caption {place}: {images[image_id].text}" for place, image_id in enumerate(ids)]
-    assert (len(set(ids) - unfit.keys()), "\n\n1. Left and right\n2. Masses\n\nImages by" in written) == (100, True)
+    assert sent == [
+        f"Caption {place}: {images[image_id].text}" for place, image_id in enumerate(ids)
+    ]
+    assert (
+        len(set(ids) - unfit.keys()),
+        "\n\n1. Left and right\n2. Masses\n\nImages by" in written,
+    ) == (100, True)
     medtasks("curate", "categories", folder)
     assert (folder / "categories.md").read_text() == written
     assert llm.server.count == 1
@@ -249,9 +305,14 @@ def test_categories_are_drafted_from_a_hundred_captions_of_a_study(medtasks, fai
     fails(["curate", "categories", tmp_path / "short"], "no caption of", "too short")
 
 
-def test_failure_modes_of_the_published_pairs_and_what_a_study_holds(medtasks, fails, tmp_path, llm):
+def test_failure_modes_of_the_published_pairs_and_what_a_study_holds(
+    medtasks, fails, tmp_path, llm
+):
     published, command = tmp_path / "published", ["curate", "patterns", "mediconfusion"]
-    fails(command, "'mediconfusion' is not prepared; give the folder of its dataset.json with --source")
+    fails(
+        command,
+        "'mediconfusion' is not prepared; give the folder of its dataset.json with --source",
+    )
     published.mkdir()
     command += ["--source", published, "--out", tmp_path / "modes.md"]
     fails(command, "is no folder with dataset.json")

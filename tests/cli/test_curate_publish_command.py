@@ -47,7 +47,9 @@ def fingerprint():
 def counts(out):
     """Return the numbers of drafts by what became of them, as printed."""
     table = out[out.index("drafts  ") :].split("\n", 1)[1]
-    return {name: int(number) for name, number in re.findall(r"^(\w.*?)  +(\d+)$", table, re.MULTILINE)}
+    return {
+        name: int(number) for name, number in re.findall(r"^(\w.*?)  +(\d+)$", table, re.MULTILINE)
+    }
 
 
 def low(item, score=4):
@@ -105,27 +107,47 @@ def test_tasks_run_like_those_of_the_paper_and_claim_nothing_of_it(publish):
         own, model = task_config(f"made_up{ending}"), task_config(f"mediconfusion{ending}")
         differ = {key for key in own.keys() | model.keys() if own.get(key) != model.get(key)}
         assert differ == {"task", "task_alias", "dataset_path", "metadata", "tag", SETTINGS}
-        assert own[SETTINGS] == {name: one for name, one in model[SETTINGS].items() if name != "med_flamingo"}
+        assert own[SETTINGS] == {
+            name: one for name, one in model[SETTINGS].items() if name != "med_flamingo"
+        }
         assert own["metadata"].keys() == model["metadata"].keys() - {"checked_against"}
         assert own["metadata"]["dataset"] == "made_up"
         assert "paper" not in own["metadata"]["description"]
         assert "include" not in (own_tasks_folder() / f"made_up{ending}.yaml").read_text()
-        assert task_file(f"made_up{ending}").variants == task_file(f"mediconfusion{ending}").variants
+        assert (
+            task_file(f"made_up{ending}").variants == task_file(f"mediconfusion{ending}").variants
+        )
     ours, theirs = task_config("made_up_all"), task_config("mediconfusion_all")
     assert ours["aggregate_metric_list"] == theirs["aggregate_metric_list"]
 
 
 def test_words_after_review_go_out_and_more_reviews_replace_what_was_published(publish, study):
     def edited(draft):
-        return scored(draft, 9, question="Which side?", answers=("B", "A"), categories=(("Spinal",), ("Spinal",)))
+        return scored(
+            draft,
+            9,
+            question="Which side?",
+            answers=("B", "A"),
+            categories=(("Spinal",), ("Spinal",)),
+        )
 
     review(study, said=edited)
     publish()
     first, before = load_documents("made_up")[0], fingerprint()
-    assert (first["question"], first["answer"], first["categories"]) == ("Which side?", "B", ["Spinal"])
+    assert (first["question"], first["answer"], first["categories"]) == (
+        "Which side?",
+        "B",
+        ["Spinal"],
+    )
     publish()
     assert fingerprint() == before
-    review(study, "bob", lambda draft: scored(draft, 9, question="Where?") if draft.item_id == "p1" else edited(draft))
+    review(
+        study,
+        "bob",
+        lambda draft: (
+            scored(draft, 9, question="Where?") if draft.item_id == "p1" else edited(draft)
+        ),
+    )
     hint = "choose one with --wording REVIEWER"
     assert hint in publish()
     assert hint not in publish("--wording", "bob")
@@ -133,8 +155,12 @@ def test_words_after_review_go_out_and_more_reviews_replace_what_was_published(p
     assert fingerprint() != before
 
 
-def test_datasheet_says_what_made_it_how_reviewers_agree_and_nothing_of_a_question(publish, study, medtasks):
-    assert "There are fewer than two reviewers" in medtasks("curate", "review", study, "--status").out
+def test_datasheet_says_what_made_it_how_reviewers_agree_and_nothing_of_a_question(
+    publish, study, medtasks
+):
+    assert (
+        "There are fewer than two reviewers" in medtasks("curate", "review", study, "--status").out
+    )
     review(study, "bob", low("p2"))
     both = medtasks("curate", "review", study, "--status").out
     shown = rows_of(both)
@@ -168,7 +194,10 @@ def test_datasheet_says_what_made_it_how_reviewers_agree_and_nothing_of_a_questi
         assert draft.question not in page + json.dumps(sheet)
         assert draft.item_id not in page + json.dumps(sheet)
     images = read_images(study).values()
-    write_lines(study / IMAGES, [one.model_copy(update={"group": one.group.replace("4", "1")}) for one in images])
+    write_lines(
+        study / IMAGES,
+        [one.model_copy(update={"group": one.group.replace("4", "1")}) for one in images],
+    )
     assert "The 3 pairs make 2 independent groups: " in publish("--min-score", 4)
     assert "The 3 pairs make 2 independent groups: " in (study / "datasheet.md").read_text()
 
@@ -185,19 +214,38 @@ def test_hallucination_studies(medtasks, tmp_path, kind):
     elif kind is StudyKind.KNOWLEDGE_OPEN:
         assert second["answer"] == "A follow-up of the left lower lobe."
     else:
-        binary = {"kind": "binary", "choices": "", "options": ["Yes", "No"], "answer": "A", "gold": "Yes"}
+        binary = {
+            "kind": "binary",
+            "choices": "",
+            "options": ["Yes", "No"],
+            "answer": "A",
+            "gold": "Yes",
+        }
         assert {name: first[name] for name in binary} == binary
         assert second["choices"] == "A. left lower lobe, B. nowhere, C. everywhere, D. the heart"
-        assert (second["kind"], second["answer"], second["gold"]) == ("multi-choice", "A", "left lower lobe")
+        assert (second["kind"], second["answer"], second["gold"]) == (
+            "multi-choice",
+            "A",
+            "left lower lobe",
+        )
         assert first["hallucination"] == ("anatomy" if kind is StudyKind.VISUAL_CLOSED else None)
         assert first["source"] == "made_up"
 
 
 def test_nothing_to_publish(fails, study):
     review(study, said=lambda draft: None)
-    fails(["curate", "publish", study], "none of the 3 drafts of 'made_up' has been scored", "medtasks curate review")
+    fails(
+        ["curate", "publish", study],
+        "none of the 3 drafts of 'made_up' has been scored",
+        "medtasks curate review",
+    )
     review(study, said=lambda draft: 2)
-    fails(["curate", "publish", study], "nothing of 'made_up' reaches 5", "3 scored too low", "lower --min-score")
+    fails(
+        ["curate", "publish", study],
+        "nothing of 'made_up' reaches 5",
+        "3 scored too low",
+        "lower --min-score",
+    )
     (study / "drafts.jsonl").unlink()
     fails(["curate", "publish", study], "none of the 0 drafts", "medtasks curate draft")
     fails(["curate", "publish", study / "drawn"], "holds no study")
@@ -213,7 +261,10 @@ def test_images_that_are_not_what_they_were(fails, medtasks, study):
     assert not dataset_folder("made_up").exists()
     file.unlink()
     ran = medtasks("curate", "publish", study, "--allow-incomplete")
-    assert "left out: the image in line 4 of images.jsonl cannot be used: its file cannot be read" in ran.out
+    assert (
+        "left out: the image in line 4 of images.jsonl cannot be used: its file cannot be read"
+        in ran.out
+    )
     manifest = Manifest.read(dataset_folder("made_up"))
     assert (manifest.complete, manifest.rows) == (False, 4)
     assert counts(ran.out) == {"published": 2, "an image is missing, changed or broken": 1}
@@ -225,21 +276,33 @@ def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_pat
     again = f"medtasks curate publish {study} --min-score 5 --as made_up"
     assert preparing_again("made_up") == again
     fails(["data", "prepare", "made_up"], "was published from a study", again)
-    assert medtasks("data", "select", "made_up", "--where", "categories=vascular", "--as", "hearts").code == 0
+    assert (
+        medtasks(
+            "data", "select", "made_up", "--where", "categories=vascular", "--as", "hearts"
+        ).code
+        == 0
+    )
     assert len(load_documents("hearts")) == 6
     assert preparing_again("hearts") == "medtasks data select made_up ... --as hearts"
     replies, scores = tmp_path / "right.jsonl", tmp_path / "scores.json"
     lines = [{"doc_id": row["doc_id"], "reply": row["answer"]} for row in load_documents("made_up")]
     replies.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert medtasks("score", "made_up", replies, "--json", scores).code == 0
-    assert json.loads(scores.read_text())["rules"]["robust"]["categories"]["total"]["set_accuracy"] == 1
+    assert (
+        json.loads(scores.read_text())["rules"]["robust"]["categories"]["total"]["set_accuracy"]
+        == 1
+    )
     (dataset_folder("made_up") / "manifest.json").write_text("{")
     assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
     publish()
 
 
 def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
-    for name, value in {"BASE_URL": "https://judge.example/v1", "MODEL": "m", "API_KEY": "none"}.items():
+    for name, value in {
+        "BASE_URL": "https://judge.example/v1",
+        "MODEL": "m",
+        "API_KEY": "none",
+    }.items():
         monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
     for access in Access:
         folder = tmp_path / access
@@ -252,7 +315,9 @@ def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
     assert judge_for("study_gated").settings.model == "m"
 
 
-def test_a_visual_mark_that_a_reviewer_names_as_a_category_is_scored_apart(publish, medtasks, study, tmp_path):
+def test_a_visual_mark_that_a_reviewer_names_as_a_category_is_scored_apart(
+    publish, medtasks, study, tmp_path
+):
     def marked(draft):
         areas = (("pulmonary",), ("pulmonary", "arrow"))
         return scored(draft, 9, categories=areas if draft.item_id == "p1" else draft.categories)
@@ -260,7 +325,11 @@ def test_a_visual_mark_that_a_reviewer_names_as_a_category_is_scored_apart(publi
     review(study, "alice", marked)
     publish()
     replies, scores = tmp_path / "replies.jsonl", tmp_path / "scores.json"
-    replies.write_text("".join(f'{{"doc_id": "{one["doc_id"]}", "reply": "B"}}\n' for one in load_documents("made_up")))
+    replies.write_text(
+        "".join(
+            f'{{"doc_id": "{one["doc_id"]}", "reply": "B"}}\n' for one in load_documents("made_up")
+        )
+    )
     assert medtasks("score", "made_up", replies, "--json", scores).code == 0
     areas = json.loads(scores.read_text())["rules"]["robust"]["categories"]
     assert (areas["arrow"]["images"], areas["arrow"]["individual_accuracy"]) == (1, 1)

@@ -70,20 +70,35 @@ def test_list_and_show(medtasks, fails, home):
 
 def test_list_of_a_group(medtasks, fails, home):
     ran = medtasks("data", "list", "medheval")
-    assert [line.split()[0] for line in ran.out.splitlines()[1:7]] == [name for name in CATALOGUE if "medheval" in name]
-    assert ran.out.splitlines()[7:] == ["8.2 MB in all, as stated for 6 of 6 datasets", f"Data folder: {home}"]
+    assert [line.split()[0] for line in ran.out.splitlines()[1:7]] == [
+        name for name in CATALOGUE if "medheval" in name
+    ]
+    assert ran.out.splitlines()[7:] == [
+        "8.2 MB in all, as stated for 6 of 6 datasets",
+        f"Data folder: {home}",
+    ]
     kit = medtasks("data", "list", "medevalkit").out
     assert "\nmultimedeval_vqa_rad " in kit  # MedEvalKit asks MultiMedEval's
     assert "14,257.5 MB in all, as stated for 6 of 9 datasets" in kit
     assert medtasks("data", "list", "iu_xray").out.splitlines()[1].startswith("iu_xray_report ")
-    assert medtasks("data", "list", "medheval_visual_mm_ll").out.splitlines()[1].startswith("medheval_visual_mm ")
-    fails(["data", "list", "mediconfuson"], "unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?")
+    assert (
+        medtasks("data", "list", "medheval_visual_mm_ll")
+        .out.splitlines()[1]
+        .startswith("medheval_visual_mm ")
+    )
+    fails(
+        ["data", "list", "mediconfuson"],
+        "unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?",
+    )
 
 
 def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails, home, tmp_path):
     WRITERS["pubmedqa"](tmp_path / "copies")
     command = ["data", "prepare", "multimedeval", "--source", tmp_path / "copies"]
-    fails(command, "24 of the datasets above could not be prepared; the command at the end is for them")
+    fails(
+        command,
+        "24 of the datasets above could not be prepared; the command at the end is for them",
+    )
     WRITERS["medqa"](tmp_path / "copies" / "multimedeval_medqa")
     ran = fails([*command, "--allow-incomplete"], "23 of the datasets above could not be prepared")
     lines = ran.out.splitlines()
@@ -108,20 +123,30 @@ def test_list_knows_sample_incomplete_and_damaged(medtasks, fails, source, home,
         f"Prepared mediconfusion: 32 questions, 27 images, {fingerprint}, in {final}",
     ]
     verified = medtasks("data", "verify", "mediconfusion")
-    assert verified.out == f"mediconfusion is as prepared: 32 questions, incomplete, {fingerprint}\n"
+    assert (
+        verified.out == f"mediconfusion is as prepared: 32 questions, incomplete, {fingerprint}\n"
+    )
     assert state(medtasks("data", "list")) == "incomplete"
     (final / "manifest.json").write_text("{")
     assert state(medtasks("data", "list")) == "damaged"
 
 
 def test_verify(medtasks, fails, home, final):
-    fails(["data", "verify", "mediconfusion"], "is not prepared", "medtasks data prepare mediconfusion")
+    fails(
+        ["data", "verify", "mediconfusion"],
+        "is not prepared",
+        "medtasks data prepare mediconfusion",
+    )
     medtasks("data", "sample", home)
     fine = medtasks("data", "verify", "mediconfusion")
     assert (fine.code, fine.err) == (0, "")
     assert "as prepared: 32 questions, synthetic sample" in fine.out
     (final / "images/90000.jpg").unlink()
-    ran = fails(["data", "verify", "mediconfusion"], "1 problem in 'mediconfusion'", "data prepare mediconfusion")
+    ran = fails(
+        ["data", "verify", "mediconfusion"],
+        "1 problem in 'mediconfusion'",
+        "data prepare mediconfusion",
+    )
     assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"
     shutil.rmtree(final / "test")
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
@@ -174,8 +199,12 @@ def folder(tmp_path):
 def ward_rounds(tmp_path):
     path = tmp_path / "Ward rounds"
     path.mkdir()
-    samples = [{"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]}] * 3
-    (path / "dataset.json").write_text(json.dumps({"taskType": "QA", "modality": "Text", "samples": samples}))
+    samples = [
+        {"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]}
+    ] * 3
+    (path / "dataset.json").write_text(
+        json.dumps({"taskType": "QA", "modality": "Text", "samples": samples})
+    )
     return path
 
 
@@ -188,14 +217,21 @@ def test_from_folder(medtasks, folder):
     assert (ran.code, ran.err) == (0, "")
     prepared, run, access = ran.out.splitlines()
     assert prepared.startswith(f"Prepared {NAME}: 3 questions, 0 images, fingerprint ")
-    assert run == f"Run it with 'lmms_eval --tasks {NAME}'; the task is in {own_tasks_folder() / f'{NAME}.yaml'}"
+    assert (
+        run
+        == f"Run it with 'lmms_eval --tasks {NAME}'; the task is in {own_tasks_folder() / f'{NAME}.yaml'}"
+    )
     assert "credentialed: no judge on another machine may see it" in access
-    assert listed(medtasks("data", "list")) == [[NAME, "yes", "credentialed", "3", "from", *str(folder).split()]]
+    assert listed(medtasks("data", "list")) == [
+        [NAME, "yes", "credentialed", "3", "from", *str(folder).split()]
+    ]
     assert NAME in medtasks("tasks").out
     shown = medtasks("data", "list", NAME).out
     assert f"source:   {folder} at local" in shown
     assert "licence:  of its owner" in shown
-    assert medtasks("data", "verify", NAME).out.startswith(f"{NAME} is as prepared: 3 questions, complete")
+    assert medtasks("data", "verify", NAME).out.startswith(
+        f"{NAME} is as prepared: 3 questions, complete"
+    )
 
 
 def test_again_by_name(medtasks, fails, folder, tmp_path):
@@ -211,8 +247,20 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     (dataset_folder(NAME) / "manifest.json").write_text("{")
     assert listed(medtasks("data", "list"))[0][1:3] == ["damaged", "credentialed"]
     fails(["data", "prepare", NAME], "give its new location with --source")
-    assert medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--access", "public").code == 0
-    ran = medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--name", "rounds", "--access", "public")
+    assert (
+        medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--access", "public").code
+        == 0
+    )
+    ran = medtasks(
+        "data",
+        "prepare",
+        "--from-folder",
+        tmp_path / "moved",
+        "--name",
+        "rounds",
+        "--access",
+        "public",
+    )
     assert ran.out.startswith("Prepared multimedeval_rounds: ")
     assert "credentialed" not in ran.out
     assert Manifest.read(dataset_folder("multimedeval_rounds")).access == "public"
@@ -235,12 +283,17 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
         (["mediconfusion", "--name", "x"], "are for --from-folder"),
         (["mediconfusion", "--images", "slake=FOLDER"], "is for the sets of MedHEval"),
         (["mediconfusion", "--allow-changed"], "is for the sets of MedHEval"),
-        (["medheval_visual_vqa", "--images", "slake=a", "--images", "slake=b"], "--images names slake twice"),
+        (
+            ["medheval_visual_vqa", "--images", "slake=a", "--images", "slake=b"],
+            "--images names slake twice",
+        ),
         (["--from-folder", "FOLDER", "--access", "private"], "public"),
     ],
 )
 def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
-    ran = medtasks("data", "prepare", *(folder if argument == "FOLDER" else argument for argument in arguments))
+    ran = medtasks(
+        "data", "prepare", *(folder if argument == "FOLDER" else argument for argument in arguments)
+    )
     assert ran.code == 2
     assert complaint in " ".join(ran.err.replace("│", " ").split())
     assert not dataset_folder(NAME).exists()
@@ -255,7 +308,9 @@ def umask(request):
 
 def write_question(folder, image):
     samples = [{"question": "Which?", "answer": "one", "images": [image]}]
-    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
+    (folder / "dataset.json").write_text(
+        json.dumps({"taskType": "VQA", "modality": "X", "samples": samples})
+    )
 
 
 def modes(folder):
@@ -263,8 +318,12 @@ def modes(folder):
     return {stat.S_IMODE(path.lstat().st_mode) & 0o077 for path in (folder, *folder.rglob("*"))}
 
 
-def test_credentialed_files_are_their_owners_alone_and_what_is_done_with_images_is_said(medtasks, folder, umask):
-    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / "a.png")
+def test_credentialed_files_are_their_owners_alone_and_what_is_done_with_images_is_said(
+    medtasks, folder, umask
+):
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(
+        folder / "a.png"
+    )
     write_question(folder, "a.png")
     said = "linear: 16 bits scaled from 0..65535 (1)"
     ran = medtasks("data", "prepare", "--from-folder", folder)
@@ -279,10 +338,17 @@ def test_credentialed_files_are_their_owners_alone_and_what_is_done_with_images_
         path.chmod(0o755 if path.is_dir() else 0o644)
     ran = medtasks("data", "verify", NAME)
     command = f"chmod -R go= {dataset_folder(NAME)}"
-    assert f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
+    assert (
+        f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
+    )
     subprocess.run(command, shell=True, check=True)
     assert "chmod" not in medtasks("data", "verify", NAME).out
-    assert medtasks("data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public").code == 0
+    assert (
+        medtasks(
+            "data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public"
+        ).code
+        == 0
+    )
     assert modes(dataset_folder("multimedeval_open")) == {0o077 & ~umask, 0o066 & ~umask}
 
 
@@ -323,7 +389,11 @@ def test_task_files_that_others_may_have_written(medtasks, fails, folder):
     assert NAME in medtasks("tasks").out
     for name, mode in (("", 0o777), ("", 0o707), ("x.yaml", 0o666), ("x.py", 0o646)):
         (tasks / name).chmod(mode)
-        ran = fails(["tasks"], f"{tasks / name} is another user's or writable by others", f"chmod -R go-w {tasks}")
+        ran = fails(
+            ["tasks"],
+            f"{tasks / name} is another user's or writable by others",
+            f"chmod -R go-w {tasks}",
+        )
         subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
         assert NAME in medtasks("tasks").out
 
@@ -340,10 +410,21 @@ def test_select_lists_modalities_and_labels_of_each_group(medtasks, home, tmp_pa
     for number, (department, modality, keyword) in enumerate(groups):
         columns = {"department": department, "modality": modality, "category": keyword}
         rows.append({**base, **columns, "index": str(number), "image": tiny_gmai.png(number)})
-    source = tiny_gmai.write(tmp_path / "source" / "GMAI-MMBench_VAL.tsv", rows, tiny_gmai.COLUMNS).parent
-    medtasks("data", "prepare", "gmai_mmbench_val", "--source", source, "--allow-changed", "--allow-incomplete")
+    source = tiny_gmai.write(
+        tmp_path / "source" / "GMAI-MMBench_VAL.tsv", rows, tiny_gmai.COLUMNS
+    ).parent
+    medtasks(
+        "data",
+        "prepare",
+        "gmai_mmbench_val",
+        "--source",
+        source,
+        "--allow-changed",
+        "--allow-incomplete",
+    )
     lines = [
-        re.findall(r"[\w ]*\w", line) for line in medtasks("data", "select", "gmai_mmbench", "--list").out.splitlines()
+        re.findall(r"[\w ]*\w", line)
+        for line in medtasks("data", "select", "gmai_mmbench", "--list").out.splitlines()
     ]
     lines = [[cell.strip() for cell in line] for line in lines]
     assert ["department", "questions", "modalities", "labels"] in lines

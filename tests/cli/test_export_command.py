@@ -24,21 +24,41 @@ CANARY = "zyzzyva"
 MADE = {
     "ended": "2026-03-01T10:30:00+00:00",
     "versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"},
-    "model": {"name": "made_up", "arguments": "", "weights": "org/made-up", "fingerprint": f"commit:{'0' * 40}"},
+    "model": {
+        "name": "made_up",
+        "arguments": "",
+        "weights": "org/made-up",
+        "fingerprint": f"commit:{'0' * 40}",
+    },
 }
 
 
 def finished(folder, state="finished", record=(), more=(), **changes):
-    done = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json", **dict(record)}
+    done = {
+        "outcome": "done",
+        "dataset": "house_set",
+        "results": "20260301_101500_results.json",
+        **dict(record),
+    }
     for path in folder.glob("*_run.json"):
         path.unlink()
-    manifest(folder, {"house_set": ("done", "")}, state, **MADE, tasks={"house_set": done, **dict(more)}, **changes)
+    manifest(
+        folder,
+        {"house_set": ("done", "")},
+        state,
+        **MADE,
+        tasks={"house_set": done, **dict(more)},
+        **changes,
+    )
 
 
 @pytest.fixture
 def run(tmp_path):
     """A finished run over a credentialed set of one's own: 30 of 40 right, two without an answer."""
-    rows = [{"question": f"{CANARY} {n}", "options": [f"{CANARY} a", "b"], "answer": "A"} for n in range(40)]
+    rows = [
+        {"question": f"{CANARY} {n}", "options": [f"{CANARY} a", "b"], "answer": "A"}
+        for n in range(40)
+    ]
     publish_own("house_set", CHOICE, rows, "credentialed")
     write_task("house_set", "choice", {"reference": "robust_choice", "robust": "robust_choice"})
     replies = texts({f"d{n}": "A" if n < 30 else "" if n < 32 else "B" for n in range(40)})
@@ -52,9 +72,17 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
     files = []
     for folder in (tmp_path / "first", tmp_path / "second"):
         folder.mkdir()
-        ran = medtasks("export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee", *options)
+        ran = medtasks(
+            "export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee", *options
+        )
         assert (ran.code, ran.err) == (0, "")
-        files.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+        files.append(
+            {
+                path.relative_to(folder): path.read_bytes()
+                for path in folder.rglob("*")
+                if path.is_file()
+            }
+        )
     assert files[0] == files[1]
     assert not any(CANARY.encode() in content for content in files[0].values())
     entries = yaml.safe_load((tmp_path / "first" / "house.yaml").read_text())
@@ -69,18 +97,34 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
     assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
     assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
     assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem)
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem
+    )
     details = record["model_info"]["additional_details"]
-    assert (details["deployment_type"], details["model_availability"]) == ("self_deployed", "open_weights")
+    assert (details["deployment_type"], details["model_availability"]) == (
+        "self_deployed",
+        "open_weights",
+    )
     for result in record["evaluation_results"]:
         metric, score = result["metric_config"], result["score_details"]
-        assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == ("accuracy", False, 1.0)
+        assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == (
+            "accuracy",
+            False,
+            1.0,
+        )
         ends = score["uncertainty"]["confidence_interval"]
         assert 0 < ends["lower"] < score["score"] == 0.75 < ends["upper"] < 1
         assert "clustered over 40 clusters" in score["uncertainty"]["standard_error"]["method"]
         assert result["source_data"]["additional_details"]["access"] == "credentialed"
     if python := os.environ.get("MEDTASKS_TEST_EEE"):
-        command = [python, "-m", "every_eval_ever.validator.validate", "--format", "json", str(path)]
+        command = [
+            python,
+            "-m",
+            "every_eval_ever.validator.validate",
+            "--format",
+            "json",
+            str(path),
+        ]
         checked = subprocess.run(command, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -88,7 +132,11 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
 def edit(run, task, **changes):
     (path,) = run.glob("*_results.json")
     content = json.loads(path.read_text())
-    part = content["results"][task] if "scores" in changes else content["configs"][task]["metadata"]["data"]
+    part = (
+        content["results"][task]
+        if "scores" in changes
+        else content["configs"][task]["metadata"]["data"]
+    )
     part.update(changes.pop("scores", changes))
     ResultsFile(path, content).write()
 
@@ -104,7 +152,9 @@ ALL = {f"d{n}": Reply(text="A") for n in range(40)}
 REFUSALS = {
     "are synthetic": lambda run: edit(run, "house_set", sample=True),
     "a part of the published set": lambda run: edit(run, "house_set", complete=False),
-    "10 of 40 samples": lambda run: rerun(run, {f"d{n}": ALL[f"d{n}"] for n in range(10)}, limit=10),
+    "10 of 40 samples": lambda run: rerun(
+        run, {f"d{n}": ALL[f"d{n}"] for n in range(10)}, limit=10
+    ),
     "it is shard 1": lambda run: finished(run, shard={"index": 1, "count": 2}),
     "the run is interrupted": lambda run: finished(run, state="interrupted"),
     "the run is killed": lambda run: finished(run, state="running"),
@@ -112,7 +162,9 @@ REFUSALS = {
     "the run recorded 0.9": lambda run: edit(run, "house_set", scores={"accuracy,robust": 0.9}),
     "has no manifest": lambda run: [path.unlink() for path in run.glob("*_run.json")],
     "no results of other_set": lambda run: finished(run, more={"other_set": {"outcome": "failed"}}),
-    "10 failed of 40": lambda run: rerun(run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}),
+    "10 failed of 40": lambda run: rerun(
+        run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}
+    ),
     "holds 1 repeats": lambda run: shutil.copytree(run, run / "repeat_1"),
 }
 
@@ -124,6 +176,10 @@ def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_p
         change(copy)
         fails(["export", copy, "--eee", tmp_path / "eee"], part)
     assert not (tmp_path / "eee").exists()
-    fails(["export", run, "--hub", tmp_path / "file.yaml"], "no dataset of the Hub", "--benchmark house_set=")
+    fails(
+        ["export", run, "--hub", tmp_path / "file.yaml"],
+        "no dataset of the Hub",
+        "--benchmark house_set=",
+    )
     fails(["export", run], "--hub", "--eee")
     fails(["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other")

@@ -20,7 +20,8 @@ def folder(tmp_path, monkeypatch):
     """A folder with a task of our own and eight questions, whose answer is A."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     rows = [
-        {"doc_id": f"q-{n}", "question": text, "options": OPTIONS, "answer": "A"} for n, text in enumerate(QUESTIONS)
+        {"doc_id": f"q-{n}", "question": text, "options": OPTIONS, "answer": "A"}
+        for n, text in enumerate(QUESTIONS)
     ]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "kit_asked.yaml").write_text(YAML)
@@ -32,15 +33,27 @@ def medevalkit(folder, replies=REPLIES, name="results.json", options=OPTIONS):
     rows = []
     for question, reply in zip(QUESTIONS, replies, strict=False):
         choices = [f"{letter}. {option}" for letter, option in zip("ABC", options, strict=True)]
-        prompt = "\n".join((f"\nQuestion: {question}", "Options: ", *choices, "Answer with the option's letter."))
-        rows.append({"prompt": prompt, "answer": "A", "choices": choices, "response": reply, "correct": True})
+        prompt = "\n".join(
+            (f"\nQuestion: {question}", "Options: ", *choices, "Answer with the option's letter.")
+        )
+        rows.append(
+            {
+                "prompt": prompt,
+                "answer": "A",
+                "choices": choices,
+                "response": reply,
+                "correct": True,
+            }
+        )
     (folder / name).write_text(json.dumps(rows, indent=4))
     return folder / name
 
 
 def test_score_says_how_rows_were_matched(medtasks, folder):
     file = medevalkit(folder, REPLIES[:7])
-    ran = medtasks("score", "kit_asked", file, "--include_path", folder, "--json", folder / "scores.json")
+    ran = medtasks(
+        "score", "kit_asked", file, "--include_path", folder, "--json", folder / "scores.json"
+    )
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == (
@@ -51,7 +64,11 @@ def test_score_says_how_rows_were_matched(medtasks, folder):
     assert rows_of(ran.out, "kit_asked: 7 of 8")["accuracy"][0].startswith("71.4%")
     scores = json.loads((folder / "scores.json").read_text())
     matching = scores["matching"]
-    assert (matching["kit"], matching["matched"], matching["matched_by"]) == ("MedEvalKit", 7, {"prompt": 7})
+    assert (matching["kit"], matching["matched"], matching["matched_by"]) == (
+        "MedEvalKit",
+        7,
+        {"prompt": 7},
+    )
     assert (scores["replies"], scores["missing"], matching["missing"]) == (7, 1, 1)
     assert scores["rules"]["robust"]["metrics"]["accuracy"] == 5 / 7
 
@@ -74,10 +91,27 @@ def test_each_run_of_a_file_is_scored(medtasks, fails, folder):
     lines = []
     for number, (question, reply) in enumerate(zip(QUESTIONS, REPLIES, strict=True)):
         choices = [{"message": {"content": text}} for text in (reply, "A")]
-        request = {"messages": [{"role": "user", "content": f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"}]}
-        lines.append({"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions", "body": request})
+        request = {
+            "messages": [
+                {"role": "user", "content": f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"}
+            ]
+        }
+        lines.append(
+            {
+                "custom_id": f"r{number}",
+                "method": "POST",
+                "url": "/v1/chat/completions",
+                "body": request,
+            }
+        )
         body = {"choices": choices}
-        lines.append({"custom_id": f"r{number}", "response": {"status_code": 200, "body": body}, "error": None})
+        lines.append(
+            {
+                "custom_id": f"r{number}",
+                "response": {"status_code": 200, "body": body},
+                "error": None,
+            }
+        )
     for name, kept in (("requests.jsonl", lines[::2]), ("output.jsonl", lines[1::2])):
         (folder / name).write_text("\n".join(map(json.dumps, kept)))
     files = (folder / "output.jsonl", folder / "requests.jsonl")
@@ -85,20 +119,43 @@ def test_each_run_of_a_file_is_scored(medtasks, fails, folder):
     assert "Matched: 8 of 8 samples in 2 runs (rows: 16 by prompt)" in ran.out
     cells = rows_of(ran.out, "kit_asked: 8 of 8")["accuracy"]
     assert [cell.split("%")[0] for cell in cells] == ["75.0", "100.0"]
-    with pytest.raises(RepliesError, match="holds 2 runs of each question; 'medtasks score' scores each"):
+    with pytest.raises(
+        RepliesError, match="holds 2 runs of each question; 'medtasks score' scores each"
+    ):
         api.score("kit_asked", folder, include_path=folder)
 
 
 def test_report_compare_and_python_read_them(medtasks, folder):
     first = medevalkit(folder)
     second = medevalkit(folder, ["A"] * 8, "second.json")
-    ran = medtasks("compare", "kit_asked", first, second, "--include_path", folder, "--json", folder / "compared.json")
+    ran = medtasks(
+        "compare",
+        "kit_asked",
+        first,
+        second,
+        "--include_path",
+        folder,
+        "--json",
+        folder / "compared.json",
+    )
     assert ran.code == 0
     assert "Note: B: Matched: 8 of 8 samples (rows: 8 by prompt)" in ran.out
     compared = json.loads((folder / "compared.json").read_text())
     assert compared["comparisons"][0]["difference"] == 0.25
-    assert any(warning.startswith("A: Replies: 'response' (MedEvalKit)") for warning in compared["warnings"])
-    medtasks("report", first, "--task", "kit_asked", "--include_path", folder, "--html", folder / "report.html")
+    assert any(
+        warning.startswith("A: Replies: 'response' (MedEvalKit)")
+        for warning in compared["warnings"]
+    )
+    medtasks(
+        "report",
+        first,
+        "--task",
+        "kit_asked",
+        "--include_path",
+        folder,
+        "--html",
+        folder / "report.html",
+    )
     assert "Matched: 8 of 8 samples" in (folder / "report.html").read_text()
     scores = api.score("kit_asked", first, include_path=folder)
     assert scores.table().query("metric == 'accuracy'").value.item() == 0.75
@@ -107,16 +164,25 @@ def test_report_compare_and_python_read_them(medtasks, folder):
 
 def test_options_in_another_order_are_not_scored(fails, folder):
     file = medevalkit(folder, options=OPTIONS[::-1])
-    fails(["score", "kit_asked", file, "--include_path", folder], "options in another order (8): row 0 (")
+    fails(
+        ["score", "kit_asked", file, "--include_path", folder],
+        "options in another order (8): row 0 (",
+    )
 
 
 def test_the_nearest_task_is_named(fails, folder):
-    (folder / "other.yaml").write_text(YAML.replace("kit_asked", "other").replace("questions", "others"))
-    rows = [{"doc_id": n, "question": f"Who is {n}?", "options": OPTIONS, "answer": "A"} for n in range(8)]
+    (folder / "other.yaml").write_text(
+        YAML.replace("kit_asked", "other").replace("questions", "others")
+    )
+    rows = [
+        {"doc_id": n, "question": f"Who is {n}?", "options": OPTIONS, "answer": "A"}
+        for n in range(8)
+    ]
     (folder / "others.jsonl").write_text("\n".join(map(json.dumps, rows)))
     file = medevalkit(folder)
     fails(
-        ["score", "other", file, "--include_path", folder], "8 of 8 rows that were tried are questions of 'kit_asked'"
+        ["score", "other", file, "--include_path", folder],
+        "8 of 8 rows that were tried are questions of 'kit_asked'",
     )
 
 
@@ -146,8 +212,12 @@ def test_samples_files_of_another_task_are_compared_by_their_texts(medtasks, fol
         lines = []
         for number, question in enumerate(["Who?", *QUESTIONS[::-1]]):
             prompt = f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"
-            lines.append({"doc_id": number, "filtered_resps": reply, "input": prompt, "target": "A"})
-        (folder / f"20261101_102030_samples_{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            lines.append(
+                {"doc_id": number, "filtered_resps": reply, "input": prompt, "target": "A"}
+            )
+        (folder / f"20261101_102030_samples_{name}.jsonl").write_text(
+            "\n".join(map(json.dumps, lines))
+        )
     files = sorted(folder.glob("*_samples_*.jsonl"))
     ran = medtasks("compare", "kit_asked", *files, "--include_path", folder, "--margin", "0.1")
     assert (ran.code, ran.err) == (0, "")

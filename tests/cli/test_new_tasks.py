@@ -17,9 +17,33 @@ from ..tables import each_row
 
 IMAGES = [f"scans/{number}.png" for number in (1, 2, 3)]
 GERMAN = [
-    {"Nr": "11", "Frage": "Wo ist der Erguss?", "A": "links", "B": "rechts", "C": "", "Antwort": "B", "Alter": "33"},
-    {"Nr": "12", "Frage": "Welcher Lappen?", "A": "oben", "B": "mitte", "C": "unten", "Antwort": "C", "Alter": "71"},
-    {"Nr": "13", "Frage": "Was liegt hier?", "A": "Clip", "B": "Draht", "C": "Sonde", "Antwort": "A", "Alter": "33"},
+    {
+        "Nr": "11",
+        "Frage": "Wo ist der Erguss?",
+        "A": "links",
+        "B": "rechts",
+        "C": "",
+        "Antwort": "B",
+        "Alter": "33",
+    },
+    {
+        "Nr": "12",
+        "Frage": "Welcher Lappen?",
+        "A": "oben",
+        "B": "mitte",
+        "C": "unten",
+        "Antwort": "C",
+        "Alter": "71",
+    },
+    {
+        "Nr": "13",
+        "Frage": "Was liegt hier?",
+        "A": "Clip",
+        "B": "Draht",
+        "C": "Sonde",
+        "Antwort": "A",
+        "Alter": "33",
+    },
 ]
 YES_NO = [
     {"Fall": "F1", "Frage": "Liegt eine Fraktur vor?", "Antwort": "ja"},
@@ -38,15 +62,33 @@ MEDQA = [
     }
     for number, right in enumerate((3, 0))
 ]
-CLASSES = [{"options": ["normal", "pneumonia"], "klasse": number % 2, "scan": IMAGES[number]} for number in range(3)]
-FINDINGS = [{"options": ["a", "b", "c"], "truth": [1, 0, number % 2], "views": IMAGES[:2]} for number in range(3)]
-SEVERAL = [{"q": "Which?", "choices": ["x", "y", "z"], "right": right} for right in ("A,C", "B", "B;C")]
+CLASSES = [
+    {"options": ["normal", "pneumonia"], "klasse": number % 2, "scan": IMAGES[number]}
+    for number in range(3)
+]
+FINDINGS = [
+    {"options": ["a", "b", "c"], "truth": [1, 0, number % 2], "views": IMAGES[:2]}
+    for number in range(3)
+]
+SEVERAL = [
+    {"q": "Which?", "choices": ["x", "y", "z"], "right": right} for right in ("A,C", "B", "B;C")
+]
 PAIRS = [
-    {"pair_id": "1", "position": place, "q": "Big?", "o": ["yes", "no"], "key": key, "f": IMAGES[place]}
+    {
+        "pair_id": "1",
+        "position": place,
+        "q": "Big?",
+        "o": ["yes", "no"],
+        "key": key,
+        "f": IMAGES[place],
+    }
     for place, key in ((1, "A"), (2, "B"))
 ]
 REPORTS = [{"text": "No effusion. The heart is enlarged.", "scan": image} for image in IMAGES]
-OPEN = [{"id": number, "prompt": "Where is it?", "solution": "in the lung", "site": "a"} for number in range(3)]
+OPEN = [
+    {"id": number, "prompt": "Where is it?", "solution": "in the lung", "site": "a"}
+    for number in range(3)
+]
 
 
 def written(folder, name, rows):
@@ -76,7 +118,12 @@ def with_images(rows, column):
 
 
 CASES = [
-    ("q.csv", with_images(GERMAN, "Bild"), "single_choice", {"answer": "B", "options": ["links", "rechts"]}),
+    (
+        "q.csv",
+        with_images(GERMAN, "Bild"),
+        "single_choice",
+        {"answer": "B", "options": ["links", "rechts"]},
+    ),
     ("q.xlsx", with_images(YES_NO, "Aufnahme"), "yes_no", {"gold": "Yes", "image_file": IMAGES[0]}),
     ("q.jsonl", MEDQA, "single_choice", {"answer": "D", "options": TEXTS}),
     ("q.jsonl", CLASSES, "classification", {"label": 0, "image_file": IMAGES[0]}),
@@ -92,7 +139,9 @@ CASES = [
 def test_new_finds_family_and_columns(medtasks, tmp_path, name, rows, family, expected):
     file = written(tmp_path, name, rows)
     ran = medtasks("new", "own_new", file)
-    assert (ran.code, "Hooks, rules and the first prompt are in order" in ran.out) == (0, True), ran.out + ran.err
+    assert (ran.code, "Hooks, rules and the first prompt are in order" in ran.out) == (0, True), (
+        ran.out + ran.err
+    )
     text = (tmp_path / "own_new.yaml").read_text()
     assert yaml.safe_load(text)["family"] == family
     assert text in ran.out
@@ -103,15 +152,22 @@ def test_new_finds_family_and_columns(medtasks, tmp_path, name, rows, family, ex
 
 
 def test_what_new_refuses(fails, medtasks, tmp_path):
-    file = written(tmp_path, "q.jsonl", [{**row, "answer": "none", "reader_answer": "B"} for row in MEDQA])
-    fails(["new", "own_new", file], "which column is the answer is not clear, of answer_idx and reader_answer")
+    file = written(
+        tmp_path, "q.jsonl", [{**row, "answer": "none", "reader_answer": "B"} for row in MEDQA]
+    )
+    fails(
+        ["new", "own_new", file],
+        "which column is the answer is not clear, of answer_idx and reader_answer",
+    )
     fails(["new", "Own", file], "'Own' cannot be a task's name; take small letters")
     fails(["new", "own_new", tmp_path / "no.csv"], f"there is no file {tmp_path / 'no.csv'}")
     numbers = written(tmp_path, "n.csv", [{"a": "1", "b": "2"}])
     fails(["new", "own_new", numbers], "which column is the report is not clear, of")
     assert not (tmp_path / "own_new.yaml").exists()
     assert medtasks("new", "own_new", written(tmp_path, "q.jsonl", MEDQA)).code == 0
-    fails(["new", "own_new", file], f"{tmp_path / 'own_new.yaml'} exists already; choose another name")
+    fails(
+        ["new", "own_new", file], f"{tmp_path / 'own_new.yaml'} exists already; choose another name"
+    )
 
 
 @each_row(
@@ -121,19 +177,33 @@ def test_what_new_refuses(fails, medtasks, tmp_path):
             ["B", "E", "A"],
             "'Antwort' is an option of A, B and C in 2 of 3 questions, and question 2 is the first",
         ),
-        (["B", "", "A"], "'Antwort' is an option of A, B and C in 2 of 3 questions, and question 2 is the first"),
-        (["1", "2", "1"], "'Antwort' can be read as option numbers from 0 or as option numbers from 1"),
+        (
+            ["B", "", "A"],
+            "'Antwort' is an option of A, B and C in 2 of 3 questions, and question 2 is the first",
+        ),
+        (
+            ["1", "2", "1"],
+            "'Antwort' can be read as option numbers from 0 or as option numbers from 1",
+        ),
     ],
 )
 def test_a_faulty_answer_does_not_make_an_open_question(fails, tmp_path, answers, complaint):
-    rows = [{**row, "Antwort": answer, "C": row["C"] or "hinten"} for row, answer in zip(GERMAN, answers, strict=True)]
+    rows = [
+        {**row, "Antwort": answer, "C": row["C"] or "hinten"}
+        for row, answer in zip(GERMAN, answers, strict=True)
+    ]
     fails(["new", "own_new", written(tmp_path, "q.csv", rows)], complaint)
     assert not (tmp_path / "own_new.yaml").exists()
 
 
 def test_a_row_without_options_does_not_make_an_open_question(fails, tmp_path):
-    file = written(tmp_path, "q.csv", [*GERMAN, {**GERMAN[0], "A": "", "B": "", "Antwort": "links"}])
-    fails(["new", "own_new", file], "in 3 of 4 questions, and question 4 is the first other one; correct it or leave")
+    file = written(
+        tmp_path, "q.csv", [*GERMAN, {**GERMAN[0], "A": "", "B": "", "Antwort": "links"}]
+    )
+    fails(
+        ["new", "own_new", file],
+        "in 3 of 4 questions, and question 4 is the first other one; correct it or leave",
+    )
 
 
 def test_a_task_of_text_alone_says_so(medtasks, tmp_path):
@@ -159,13 +229,16 @@ def test_a_key_in_the_file_counts_before_the_family_s(short):
     assert supplied["doc_to_visual"] == "medtasks.hooks.images.no_images"
     assert supplied["metadata"]["version"] == 1
     template = "lmms_eval_specific_kwargs: {default: {template: MINE}}\n"
-    more = (
-        "doc_to_text: !function mine.prompt\ndescription: Mine\nmetadata: {version: 7}\ncolumns: {answer: answer_idx}\n"
-    )
+    more = "doc_to_text: !function mine.prompt\ndescription: Mine\nmetadata: {version: 7}\n"
+    more += "columns: {answer: answer_idx}\n"
     short.write_text(f"{SHORT}{more}{template}")
     own = read_config(short)
     assert own["doc_to_text"] == "mine.prompt"
-    assert own["metadata"] == {"version": 7, "description": "Mine", "columns": {"answer": "answer_idx"}}
+    assert own["metadata"] == {
+        "version": 7,
+        "description": "Mine",
+        "columns": {"answer": "answer_idx"},
+    }
     settings = own["lmms_eval_specific_kwargs"]["default"]
     assert settings == {"template": "MINE", "image_root": str(short.parent)}
     changed = ("doc_to_text", "metadata", "lmms_eval_specific_kwargs")
@@ -178,8 +251,14 @@ def test_a_family_without_a_file_of_keys_is_the_one_whose_hooks_have_this_name(s
     short.write_text(SHORT.replace("single_choice", "kit_questions"))
     with including([short.parent]):
         task = task_file("short")
-        assert (task.family.name, task.rows["robust"].extractor) == ("closed and open questions", "robust_kit_vqa")
-        assert task_config("short")["lmms_eval_specific_kwargs"]["default"]["template"] == "{{ question }}"
+        assert (task.family.name, task.rows["robust"].extractor) == (
+            "closed and open questions",
+            "robust_kit_vqa",
+        )
+        assert (
+            task_config("short")["lmms_eval_specific_kwargs"]["default"]["template"]
+            == "{{ question }}"
+        )
 
 
 def test_expand_prints_a_file_that_is_the_same_task(medtasks, fails, short, tmp_path):
@@ -188,7 +267,9 @@ def test_expand_prints_a_file_that_is_the_same_task(medtasks, fails, short, tmp_
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "whole.yaml").write_text(ran.out)
     assert read_config(tmp_path / "whole" / "whole.yaml") == read_config(short)
-    fails(["tasks", "expand", tmp_path / "no.yaml"], f"there is no task file {tmp_path / 'no.yaml'}")
+    fails(
+        ["tasks", "expand", tmp_path / "no.yaml"], f"there is no task file {tmp_path / 'no.yaml'}"
+    )
 
 
 def test_keys_that_are_misspelt_or_need_a_family(medtasks, short):
@@ -207,12 +288,28 @@ def test_keys_that_are_misspelt_or_need_a_family(medtasks, short):
 @each_row(
     "old, new, complaint",
     [
-        ("image: none\n", "", "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"),
-        ("single_choice", "single_choise", "unknown family 'single_choise'; did you mean 'single_choice'"),
+        (
+            "image: none\n",
+            "",
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'",
+        ),
+        (
+            "single_choice",
+            "single_choise",
+            "unknown family 'single_choise'; did you mean 'single_choice'",
+        ),
         ("single_choice", "no such", "unknown family 'no such'"),
-        ("image: none", "image: none\ncolumns: [answer]", "'columns' has to be a mapping; write columns: {question:"),
+        (
+            "image: none",
+            "image: none\ncolumns: [answer]",
+            "'columns' has to be a mapping; write columns: {question:",
+        ),
     ],
 )
 def test_a_short_file_that_lacks_something_is_one_sentence(fails, short, old, new, complaint):
     short.write_text(SHORT.replace(old, new))
-    fails(["data", "verify", "short", "--include_path", short.parent], f"the task file {short}: ", complaint)
+    fails(
+        ["data", "verify", "short", "--include_path", short.parent],
+        f"the task file {short}: ",
+        complaint,
+    )

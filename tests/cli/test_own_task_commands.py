@@ -54,7 +54,12 @@ def own_folder(tmp_path):
     (made / "images").mkdir(parents=True)
     for number, answer in enumerate(ANSWERS):
         Image.new("RGB", (4, 4), (60 * number, 0, 0)).save(made / "images" / f"{number}.png")
-        row = {"question": f"{number}?", "options": ["left", "right"], "answer": answer, "image_file": f"{number}.png"}
+        row = {
+            "question": f"{number}?",
+            "options": ["left", "right"],
+            "answer": answer,
+            "image_file": f"{number}.png",
+        }
         with (made / "sides.jsonl").open("a") as stream:
             stream.write(json.dumps(row) + "\n")
     (made / "sides.yaml").write_text(YAML)
@@ -84,12 +89,20 @@ def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder,
     scores = json.loads((tmp_path / "s").read_text())
     assert scores["rules"]["none"]["metrics"]["accuracy"] == 0.75
     data = scores["data"]
-    assert (data["prepared"], data["rows"], data["source"]) == (False, 4, str(folder / "sides.jsonl"))
+    assert (data["prepared"], data["rows"], data["source"]) == (
+        False,
+        4,
+        str(folder / "sides.jsonl"),
+    )
     lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert medtasks("score", "sides_rotated", tmp_path / "r.jsonl", *options).code == 0
     metrics = json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]
-    assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (0.5, 0.5, 0)
+    assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (
+        0.5,
+        0.5,
+        0,
+    )
 
 
 def test_compare_and_report(medtasks, folder, replies, tmp_path):
@@ -109,16 +122,35 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
 def test_a_changed_question_file_after_a_run(medtasks, fails, folder, tmp_path, warnings):
     """A new first row moves all questions that have no ids of their own; an image is changed in place."""
     out, options = tmp_path / "out", ["--include_path", folder]
-    run = ["run", "--model", "medtasks_tiny", "--tasks", "sides", "--output_path", out, "--log_samples", *options]
+    run = [
+        "run",
+        "--model",
+        "medtasks_tiny",
+        "--tasks",
+        "sides",
+        "--output_path",
+        out,
+        "--log_samples",
+        *options,
+    ]
     assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2").code == 0
     assert "4 of 4 questions answered" in medtasks("score", "sides", out, *options).out
     Image.new("RGB", (4, 4), (0, 0, 9)).save(folder / "images" / "3.png")
     assert "3 of 4 questions answered" in medtasks("score", "sides", out, *options).out
-    assert [sentence for sentence in warnings if "1 of 4 samples in" in sentence and "'3' (images)" in sentence]
+    assert [
+        sentence
+        for sentence in warnings
+        if "1 of 4 samples in" in sentence and "'3' (images)" in sentence
+    ]
     rows = (folder / "sides.jsonl").read_text()
     new = {"question": "New?", "options": ["left", "right"], "answer": "A", "image_file": "0.png"}
     (folder / "sides.jsonl").write_text(f"{json.dumps(new)}\n{rows}")
-    fails(["score", "sides", out, *options], "4 of 4 samples in", "have changed since they were asked", "--only-failed")
+    fails(
+        ["score", "sides", out, *options],
+        "4 of 4 samples in",
+        "have changed since they were asked",
+        "--only-failed",
+    )
     assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2", "--only-failed").code == 0
     samples = max(out.rglob("*_samples_sides.jsonl"))
     prompts = [json.loads(line)["input"] for line in samples.read_text().splitlines()]
@@ -127,22 +159,34 @@ def test_a_changed_question_file_after_a_run(medtasks, fails, folder, tmp_path, 
 
 
 def test_without_the_folder(fails, medtasks, folder, replies):
-    fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
+    fails(
+        ["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER"
+    )
     assert "sides" not in medtasks("tasks").out
-    refused = medtasks("score", "sides", replies(ANSWERS), "--include_path", folder, "--prevalence", "0.1")
+    refused = medtasks(
+        "score", "sides", replies(ANSWERS), "--include_path", folder, "--prevalence", "0.1"
+    )
     assert (refused.code, "--prevalence needs yes/no questions" in refused.err) == (2, True)
     listed = medtasks("tasks", "--sanity", "--include_path", folder).out
-    assert re.search(r"^sides +_blind _blank _swapped _rotated .*_sanity _stress$", listed, re.MULTILINE)
+    assert re.search(
+        r"^sides +_blind _blank _swapped _rotated .*_sanity _stress$", listed, re.MULTILINE
+    )
     assert "sides" not in task_files()  # nothing remains
     with including([folder]):
         assert scored_task("sides_blind").base == "sides"
-        assert included_option("sides") == included_option("sides_blind") == f" --include_path {folder}"
+        assert (
+            included_option("sides")
+            == included_option("sides_blind")
+            == f" --include_path {folder}"
+        )
         root = task_config("sides")["lmms_eval_specific_kwargs"]["default"]["image_root"]
         assert root == str(folder / "images")
 
 
 @each_row("hook, is_rotated", [("lettered", True), ("question", False)])
-def test_a_task_without_a_template_is_rotated_if_its_hook_shows_the_options(tmp_path, hook, is_rotated):
+def test_a_task_without_a_template_is_rotated_if_its_hook_shows_the_options(
+    tmp_path, hook, is_rotated
+):
     folder = own_folder(tmp_path)
     change(folder, ', template: "{{ question }} {{ options }}"', "")
     change(folder, "medtasks.hooks.prompts.lettered", f"medtasks.hooks.prompts.{hook}")
@@ -156,18 +200,36 @@ REGEX = "filter_list: [{name: x, filter: [{function: regex}]}]"
 @each_row(
     "old, new, complaint",
     [
-        ("medtasks.hooks.choice.process_", "mine.process_", "is scored by mine.process_results, which is"),
-        ("medtasks.hooks.choice.METRIC_LIST", "mine.METRICS", "has metrics that are not those of medtasks"),
-        ("process_results: !function medtasks.hooks.choice.process_results\n", "", "metrics of the harness alone"),
+        (
+            "medtasks.hooks.choice.process_",
+            "mine.process_",
+            "is scored by mine.process_results, which is",
+        ),
+        (
+            "medtasks.hooks.choice.METRIC_LIST",
+            "mine.METRICS",
+            "has metrics that are not those of medtasks",
+        ),
+        (
+            "process_results: !function medtasks.hooks.choice.process_results\n",
+            "",
+            "metrics of the harness alone",
+        ),
         ("metric_list:", f"{REGEX}\nmetric_list:", "has no filter that names"),
     ],
 )
 def test_what_only_the_harness_can_score(fails, tmp_path, replies, old, new, complaint):
     folder = own_folder(tmp_path)
     change(folder, old, new)
-    for command in (["score", "sides", replies(ANSWERS)], ["report", replies(ANSWERS), "--task", "sides"]):
+    for command in (
+        ["score", "sides", replies(ANSWERS)],
+        ["report", replies(ANSWERS), "--task", "sides"],
+    ):
         fails([*command, "--include_path", folder], "'sides'", complaint)
-    fails(["compare", "sides", replies(ANSWERS), replies(ANSWERS), "--include_path", folder], complaint)
+    fails(
+        ["compare", "sides", replies(ANSWERS), replies(ANSWERS), "--include_path", folder],
+        complaint,
+    )
 
 
 def test_functions_metrics_and_unknown_keys_of_the_users_own_file(medtasks, folder, replies):
@@ -187,7 +249,9 @@ def test_functions_metrics_and_unknown_keys_of_the_users_own_file(medtasks, fold
 
 def test_verify(medtasks, fails, folder):
     found = medtasks("data", "verify", "sides", "--include_path", folder)
-    assert found.out.startswith(f"sides can be read: 4 questions of {folder / 'sides.jsonl'} with their images")
+    assert found.out.startswith(
+        f"sides can be read: 4 questions of {folder / 'sides.jsonl'} with their images"
+    )
     (folder / "images" / "2.png").unlink()
     command = ["data", "verify", "sides", "--include_path", folder]
     ran = fails(command, "1 problem in 'sides'")
@@ -197,9 +261,19 @@ def test_verify(medtasks, fails, folder):
     ran = fails(command, "1 problem in 'sides'")
     assert ran.out == "image_root images.zip is an archive; unpack it and name the folder\n"
     (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
-    complaint = f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
+    complaint = (
+        f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
+    )
     fails(command, complaint)
-    options = ["--model", "medtasks_tiny", "--log_samples", "--output_path", folder / "out", "--include_path", folder]
+    options = [
+        "--model",
+        "medtasks_tiny",
+        "--log_samples",
+        "--output_path",
+        folder / "out",
+        "--include_path",
+        folder,
+    ]
     ran = fails(["run", "--tasks", "sides", *options], "none of the tasks in 'sides' can run")
     assert f"left out sides: {complaint}" in ran.out.replace("\n", "")
     (folder / "sides.jsonl").unlink()
@@ -220,7 +294,11 @@ SHEET_METADATA = """metadata:
 
 
 def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replies, tmp_path):
-    change(folder, "dataset_path: json\ndataset_kwargs: {data_files: {test: sides.jsonl}}", "dataset_path: sides.xlsx")
+    change(
+        folder,
+        "dataset_path: json\ndataset_kwargs: {data_files: {test: sides.jsonl}}",
+        "dataset_path: sides.xlsx",
+    )
     with (folder / "sides.yaml").open("a") as file:
         file.write(SHEET_METADATA)
 
@@ -233,8 +311,12 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
     command = ["data", "verify", "sides", "--include_path", folder]
     save(SHEET)
     before = medtasks(*command).out
-    assert before.startswith(f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images")
-    notes = [line.removeprefix("note: ") for line in before.splitlines() if line.startswith("note: ")]
+    assert before.startswith(
+        f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images"
+    )
+    notes = [
+        line.removeprefix("note: ") for line in before.splitlines() if line.startswith("note: ")
+    ]
     assert "'sides': 'answer' is read as texts of the options" in notes
     assert any(line.startswith("'sides' asks 2 of ") for line in notes)
     options = ["--include_path", folder, "--json", tmp_path / "s"]
@@ -251,7 +333,10 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
         ]
     )
     place = f"{folder / 'sides.xlsx'}, row"
-    named = [f"{place} 6: 'options' is a list of 1 (['links'])", f"{place} 5: 'answer' is 'oben', and"]
+    named = [
+        f"{place} 6: 'options' is a list of 1 (['links'])",
+        f"{place} 5: 'answer' is 'oben', and",
+    ]
     fails(command, *named, f"{place} 6: 'question' is empty")
 
 
@@ -263,29 +348,99 @@ NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 @each_row(
     "old, new, words",
     [
-        ("hooks.choice.process", "hooks.chioce.process", f"process_results: .*does not exist; did you mean '{HOOK}'"),
-        ("medtasks.hooks.prompts.target", "wrong.target", "'wrong.target' cannot be imported .NameError: name 'x'"),
-        ("medtasks.hooks.prompts.target", "mine.target", r"doc_to_target: .* fails on the first sample \(KeyError"),
-        ("medtasks.hooks.prompts.target", "mine.KEYS", "doc_to_target: 'mine.KEYS' is no function; name one"),
-        ('template: "', 'tempalte: "', "_kwargs: no setting is called 'tempalte'; did you mean 'template'"),
-        ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
-        ("rule: R", "rule: robust_vqa", "no rule 'robust_vqa' reads replies for 'single choice'; copy it"),
-        ("{{ question }} {{", "{{ qestion }} {{", "doc_to_text: .*'qestion' is undefined, did you mean 'question'"),
-        ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
-        ("medtasks.hooks.choice.METRIC_LIST", "mine.METRICS", "no metric 'acuracy'; did you mean 'accuracy'"),
-        ("choice.METRIC_LIST", "reports.METRIC_LIST", "no metric 'bertscore_f1' .and 15 more.; it has accuracy, "),
-        ("ReadWith, rule", "ReadWith, rul: x, rule", "the filter cannot be made .*; did you mean 'rule'"),
-        ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
-        ("metric_list:", "metadata: {breakdown: anwser}\nmetric_list:", "no column 'anwser'; did you mean 'answer'"),
-        ("metric_list:", "metadata: {breakdown: site}\nmetric_list:", "has no column 'site'; there are question, opti"),
-        ("metric_list:", f"{NO_SETTINGS}\nmetric_list:", "_kwargs: 'medtasks.nothing.here' does not exist"),
-        ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
+        (
+            "hooks.choice.process",
+            "hooks.chioce.process",
+            f"process_results: .*does not exist; did you mean '{HOOK}'",
+        ),
+        (
+            "medtasks.hooks.prompts.target",
+            "wrong.target",
+            "'wrong.target' cannot be imported .NameError: name 'x'",
+        ),
+        (
+            "medtasks.hooks.prompts.target",
+            "mine.target",
+            r"doc_to_target: .* fails on the first sample \(KeyError",
+        ),
+        (
+            "medtasks.hooks.prompts.target",
+            "mine.KEYS",
+            "doc_to_target: 'mine.KEYS' is no function; name one",
+        ),
+        (
+            'template: "',
+            'tempalte: "',
+            "_kwargs: no setting is called 'tempalte'; did you mean 'template'",
+        ),
+        (
+            "rule: R",
+            "rule: robust_chioce",
+            "filter_list, 'robust': unknown .* did you mean 'robust_choice'",
+        ),
+        (
+            "rule: R",
+            "rule: robust_vqa",
+            "no rule 'robust_vqa' reads replies for 'single choice'; copy it",
+        ),
+        (
+            "{{ question }} {{",
+            "{{ qestion }} {{",
+            "doc_to_text: .*'qestion' is undefined, did you mean 'question'",
+        ),
+        (
+            "!function medtasks.hooks.prompts.target",
+            "anwser",
+            "no column 'anwser'; did you mean 'answer'",
+        ),
+        (
+            "medtasks.hooks.choice.METRIC_LIST",
+            "mine.METRICS",
+            "no metric 'acuracy'; did you mean 'accuracy'",
+        ),
+        (
+            "choice.METRIC_LIST",
+            "reports.METRIC_LIST",
+            "no metric 'bertscore_f1' .and 15 more.; it has accuracy, ",
+        ),
+        (
+            "ReadWith, rule",
+            "ReadWith, rul: x, rule",
+            "the filter cannot be made .*; did you mean 'rule'",
+        ),
+        (
+            "metric_list: !function medtasks.hooks.choice.METRIC_LIST",
+            "",
+            "'metric_list' has to name the metrics of",
+        ),
+        (
+            "metric_list:",
+            "metadata: {breakdown: anwser}\nmetric_list:",
+            "no column 'anwser'; did you mean 'answer'",
+        ),
+        (
+            "metric_list:",
+            "metadata: {breakdown: site}\nmetric_list:",
+            "has no column 'site'; there are question, opti",
+        ),
+        (
+            "metric_list:",
+            f"{NO_SETTINGS}\nmetric_list:",
+            "_kwargs: 'medtasks.nothing.here' does not exist",
+        ),
+        (
+            "metric_list:",
+            "metadata: [{version: 1}]\nmetric_list:",
+            "'metadata' is a list; write it as a mapping",
+        ),
     ],
 )
 def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, words):
     folder = own_folder(tmp_path)
     metrics = "METRICS = [{'metric': 'acuracy'}]\n"
-    (folder / "mine.py").write_text(f"KEYS = ['key']\n{metrics}def target(doc):\n    return doc['key']\n")
+    (folder / "mine.py").write_text(
+        f"KEYS = ['key']\n{metrics}def target(doc):\n    return doc['key']\n"
+    )
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
         file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
@@ -293,8 +448,19 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
     file = re.escape(f"the task file {folder / 'sides.yaml'}: ")
     own = ["--include_path", folder]
     verified = medtasks("data", "verify", "sides", *own)
-    assert (verified.code, len(re.findall(f"{file}.*{words}", verified.out))) == (1, 1), verified.out
-    run = medtasks("run", "--model", "medtasks_tiny", "--tasks", "sides", "--output_path", tmp_path / "out", *own)
+    assert (verified.code, len(re.findall(f"{file}.*{words}", verified.out))) == (1, 1), (
+        verified.out
+    )
+    run = medtasks(
+        "run",
+        "--model",
+        "medtasks_tiny",
+        "--tasks",
+        "sides",
+        "--output_path",
+        tmp_path / "out",
+        *own,
+    )
     assert run.code == 1
     assert re.search(f"left out sides: {file}.*{words}", run.out), run.out
     with including([folder]):
@@ -304,7 +470,9 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
 
 
 def test_a_language_for_replies_to_a_prepared_dataset_is_refused(folder):
-    change(folder, "dataset_path: json", "dataset_path: !function medtasks.data.path_of.mediconfusion")
+    change(
+        folder, "dataset_path: json", "dataset_path: !function medtasks.data.path_of.mediconfusion"
+    )
     change(folder, "{data_files: {test: sides.jsonl}}", "{load_from_disk: true}")
     change(folder, "metric_list:", "metadata: {language: de}\nmetric_list:")
     with including([folder]):
@@ -327,10 +495,26 @@ def test_a_misspelt_hook_without_the_optional_packages(medtasks, folder, monkeyp
 @each_row(
     "old, new, words",
     [
-        ("!function medtasks.hooks.choice.METRIC_LIST", "accuracy", "'metric_list' is 'accuracy' and has to be a list"),
-        ("!function medtasks.hooks.choice.METRIC_LIST", "[a]", "of 'metric_list' is 'a' and has to be a mapping"),
-        ("!function medtasks.hooks.choice.METRIC_LIST", "[{metic: a}]", "has no 'metric', only 'metic'; write"),
-        ("{data_files: {test: sides.jsonl}}", "[1]", "'dataset_kwargs' is a list and has to be a mapping"),
+        (
+            "!function medtasks.hooks.choice.METRIC_LIST",
+            "accuracy",
+            "'metric_list' is 'accuracy' and has to be a list",
+        ),
+        (
+            "!function medtasks.hooks.choice.METRIC_LIST",
+            "[a]",
+            "of 'metric_list' is 'a' and has to be a mapping",
+        ),
+        (
+            "!function medtasks.hooks.choice.METRIC_LIST",
+            "[{metic: a}]",
+            "has no 'metric', only 'metic'; write",
+        ),
+        (
+            "{data_files: {test: sides.jsonl}}",
+            "[1]",
+            "'dataset_kwargs' is a list and has to be a mapping",
+        ),
     ],
 )
 def test_values_of_another_shape_are_one_sentence(fails, tmp_path, old, new, words):
@@ -345,12 +529,18 @@ def test_credentialed_text_is_neither_quoted_nor_shown(medtasks, fails, folder, 
     (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, private)))
     page, scores = tmp_path / "page.html", tmp_path / "s.json"
     arguments = ["--include_path", folder]
-    assert medtasks("report", replies(ANSWERS), "--task", "sides", "--html", page, *arguments).code == 0
+    assert (
+        medtasks("report", replies(ANSWERS), "--task", "sides", "--html", page, *arguments).code
+        == 0
+    )
     assert "3?" not in page.read_text()
     assert medtasks("score", "sides", replies(ANSWERS), "--json", scores, *arguments).code == 0
     assert json.loads(scores.read_text())["data"]["source"] == "withheld"
     errors = ["--export-errors", tmp_path / "errors.csv"]
-    fails(["score", "sides", replies(ANSWERS), *errors, *arguments], "'multimedeval_mimic_cxr_report' is credentialed")
+    fails(
+        ["score", "sides", replies(ANSWERS), *errors, *arguments],
+        "'multimedeval_mimic_cxr_report' is credentialed",
+    )
     (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
     change(folder, "medtasks.hooks.prompts.target", "mine.target")
     (folder / "sides.jsonl").write_text(json.dumps({**private[0], "question": "Is it Doe?"}))
@@ -364,7 +554,9 @@ def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path
     monkeypatch.chdir(tmp_path)
     for number, picture in enumerate([texture(1), texture(2), jpeg(texture(2), 80), texture(3)]):
         picture.save(folder / "images" / f"{number}.png")
-    texture(3).save(folder / "images" / "training.png")  # next to the test images, which are no copies of themselves
+    texture(3).save(
+        folder / "images" / "training.png"
+    )  # next to the test images, which are no copies of themselves
     command = ["data", "duplicates", "sides", "--include_path", folder, "--json", "found.json"]
     ran = medtasks(*command, "--against", folder / "images", "--list", "out.txt")
     assert ran.code == 0, ran.err
@@ -377,17 +569,35 @@ def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path
     assert Path("out.txt").read_text().split() == found["left_out"] == ["2", "3"]
     assert found["data"]["source"] == str(folder / "sides.jsonl")
     (folder / "images" / "0.png").unlink()
-    fails(command, "1 of 4 images of 'sides' cannot be read", "0.png: ", "'medtasks data verify' names all")
+    fails(
+        command,
+        "1 of 4 images of 'sides' cannot be read",
+        "0.png: ",
+        "'medtasks data verify' names all",
+    )
 
 
 def test_duplicates_of_credentialed_own_data_show_no_name(medtasks, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
-    rows = [{**row, "dataset": "multimedeval_mimic_cxr_report", "doc_id": f"doe{n}"} for n, row in enumerate(rows)]
+    rows = [
+        {**row, "dataset": "multimedeval_mimic_cxr_report", "doc_id": f"doe{n}"}
+        for n, row in enumerate(rows)
+    ]
     (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for number in range(4):
         texture(number // 2).save(folder / "images" / f"{number}.png")
-    ran = medtasks("data", "duplicates", "sides", "--include_path", folder, "--json", "found.json", "--html", "p.html")
+    ran = medtasks(
+        "data",
+        "duplicates",
+        "sides",
+        "--include_path",
+        folder,
+        "--json",
+        "found.json",
+        "--html",
+        "p.html",
+    )
     assert (ran.code, len(json.loads(Path("found.json").read_text())["within"])) == (0, 2)
     assert "MEDTASKS_LOG_TEXT=multimedeval_mimic_cxr_report shows them" in ran.out
     for text in (ran.out, Path("found.json").read_text(), Path("p.html").read_text()):
@@ -404,45 +614,104 @@ def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refus
     options = ["--include_path", folder, "--export-errors", table]
     assert medtasks("score", "sides", replies("A" * len(rows)), *options).code == 0
     assert table.read_text().splitlines()[0].endswith(",reply,images,site")
-    shown = ["report", replies("A" * len(rows)), "--task", "sides", "--include_path", folder, "--html", page]
+    shown = [
+        "report",
+        replies("A" * len(rows)),
+        "--task",
+        "sides",
+        "--include_path",
+        folder,
+        "--html",
+        page,
+    ]
     assert medtasks(*shown).code == 0
     assert "site: site 1" in page.read_text()
     reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl", "--export-errors", table]
-    fails(reports, "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none")
+    fails(
+        reports,
+        "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none",
+    )
 
 
-def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder, replies, tmp_path):
-    for old, new in (("prompts.lettered", "prompts.closed"), ("prompts.target", "prompts.closed_target")):
+def test_groups_and_clinical_numbers_of_yes_no_questions(
+    medtasks, fails, folder, replies, tmp_path
+):
+    for old, new in (
+        ("prompts.lettered", "prompts.closed"),
+        ("prompts.target", "prompts.closed_target"),
+    ):
         change(folder, f"medtasks.hooks.{old}", f"medtasks.hooks.{new}")
     change(folder, "hooks.choice.", "hooks.yes_no.")
-    change(folder, "{default: {image_root: images, template:", "{default: {image_root: images, yes_no_template:")
+    change(
+        folder,
+        "{default: {image_root: images, template:",
+        "{default: {image_root: images, yes_no_template:",
+    )
     change(folder, " {{ options }}", "")
-    rows = [{"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]} for n in range(120)]
-    written = [json.dumps({**row, "image_file": f"{n % 4}.png", "image_id": str(n)}) for n, row in enumerate(rows)]
+    rows = [
+        {"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]}
+        for n in range(120)
+    ]
+    written = [
+        json.dumps({**row, "image_file": f"{n % 4}.png", "image_id": str(n)})
+        for n, row in enumerate(rows)
+    ]
     (folder / "sides.jsonl").write_text("\n".join(written))
-    given = replies([row["answer"] if row["sex"] == "M" else "no" for row in rows])  # misses each finding of F
+    given = replies(
+        [row["answer"] if row["sex"] == "M" else "no" for row in rows]
+    )  # misses each finding of F
     options = ["--include_path", folder, "--by", "sex"]
-    scored = medtasks("score", "sides", given, *options, "--prevalence", "0.05", "--json", tmp_path / "scores.json")
+    scored = medtasks(
+        "score",
+        "sides",
+        given,
+        *options,
+        "--prevalence",
+        "0.05",
+        "--json",
+        tmp_path / "scores.json",
+    )
     assert scored.code == 0, scored.err
     table = rows_of(scored.out, "Clinical numbers by class")
-    assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == ["50.0%", "100.0%", "100.0%", "80.0%"]
+    assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == [
+        "50.0%",
+        "100.0%",
+        "100.0%",
+        "80.0%",
+    ]
     groups = rows_of(scored.out, "accuracy by sex")
     assert (groups["F"][0], groups["F"][2].partition(" [")[0]) == ("60", "−33.3 pts")
     assert ": F differs from all others by −33.3 pts [" in scored.out
     assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
     page = tmp_path / "page.html"
     assert medtasks("report", given, "--task", "sides", *options, "--html", page).code == 0
-    assert all(text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens."))
+    assert all(
+        text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens.")
+    )
     perfect = replies([row["answer"] for row in rows], "perfect.jsonl")
     compared = tmp_path / "compared.json"
     assert (
-        medtasks("compare", "sides", given, perfect, *options[:2], "--metric", "of classes", "--json", compared).code
+        medtasks(
+            "compare",
+            "sides",
+            given,
+            perfect,
+            *options[:2],
+            "--metric",
+            "of classes",
+            "--json",
+            compared,
+        ).code
         == 0
     )
     tests = json.loads(compared.read_text())["comparisons"]
     of_class = {test["metric"]: test for test in tests if not test["same_as"]}
-    sensitivity, specificity = (of_class[f"{metric} (Yes)"] for metric in ("sensitivity", "specificity"))
-    assert [(test["samples"], test["first"], test["second"]) for test in (sensitivity, specificity)] == [
+    sensitivity, specificity = (
+        of_class[f"{metric} (Yes)"] for metric in ("sensitivity", "specificity")
+    )
+    assert [
+        (test["samples"], test["first"], test["second"]) for test in (sensitivity, specificity)
+    ] == [
         (40, 0.5, 1),
         (80, 1, 1),
     ]
@@ -458,16 +727,30 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     assert "Of 1 image each, without an interval: F, M." in shown
     failed = [{"doc_id": row, "resps": ["[[medtasks:adapter_failed]] x"]} for row in range(2)]
     (tmp_path / "failed.jsonl").write_text("\n".join(map(json.dumps, failed)))
-    assert "sides: 2 asked, 0 answered" in medtasks("score", "sides", tmp_path / "failed.jsonl", *options).out
+    assert (
+        "sides: 2 asked, 0 answered"
+        in medtasks("score", "sides", tmp_path / "failed.jsonl", *options).out
+    )
     (folder / "sides.jsonl").write_text(written[0])
-    single = medtasks("compare", "sides", *[replies([word], f"{word}.jsonl") for word in ("yes", "no")], *options[:2])
+    single = medtasks(
+        "compare",
+        "sides",
+        *[replies([word], f"{word}.jsonl") for word in ("yes", "no")],
+        *options[:2],
+    )
     assert "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
     assert "compared groups together" not in shown
     unknown = [line.replace('"sex": "F"', '"sex": null') for line in written[:5]]
     (folder / "sides.jsonl").write_text("\n".join([*unknown, *written[5:]]))
-    assert "In no group, without sex: at least 3 samples." in medtasks("score", "sides", given, *options).out
+    assert (
+        "In no group, without sex: at least 3 samples."
+        in medtasks("score", "sides", given, *options).out
+    )
     assert "In no group" not in scored.out
-    fails(["score", "sides", given, *options[:2], "--by", "sexx"], "no column 'sexx'; did you mean 'sex'")
+    fails(
+        ["score", "sides", given, *options[:2], "--by", "sexx"],
+        "no column 'sexx'; did you mean 'sex'",
+    )
 
 
 def test_groups_of_the_user(folder):
@@ -477,7 +760,9 @@ def test_groups_of_the_user(folder):
         assert tasks_of("ours") == ["sides"]
         assert tasks_of("mixed") == []  # the harness opens it
         assert select(["mixed", "ours", "sides_sanity"]).ready == ("mixed", "ours", "sides_sanity")
-    section_of = TaskRun("mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses"))
+    section_of = TaskRun(
+        "mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses")
+    )
     with including([folder]):
         report = section(section_of).report
     assert report.rules[0].scores[0].value == 0.5

@@ -29,7 +29,16 @@ def recorded(sample, tmp_path):
 def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path):
     files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
     ran = medtasks(
-        *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
+        *(
+            "report",
+            recorded,
+            "--markdown",
+            files["md"],
+            "--latex",
+            files["tex"],
+            "--json",
+            files["json"],
+        ),
         *("--checklist", "claim", "--figures", tmp_path / "figures"),
     )
     assert (ran.code, ran.err) == (0, "")
@@ -40,8 +49,12 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     for sentence in found["sentences"]["mediconfusion"]:
         assert sentence in html.unescape(page.read_text())
     assert "CLAIM, 2024 update" in files["md"].read_text()
-    medtasks("score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json")
-    score = json.loads((tmp_path / "score.json").read_text())["rules"]["robust"]["categories"]["total"]
+    medtasks(
+        "score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json"
+    )
+    score = json.loads((tmp_path / "score.json").read_text())["rules"]["robust"]["categories"][
+        "total"
+    ]
     (task,) = found["tasks"]
     robust = next(rule for rule in task["rules"] if rule["name"] == "robust")
     values = {one["metric"]: one["value"] for one in robust["scores"]}
@@ -53,17 +66,30 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".svg", ".png"}
 
 
-def test_tables_are_written_whole_and_without_control_sequences(medtasks, fails, recorded, tmp_path, monkeypatch):
+def test_tables_are_written_whole_and_without_control_sequences(
+    medtasks, fails, recorded, tmp_path, monkeypatch
+):
     (results,) = recorded.glob("*_results.json")
     content = json.loads(results.read_text())
     content["results"]["mediconfusion"]["made\x1b]0;up\x07,\ud800"] = 0.5
     content["config"]["model"] = "made\x1b]0;up\x07"
     results.write_text(json.dumps(content))
     files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
-    command = ["report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]]
+    command = [
+        "report",
+        recorded,
+        "--markdown",
+        files["md"],
+        "--latex",
+        files["tex"],
+        "--json",
+        files["json"],
+    ]
     assert medtasks(*command).code == 0
     assert "made?\\]0;up?" in files["md"].read_text(encoding="utf-8")
-    assert not any(sign in path.read_text(encoding="utf-8") for path in files.values() for sign in "\x1b\x07")
+    assert not any(
+        sign in path.read_text(encoding="utf-8") for path in files.values() for sign in "\x1b\x07"
+    )
     before = {path: path.read_bytes() for path in files.values()}
 
     def tear(path, text):
@@ -96,7 +122,9 @@ def test_what_is_missing_is_printed_once_and_what_cannot_be_reported_is_one_sent
     fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))
 
 
-def test_of_several_models_in_one_folder_one_is_reported_and_a_board_shows_all(medtasks, fails, sample, tmp_path):
+def test_of_several_models_in_one_folder_one_is_reported_and_a_board_shows_all(
+    medtasks, fails, sample, tmp_path
+):
     runs = tmp_path / "runs"
     runs.mkdir()
     for seed, name in enumerate(("alpha", "beta", "gamma")):
@@ -110,10 +138,14 @@ def test_of_several_models_in_one_folder_one_is_reported_and_a_board_shows_all(m
         found = json.loads(file.read_text())
         assert found["model"] == name
     assert medtasks("board", runs, "--json", file).code == 0
-    board = {row["name"]: row["scores"]["mediconfusion"] for row in json.loads(file.read_text())["rows"]}
+    board = {
+        row["name"]: row["scores"]["mediconfusion"] for row in json.loads(file.read_text())["rows"]
+    }
     medtasks("compare", runs / "alpha", runs / "gamma", "--json", file)
     tests = json.loads(file.read_text())["tasks"]["mediconfusion"]["comparisons"]
-    (test,) = [test for test in tests if (test["metric"], test["rule"]) == ("set_accuracy", "reference")]
+    (test,) = [
+        test for test in tests if (test["metric"], test["rule"]) == ("set_accuracy", "reference")
+    ]
     assert (board["alpha"]["value"], board["gamma"]["value"]) == (test["first"], test["second"])
     assert board["alpha"]["ranks"][0] == 1
     assert board["gamma"]["ranks"][1] == 3
@@ -127,10 +159,25 @@ CANARY = "zyzzyva"
 def bench(tmp_path, monkeypatch):
     """A set of five questions with one copy inside, and a folder with copies of two of its pictures."""
     monkeypatch.chdir(tmp_path)
-    pictures = [jpeg_bytes(texture(1), 90), texture(2), texture(3), texture(4), jpeg_bytes(texture(4), 70)]
-    prepare_set("bench", [{"doc_id": f"q{number}", "pictures": [one]} for number, one in enumerate(pictures)])
-    copies = {"deep/copy.jpg": pictures[0], "small.jpg": texture(2).resize((60, 50)), "else.png": texture(8)}
-    return write_folder(tmp_path / "training", {**copies, "cut.jpg": pictures[0][:-700], "notes.txt": b"x"})
+    pictures = [
+        jpeg_bytes(texture(1), 90),
+        texture(2),
+        texture(3),
+        texture(4),
+        jpeg_bytes(texture(4), 70),
+    ]
+    prepare_set(
+        "bench",
+        [{"doc_id": f"q{number}", "pictures": [one]} for number, one in enumerate(pictures)],
+    )
+    copies = {
+        "deep/copy.jpg": pictures[0],
+        "small.jpg": texture(2).resize((60, 50)),
+        "else.png": texture(8),
+    }
+    return write_folder(
+        tmp_path / "training", {**copies, "cut.jpg": pictures[0][:-700], "notes.txt": b"x"}
+    )
 
 
 def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
@@ -146,7 +193,11 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     copy, small = found["against"]["findings"]
     assert (copy["kind"], copy["first"]["questions"]) == ("same file", ["q0"])
     assert copy["second"]["picture"] == "deep/copy.jpg"
-    assert (small["kind"], small["first"]["questions"], small["second"]["size"]) == ("looks the same", ["q1"], [60, 50])
+    assert (small["kind"], small["first"]["questions"], small["second"]["size"]) == (
+        "looks the same",
+        ["q1"],
+        [60, 50],
+    )
     assert small["likeness"] >= found["settings"]["likeness"]
     assert list(found["against"]["unreadable_files"]) == ["cut.jpg"]
     (twice,) = found["within"]
@@ -162,13 +213,25 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     assert (finding["first"]["questions"], finding["second"]["questions"]) == (["q2"], ["r1"])
 
 
-def test_what_cannot_be_done_is_one_sentence_and_nothing_found_is_said(medtasks, fails, bench, tmp_path):
-    fails(["data", "duplicates", "bench", "--fail-on-found"], "1 duplicate found in 'bench'", "bench_duplicates.html")
+def test_what_cannot_be_done_is_one_sentence_and_nothing_found_is_said(
+    medtasks, fails, bench, tmp_path
+):
+    fails(
+        ["data", "duplicates", "bench", "--fail-on-found"],
+        "1 duplicate found in 'bench'",
+        "bench_duplicates.html",
+    )
     fails(["data", "duplicates", "bench", "--against", "bench"], "leave out --against")
-    fails(["data", "duplicates", "bench", "--html", tmp_path / "no" / "p.html"], "cannot write the page", "--html")
+    fails(
+        ["data", "duplicates", "bench", "--html", tmp_path / "no" / "p.html"],
+        "cannot write the page",
+        "--html",
+    )
     prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
     folder = write_folder(tmp_path / "other", {"x.png": texture(2)})
-    ran = medtasks("data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt")
+    ran = medtasks(
+        "data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt"
+    )
     assert (ran.code, Path("out.txt").read_text(), "leave out" in ran.out) == (0, "", False)
     assert "No image of clean was found there." in ran.out
     assert "clean holds no image twice." in ran.out
@@ -180,7 +243,10 @@ def secret(tmp_path, monkeypatch):
     """A credentialed set, whose every name holds the canary, and a folder with copies of its pictures likewise."""
     monkeypatch.chdir(tmp_path)
     pictures = [texture(1), texture(2), texture(2), Image.new("L", (30, 30), 7)]
-    names = [{"doc_id": f"{CANARY}-{n}", "image_id": f"{CANARY}_i{n}", "patient_id": CANARY} for n in range(4)]
+    names = [
+        {"doc_id": f"{CANARY}-{n}", "image_id": f"{CANARY}_i{n}", "patient_id": CANARY}
+        for n in range(4)
+    ]
     rows = [{**name, "pictures": [picture]} for name, picture in zip(names, pictures, strict=True)]
     prepare_set("secret", rows, [{**rows[0], "doc_id": f"{CANARY} example"}], access="credentialed")
     copies = {f"{CANARY}/{CANARY}.png": texture(1), f"{CANARY}.jpg": jpeg_bytes(texture(2), 80)}
@@ -206,7 +272,10 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monke
     assert b"data:image" not in files["secret_duplicates.html"]
     assert "Credentialed data" in ran.out
     assert [one["concern"] for one in found["within"]] == ["solved example", "different image ids"]
-    assert [one["kind"] for one in found["against"]["findings"]] == ["same pixels", "looks the same"]
+    assert [one["kind"] for one in found["against"]["findings"]] == [
+        "same pixels",
+        "looks the same",
+    ]
     assert found["within"][0]["first"]["questions"] == [hidden_id("doc", f"{CANARY}-0")]
     assert found["within"][0]["first"]["picture"] == hidden_id("image", f"{CANARY}_i0")
     assert found["left_out"] == [hidden_id("doc", f"{CANARY}-{number}") for number in range(3)]
@@ -223,7 +292,9 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monke
 
 
 def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secret, tmp_path):
-    prepare_set("open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)])
+    prepare_set(
+        "open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)]
+    )
     ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")
     files = written(tmp_path)
     (finding,) = json.loads(files["f.json"])["against"]["findings"]

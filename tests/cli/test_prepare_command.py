@@ -33,7 +33,9 @@ class Preparing:
         if name in self.failing or key not in WRITERS:
             raise SourceError("no answer")
         WRITERS[key](self.folder / name)
-        return self.prepare(name, replace(options, source=self.folder / name, allow_incomplete=True))
+        return self.prepare(
+            name, replace(options, source=self.folder / name, allow_incomplete=True)
+        )
 
     @property
     def names(self):
@@ -53,7 +55,9 @@ def preparing(monkeypatch, tmp_path):
 @pytest.fixture
 def terminal(monkeypatch):
     """Standard input is a terminal."""
-    monkeypatch.setattr(prepare_command, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(
+        prepare_command, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    )
 
 
 def prepare(medtasks, *names, stdin=""):
@@ -94,7 +98,10 @@ def commands_of(ran):
         ("mediconfusion_sanity", ["mediconfusion"]),
         ("multimedeval_medqa_5shot", ["multimedeval_medqa"]),
         ("medevalkit_vqa_rad", ["multimedeval_vqa_rad"]),
-        ("multimedeval_report", ["multimedeval_mimic_iii_summary", "multimedeval_mimic_cxr_report"]),
+        (
+            "multimedeval_report",
+            ["multimedeval_mimic_iii_summary", "multimedeval_mimic_cxr_report"],
+        ),
         ("iu_xray", ["iu_xray_report"]),
         ("medheval", [name for name in CATALOGUE if name.startswith("medheval_")]),
     ],
@@ -103,15 +110,27 @@ def test_datasets_of_names(name, datasets):
     assert [info.name for info in prepare_command.datasets_of(name)] == datasets
 
 
-@each_row("name, near", [("medevalkt", "medevalkit"), ("multimedeval_reprot", "multimedeval_report")])
-def test_an_unknown_name_costs_nothing_and_is_told_the_nearest(medtasks, fails, preparing, name, near):
-    fails(["data", "prepare", "multimedeval_medqa", name], f"unknown dataset '{name}'; did you mean '{near}'?")
+@each_row(
+    "name, near", [("medevalkt", "medevalkit"), ("multimedeval_reprot", "multimedeval_report")]
+)
+def test_an_unknown_name_costs_nothing_and_is_told_the_nearest(
+    medtasks, fails, preparing, name, near
+):
+    fails(
+        ["data", "prepare", "multimedeval_medqa", name],
+        f"unknown dataset '{name}'; did you mean '{near}'?",
+    )
     assert preparing.asked == []
 
 
 def test_one_that_fails_does_not_stop_the_others(fails, preparing):
     preparing.failing = {"multimedeval_pubmedqa"}
-    names = ["multimedeval_medqa", "multimedeval_pubmedqa", "multimedeval_octmnist", "multimedeval_medqa_5shot"]
+    names = [
+        "multimedeval_medqa",
+        "multimedeval_pubmedqa",
+        "multimedeval_octmnist",
+        "multimedeval_medqa_5shot",
+    ]
     ran = fails(["data", "prepare", *names], "1 of the datasets above could not be prepared")
     assert plan_of(ran) == {
         "multimedeval_medqa": ["no", "public", "not stated", "download"],
@@ -126,7 +145,9 @@ def test_one_that_fails_does_not_stop_the_others(fails, preparing):
 
 
 def test_what_is_prepared_stays(medtasks, preparing, monkeypatch):
-    assert prepare(medtasks, "multimedeval_medqa").code == 0  # one dataset alone: neither plan nor question
+    assert (
+        prepare(medtasks, "multimedeval_medqa").code == 0
+    )  # one dataset alone: neither plan nor question
     monkeypatch.setattr(prepare_command, "prepared_state", lambda _: "yes")
     preparing.asked.clear()
     ran = prepare(medtasks, "multimedeval_medqa", "multimedeval_medqa_5shot")
@@ -140,13 +161,22 @@ def test_a_part_comes_after_the_whole_and_is_downloaded_with_it(medtasks, prepar
     ran = prepare(medtasks, *names)
     assert preparing.names == names[::-1]
     assert "To download: 212.6 MB in all, as stated for 1 of 1 datasets" in ran.out
-    assert "To download: 212.6 MB in all" in prepare(medtasks, "medevalkit_slake_en", "medheval_visual_mm").out
-    monkeypatch.setattr(prepare_command, "prepared_state", lambda name: "yes" if name == "medevalkit_slake" else "no")
+    assert (
+        "To download: 212.6 MB in all"
+        in prepare(medtasks, "medevalkit_slake_en", "medheval_visual_mm").out
+    )
+    monkeypatch.setattr(
+        prepare_command,
+        "prepared_state",
+        lambda name: "yes" if name == "medevalkit_slake" else "no",
+    )
     assert "To download" not in prepare(medtasks, *names).out
 
 
 def test_a_large_download_needs_a_yes(medtasks, fails, preparing):
-    ran = fails(["data", "prepare", "medevalkit"], f"whether to download {LARGE}; add --yes to do so")
+    ran = fails(
+        ["data", "prepare", "medevalkit"], f"whether to download {LARGE}; add --yes to do so"
+    )
     assert len(plan_of(ran)) == 9
     assert preparing.asked == []
     assert prepare(medtasks, "medevalkit", "--yes").code == 1
@@ -178,13 +208,37 @@ def test_what_is_asked_about(medtasks, preparing, terminal, names, is_asked):
 def test_the_rest_is_one_command(fails, preparing, monkeypatch):
     monkeypatch.setattr(prepare_dataset, "get_token", lambda: None)
     preparing.failing = {*CATALOGUE}
-    names = ["multimedeval_mednli", "medheval", "multimedeval_chestxray14", "gmai_mmbench_val", "medevalkit_slake_en"]
-    ran = fails(["data", "prepare", *names, "--allow-incomplete"], "10 of the datasets above could not be prepared")
+    names = [
+        "multimedeval_mednli",
+        "medheval",
+        "multimedeval_chestxray14",
+        "gmai_mmbench_val",
+        "medevalkit_slake_en",
+    ]
+    ran = fails(
+        ["data", "prepare", *names, "--allow-incomplete"],
+        "10 of the datasets above could not be prepared",
+    )
     plan = plan_of(ran)
-    assert plan["multimedeval_mednli"] == ["no", "credentialed", "not stated", "download with a PhysioNet login"]
+    assert plan["multimedeval_mednli"] == [
+        "no",
+        "credentialed",
+        "not stated",
+        "download with a PhysioNet login",
+    ]
     assert plan["medheval_visual_mm"] == ["no", "public", "1.4 MB", "your copy, with --source"]
-    assert plan["multimedeval_chestxray14"] == ["no", "gated", "not stated", "your copy, with --source"]
-    assert plan["gmai_mmbench_val"] == ["no", "gated", "9,340.0 MB", "accept its terms, then: hf auth login"]
+    assert plan["multimedeval_chestxray14"] == [
+        "no",
+        "gated",
+        "not stated",
+        "your copy, with --source",
+    ]
+    assert plan["gmai_mmbench_val"] == [
+        "no",
+        "gated",
+        "9,340.0 MB",
+        "accept its terms, then: hf auth login",
+    ]
     copies = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
     again = "multimedeval_mednli gmai_mmbench_val medevalkit_slake_en"
     assert commands_of(ran) == [
@@ -194,11 +248,15 @@ def test_the_rest_is_one_command(fails, preparing, monkeypatch):
     ]
 
 
-def test_the_login_of_the_environment_is_used_and_not_shown(medtasks, fails, preparing, monkeypatch):
+def test_the_login_of_the_environment_is_used_and_not_shown(
+    medtasks, fails, preparing, monkeypatch
+):
     for name, value in zip(PHYSIONET_VARIABLES, ("amelie", "a password"), strict=True):
         monkeypatch.setenv(name, value)
     names = ["multimedeval_mednli", "multimedeval_vindr_mammo", "multimedeval_medqa"]
-    fails(["data", "prepare", *names], "as stated for 0 of 3 datasets; add --yes")  # mammograms of unstated size
+    fails(
+        ["data", "prepare", *names], "as stated for 0 of 3 datasets; add --yes"
+    )  # mammograms of unstated size
     ran = prepare(medtasks, *names, "--yes")
     assert [(name, options.login) for name, options in preparing.asked] == [
         (name, login_of("amelie", "a password")) for name in names
@@ -214,7 +272,9 @@ def test_the_login_of_the_environment_is_used_and_not_shown(medtasks, fails, pre
     "typed, login",
     [("amelie\n", ("amelie", "hidden")), ("\n", None)],
 )
-def test_a_login_is_asked_for_at_a_terminal(medtasks, preparing, terminal, monkeypatch, typed, login):
+def test_a_login_is_asked_for_at_a_terminal(
+    medtasks, preparing, terminal, monkeypatch, typed, login
+):
     monkeypatch.setattr(prepare_command, "getpass", lambda _: "hidden")
     preparing.asked.clear()
     ran = prepare(medtasks, "multimedeval_mednli", stdin=typed)

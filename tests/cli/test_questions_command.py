@@ -33,7 +33,10 @@ def own_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "tasks"
     folder.mkdir()
     (folder / "mine.yaml").write_text(OWN)
-    rows = [{"doc_id": name, "question": f"What is {number}?", "answer": "a bone"} for number, name in enumerate(NAMES)]
+    rows = [
+        {"doc_id": name, "question": f"What is {number}?", "answer": "a bone"}
+        for number, name in enumerate(NAMES)
+    ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -52,7 +55,10 @@ def write_replies(folder: Path, reply: str = "A") -> Path:
 def test_lines_say_what_is_asked_and_nothing_of_the_answer(medtasks, sample, tmp_path):
     folder = tmp_path / "out"
     ran = medtasks("questions", "mediconfusion", "--out", folder)
-    assert (ran.code, ran.out) == (0, f"32 questions of mediconfusion in {folder}; its README.md says how to go on\n")
+    assert (ran.code, ran.out) == (
+        0,
+        f"32 questions of mediconfusion in {folder}; its README.md says how to go on\n",
+    )
     documents = load_documents("mediconfusion")
     lines = lines_of(folder / "questions.jsonl")
     assert [line["doc_id"] for line in lines] == [document["doc_id"] for document in documents]
@@ -60,19 +66,31 @@ def test_lines_say_what_is_asked_and_nothing_of_the_answer(medtasks, sample, tmp
         assert list(line) == ["doc_id", "messages", "generation", "text", "images"]
         assert document["question"] in line["text"]
         image = sample / "datasets" / "mediconfusion" / document["image_file"]
-        assert Image.open(folder / line["images"][0]).tobytes() == Image.open(image).convert("RGB").tobytes()
+        assert (
+            Image.open(folder / line["images"][0]).tobytes()
+            == Image.open(image).convert("RGB").tobytes()
+        )
         url, text = {"url": line["images"][0]}, line["text"]
         content = [{"type": "image_url", "image_url": url}, {"type": "text", "text": text}]
         assert line["messages"] == [{"role": "user", "content": content}]
-    assert len(list((folder / "images").iterdir())) == len({document["image_id"] for document in documents})
+    assert len(list((folder / "images").iterdir())) == len(
+        {document["image_id"] for document in documents}
+    )
     manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest.keys() == {
         *("task", "version", "data", "prompts", "samples", "samples_of_task", "files", "medtasks"),
     }
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "images", MANIFEST, "questions.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "images",
+        MANIFEST,
+        "questions.jsonl",
+    ]
 
 
-def test_the_loop_of_the_page_makes_replies_that_are_scored(medtasks, sample, tmp_path, monkeypatch):
+def test_the_loop_of_the_page_makes_replies_that_are_scored(
+    medtasks, sample, tmp_path, monkeypatch
+):
     folder = tmp_path / "out"
     assert medtasks("questions", "mediconfusion_blind", "--out", folder, "--limit", "6").code == 0
     page = (folder / "README.md").read_text()
@@ -86,25 +104,35 @@ def test_the_loop_of_the_page_makes_replies_that_are_scored(medtasks, sample, tm
     ran = medtasks(*command.split())
     assert ran.code == 0
     assert "mediconfusion_blind: 6 of 32 questions answered" in ran.out
-    assert medtasks("score", "mediconfusion_blind", folder).out == ran.out.replace("replies.jsonl", str(folder))
+    assert medtasks("score", "mediconfusion_blind", folder).out == ran.out.replace(
+        "replies.jsonl", str(folder)
+    )
 
 
 def test_requests_hold_their_images_and_fit_into_files(medtasks, sample, tmp_path, monkeypatch):
     folder = tmp_path / "out"
     monkeypatch.setattr(question_writer, "_MOST_REQUESTS", 3)
-    ran = medtasks("questions", "mediconfusion", "--out", folder, "--format", "openai-batch", "--limit", "7")
+    ran = medtasks(
+        "questions", "mediconfusion", "--out", folder, "--format", "openai-batch", "--limit", "7"
+    )
     assert ran.code == 0
     files = sorted(folder.glob("*.jsonl"))
     assert [file.name for file in files] == [f"requests_00{number}.jsonl" for number in (1, 2, 3)]
     assert [len(lines_of(file)) for file in files] == [3, 3, 1]
     requests = [request for file in files for request in lines_of(file)]
     documents = load_documents("mediconfusion")
-    assert [request["custom_id"] for request in requests] == [document["doc_id"] for document in documents[:7]]
+    assert [request["custom_id"] for request in requests] == [
+        document["doc_id"] for document in documents[:7]
+    ]
     for request, document in zip(requests, documents, strict=False):
         assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
         body = request["body"]
         assert body.keys() == {"model", "messages", "temperature", "max_completion_tokens"}
-        assert (body["model"], body["temperature"], body["max_completion_tokens"]) == ("MODEL", 0, 32)
+        assert (body["model"], body["temperature"], body["max_completion_tokens"]) == (
+            "MODEL",
+            0,
+            32,
+        )
         image, text = body["messages"][0]["content"]
         data = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))
         stored = Image.open(sample / "datasets" / "mediconfusion" / document["image_file"])
@@ -113,7 +141,9 @@ def test_requests_hold_their_images_and_fit_into_files(medtasks, sample, tmp_pat
     assert "vllm run-batch -i requests_001.jsonl" in (folder / "README.md").read_text()
 
 
-def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, fails, sample, tmp_path, monkeypatch):
+def test_a_file_of_requests_is_no_larger_than_services_take(
+    medtasks, fails, sample, tmp_path, monkeypatch
+):
     one, cut = tmp_path / "one", tmp_path / "cut"
     batch = ("--format", "openai-batch", "--limit", "5")
     assert medtasks("questions", "mediconfusion", "--out", one, *batch).code == 0
@@ -126,7 +156,11 @@ def test_a_file_of_requests_is_no_larger_than_services_take(medtasks, fails, sam
     assert len(files) > 2
     monkeypatch.setattr(question_writer, "_MOST_BYTES", min(sizes) - 1)
     arguments = ["questions", "mediconfusion", "--out", tmp_path / "none", *batch]
-    fails(arguments, f"the request for sample 90001/1 has {sizes[0]:,} bytes", "without --format openai-batch")
+    fails(
+        arguments,
+        f"the request for sample 90001/1 has {sizes[0]:,} bytes",
+        "without --format openai-batch",
+    )
     assert not (tmp_path / "none").exists()
 
 
@@ -150,11 +184,22 @@ def test_ids_that_are_no_names_of_requests_come_back_as_digests(medtasks, own_fo
 
 
 def test_several_tasks_have_a_folder_each_and_the_rest_is_named(medtasks, sample, tmp_path):
-    ran = medtasks("questions", "mediconfusion_all", "mediconfusion_ff", "--out", tmp_path / "out", "--limit", "2")
+    ran = medtasks(
+        "questions",
+        "mediconfusion_all",
+        "mediconfusion_ff",
+        "--out",
+        tmp_path / "out",
+        "--limit",
+        "2",
+    )
     assert ran.code == 1
     assert "left out mediconfusion_gd: 'mediconfusion_gd' compares likelihoods" in ran.out
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert written == ["mediconfusion", "mediconfusion_ff"]  # the latter needs a judge, but only for scores
+    assert written == [
+        "mediconfusion",
+        "mediconfusion_ff",
+    ]  # the latter needs a judge, but only for scores
     assert all((tmp_path / "out" / name / MANIFEST).is_file() for name in written)
 
 
@@ -171,7 +216,9 @@ def test_several_tasks_have_a_folder_each_and_the_rest_is_named(medtasks, sample
         ("files", None, "is damaged"),
     ],
 )
-def test_replies_to_other_questions_are_refused(medtasks, fails, sample, tmp_path, key, value, part):
+def test_replies_to_other_questions_are_refused(
+    medtasks, fails, sample, tmp_path, key, value, part
+):
     folder = tmp_path / "out"
     assert medtasks("questions", "mediconfusion", "--out", folder, "--limit", "3").code == 0
     replies = write_replies(folder)
@@ -187,24 +234,35 @@ def test_replies_to_other_questions_are_refused(medtasks, fails, sample, tmp_pat
     [
         (
             "mine.yaml",
-            lambda text: f"{text}description: Mind the gap.\nlmms_eval_specific_kwargs: {{default: {{template: x}}}}\n",
+            lambda text: (
+                f"{text}description: Mind the gap.\nlmms_eval_specific_kwargs: {{default: {{template: x}}}}\n"
+            ),
         ),
         ("rows.jsonl", lambda text: text.replace("What is 3", "What is 4")),
         ("prompts.py", lambda text: text.replace("Say", "Tell")),
     ],
 )
-def test_a_changed_task_of_the_users_own_is_another_one(medtasks, fails, own_folder, tmp_path, file, change):
+def test_a_changed_task_of_the_users_own_is_another_one(
+    medtasks, fails, own_folder, tmp_path, file, change
+):
     own, folder = ("--include_path", own_folder), tmp_path / "out"
-    (own_folder / "prompts.py").write_text('def prompt(doc, settings=None):\n    return "Say: " + doc["question"]\n')
+    (own_folder / "prompts.py").write_text(
+        'def prompt(doc, settings=None):\n    return "Say: " + doc["question"]\n'
+    )
     (own_folder / "mine.yaml").write_text(f"{OWN}doc_to_text: !function prompts.prompt\n")
-    (own_folder / "rows.jsonl").write_text((own_folder / "rows.jsonl").read_text().replace("What is 4", "What is 3"))
+    (own_folder / "rows.jsonl").write_text(
+        (own_folder / "rows.jsonl").read_text().replace("What is 4", "What is 3")
+    )
     assert medtasks("questions", "mine", "--out", folder, *own).code == 0
     assert lines_of(folder / "questions.jsonl")[0]["text"] == "Say: What is 0?"
     replies = write_replies(folder, "a bone")
     assert medtasks("score", "mine", replies, *own).code == 0
     path = own_folder / file
     path.write_text(change(path.read_text()))
-    fails(["score", "mine", replies, *own], "replies answer questions of 'mine' that were made from other")
+    fails(
+        ["score", "mine", replies, *own],
+        "replies answer questions of 'mine' that were made from other",
+    )
 
 
 # ---- what cannot be asked ----
@@ -212,18 +270,36 @@ def test_a_changed_task_of_the_users_own_is_another_one(medtasks, fails, own_fol
 
 def test_likelihoods_and_rounds_are_no_replies_in_files(fails, sample, own_folder, tmp_path):
     out = ("--out", tmp_path / "out")
-    fails(["questions", "mediconfusion_gd", *out], "compares likelihoods", "'mediconfusion'", "'medtasks run'")
-    fails(["questions", "medevalkit_pmc_vqa_ll", *out], "those of 'medevalkit_pmc_vqa', which asks for words")
+    fails(
+        ["questions", "mediconfusion_gd", *out],
+        "compares likelihoods",
+        "'mediconfusion'",
+        "'medtasks run'",
+    )
+    fails(
+        ["questions", "medevalkit_pmc_vqa_ll", *out],
+        "those of 'medevalkit_pmc_vqa', which asks for words",
+    )
     (own_folder / "mine.yaml").write_text(f"{OWN}output_type: generate_until_multi_round\n")
-    fails(["questions", "mine", *out, "--include_path", own_folder], "'mine' asks in several rounds")
-    fails(["questions", "medevalkit_pmc_vqa", *out], "dataset 'medevalkit_pmc_vqa'", "is not prepared")
-    fails(["questions", "mediconfusoin", *out], "unknown task 'mediconfusoin'; did you mean 'mediconfusion'?")
+    fails(
+        ["questions", "mine", *out, "--include_path", own_folder], "'mine' asks in several rounds"
+    )
+    fails(
+        ["questions", "medevalkit_pmc_vqa", *out], "dataset 'medevalkit_pmc_vqa'", "is not prepared"
+    )
+    fails(
+        ["questions", "mediconfusoin", *out],
+        "unknown task 'mediconfusoin'; did you mean 'mediconfusion'?",
+    )
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_something_in_it_is_left_alone(fails, sample, tmp_path):
     (tmp_path / "replies.jsonl").write_text("earlier")
-    fails(["questions", "mediconfusion", "--out", tmp_path], f"{tmp_path} is not empty; name a new folder")
+    fails(
+        ["questions", "mediconfusion", "--out", tmp_path],
+        f"{tmp_path} is not empty; name a new folder",
+    )
     fails(["questions", "mediconfusion", "--out", tmp_path / "replies.jsonl"], "is not empty")
     assert [path.name for path in tmp_path.iterdir()] == ["replies.jsonl"]
 
@@ -247,9 +323,17 @@ def test_credentialed_questions_are_written_if_the_user_says_so_for_the_owner_al
     monkeypatch.setitem(CATALOGUE, "mediconfusion", info)
     folder = tmp_path / "out"
     arguments = ["questions", "mediconfusion", "--out", folder, "--limit", "4"]
-    for permission in ("", "http://127.0.0.1:8000", "class:medtasks.model_adapters.tiny.MedTasksTiny"):
+    for permission in (
+        "",
+        "http://127.0.0.1:8000",
+        "class:medtasks.model_adapters.tiny.MedTasksTiny",
+    ):
         monkeypatch.setenv(TRUSTED, permission)
-        fails(arguments, "questions of credentialed data (mediconfusion)", f"set {TRUSTED}={QUESTION_FILES}")
+        fails(
+            arguments,
+            "questions of credentialed data (mediconfusion)",
+            f"set {TRUSTED}={QUESTION_FILES}",
+        )
         assert not folder.exists()
     monkeypatch.setenv(TRUSTED, QUESTION_FILES)
     ran = medtasks(*arguments)
@@ -257,8 +341,12 @@ def test_credentialed_questions_are_written_if_the_user_says_so_for_the_owner_al
     everything = [folder, *folder.rglob("*")]
     assert all(path.stat().st_mode & 0o077 == 0 for path in everything)
     ids = [document["doc_id"] for document in load_documents("mediconfusion")[:4]]
-    assert [line["doc_id"] for line in lines_of(folder / "questions.jsonl")] == [hidden_id("doc", one) for one in ids]
-    text = "".join(path.read_text() for path in everything if path.suffix in (".jsonl", ".json", ".md"))
+    assert [line["doc_id"] for line in lines_of(folder / "questions.jsonl")] == [
+        hidden_id("doc", one) for one in ids
+    ]
+    text = "".join(
+        path.read_text() for path in everything if path.suffix in (".jsonl", ".json", ".md")
+    )
     assert [one for one in ids if one in text] == []
     assert not (folder / "ids.csv").exists()
     ran = medtasks("score", "mediconfusion", write_replies(folder))
@@ -275,7 +363,11 @@ def batch_answer(request: dict, text: str | None) -> dict:
         body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
         response = {"status_code": 400, "request_id": "r", "body": body}
         return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+    }
     body = {"object": "chat.completion", "model": "m", "choices": [choice]}
     response = {"status_code": 200, "request_id": "r", "body": body}
     return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
@@ -291,13 +383,18 @@ def test_the_output_of_a_batch_scores_as_the_same_replies_in_lines(
         monkeypatch.setenv(TRUSTED, QUESTION_FILES)
     monkeypatch.setattr(question_writer, "_MOST_REQUESTS", 10)
     folder = tmp_path / "out"
-    assert medtasks("questions", "mediconfusion", "--out", folder, "--format", "openai-batch").code == 0
+    assert (
+        medtasks("questions", "mediconfusion", "--out", folder, "--format", "openai-batch").code
+        == 0
+    )
     pages = (folder / "README.md").read_text()
     (command,) = re.findall(r"\nmedtasks (score .+)\n", pages)
     assert command == "score mediconfusion replies_*.jsonl"
     requests = [request for file in sorted(folder.glob("*.jsonl")) for request in lines_of(file)]
     texts = [None if number == 3 else "AB"[number % 2] for number in range(len(requests))]
-    answers = [batch_answer(request, text) for request, text in zip(requests, texts, strict=True)][::-1]
+    answers = [batch_answer(request, text) for request, text in zip(requests, texts, strict=True)][
+        ::-1
+    ]
     outputs = [folder / "replies_001.jsonl", folder / "replies_002.jsonl"]
     for output, part in zip(outputs, (answers[:20], answers[20:]), strict=True):
         output.write_text("".join(json.dumps(answer) + "\n" for answer in part))
@@ -307,7 +404,9 @@ def test_the_output_of_a_batch_scores_as_the_same_replies_in_lines(
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
     scores = {}
     for source in (outputs, [folder], [lines]):
-        ran = medtasks("score", "mediconfusion", *source, "--json", tmp_path / "s.json", "--max-failed", "5")
+        ran = medtasks(
+            "score", "mediconfusion", *source, "--json", tmp_path / "s.json", "--max-failed", "5"
+        )
         assert (ran.code, ran.err) == (0, "")
         scores[str(source)] = json.loads((tmp_path / "s.json").read_text())["rules"]
     of_outputs, of_folder, of_lines = scores.values()

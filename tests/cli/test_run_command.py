@@ -52,7 +52,9 @@ def _tasks():
     """Names have to be those of tasks."""
     own_tasks_folder().mkdir()
     for name in ("one", "two", "three", "fails", "killed", "hangs", "last"):
-        (own_tasks_folder() / f"{name}.yaml").write_text(f"task: {name}\ngeneration_kwargs: {{until: []}}\n")
+        (own_tasks_folder() / f"{name}.yaml").write_text(
+            f"task: {name}\ngeneration_kwargs: {{until: []}}\n"
+        )
 
 
 @pytest.fixture
@@ -70,7 +72,9 @@ def begin(tmp_path, launcher):
         out = (tmp_path / "printed").open("w")
         arguments = ["run", "--tasks", tasks, "--output_path", str(tmp_path / "out"), *launcher]
         started.append(
-            subprocess.Popen([*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            subprocess.Popen(
+                [*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
         )
         wait_until((tmp_path / "hanging").exists, started[-1])
         return started[-1]
@@ -91,7 +95,15 @@ def outcomes(manifest):
 def test_a_run_without_trouble(medtasks, tmp_path, launcher):
     ran = medtasks(
         *("run", "--tasks", "one,two", "--output_path", tmp_path / "my out", *launcher),
-        *("--log_samples", "--model", "openai", "--model_args", "model=gpt-4o,api_key=planted-secret", "--seed", "5"),
+        *(
+            "--log_samples",
+            "--model",
+            "openai",
+            "--model_args",
+            "model=gpt-4o,api_key=planted-secret",
+            "--seed",
+            "5",
+        ),
     )
     (manifest,) = read_manifests(tmp_path / "my out")
     assert ran.code == 0
@@ -128,35 +140,62 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     assert ran.code == 1
-    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
+    assert (
+        "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0"
+        in ran.err
+    )
     assert "; the harness was ended by SIGKILL" in ran.err
     assert manifest.standing == "finished with failures"
     failed = dict.fromkeys(("fails", "killed"), "failed")
-    assert outcomes(manifest) == {"one": "done", **failed, "mediconfusion": "left out", "last": "done"}
+    assert outcomes(manifest) == {
+        "one": "done",
+        **failed,
+        "mediconfusion": "left out",
+        "last": "done",
+    }
     assert "SIGKILL" in manifest.tasks["killed"].reason
     assert "exit code 0" in manifest.tasks["fails"].reason
     assert "medtasks data prepare mediconfusion" in manifest.tasks["mediconfusion"].reason
     assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
-    assert manifest.tasks["one"].samples == "model/0_samples_one.jsonl"  # kept whether or not it was asked for
+    assert (
+        manifest.tasks["one"].samples == "model/0_samples_one.jsonl"
+    )  # kept whether or not it was asked for
     asked = [["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     assert [list(process.tasks) for process in manifest.processes] == asked
     assert "failed: killed: the harness was ended by SIGKILL" in ran.out
-    none = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "none", *launcher)
+    none = medtasks(
+        "run", "--tasks", "mediconfusion", "--output_path", tmp_path / "none", *launcher
+    )
     assert (none.code, "none of the tasks in 'mediconfusion' can run" in none.err) == (1, True)
     assert read_manifests(tmp_path / "none")[0].processes == ()
 
 
-def test_a_task_without_its_judge_is_left_out_before_anything_is_loaded(medtasks, sample, tmp_path, launcher):
-    ran = medtasks("run", "--tasks", "mediconfusion_ff,mediconfusion", "--output_path", tmp_path / "out", *launcher)
+def test_a_task_without_its_judge_is_left_out_before_anything_is_loaded(
+    medtasks, sample, tmp_path, launcher
+):
+    ran = medtasks(
+        "run",
+        "--tasks",
+        "mediconfusion_ff,mediconfusion",
+        "--output_path",
+        tmp_path / "out",
+        *launcher,
+    )
     (manifest,) = read_manifests(tmp_path / "out")
     cause = manifest.tasks["mediconfusion_ff"].reason
-    assert (ran.code, outcomes(manifest)) == (1, {"mediconfusion_ff": "left out", "mediconfusion": "done"})
+    assert (ran.code, outcomes(manifest)) == (
+        1,
+        {"mediconfusion_ff": "left out", "mediconfusion": "done"},
+    )
     assert [list(process.tasks) for process in manifest.processes] == [["mediconfusion"]]
     assert f"left out mediconfusion_ff: {cause}" in ran.out
     assert cause.startswith(
         "'mediconfusion_ff' needs an LLM judge and MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL"
     )
-    assert "MEDTASKS_JUDGE_MODEL=gpt-4o MEDTASKS_JUDGE_API_KEY=<your key> (an endpoint on this machine" in cause
+    assert (
+        "MEDTASKS_JUDGE_MODEL=gpt-4o MEDTASKS_JUDGE_API_KEY=<your key> (an endpoint on this machine"
+        in cause
+    )
 
 
 @pytest.fixture
@@ -176,17 +215,26 @@ def preparing(monkeypatch, sample_home):
 
 
 def test_missing_data_are_prepared_before_a_run(medtasks, tmp_path, launcher, preparing):
-    run = ["run", "--prepare", "--tasks", "one,mediconfusion,mediconfusion_gd_blind,multimedeval_medqa"]
+    run = [
+        "run",
+        "--prepare",
+        "--tasks",
+        "one,mediconfusion,mediconfusion_gd_blind,multimedeval_medqa",
+    ]
     ran = medtasks(*run, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     done = {"one": "done", "mediconfusion": "done", "mediconfusion_gd_blind": "done"}
     assert (ran.code, outcomes(manifest)) == (1, {**done, "multimedeval_medqa": "left out"})
     assert preparing == ["mediconfusion", "multimedeval_medqa"]
     assert "not prepared: multimedeval_medqa: no answer" in ran.out
-    ran = medtasks("run", "--prepare", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
+    ran = medtasks(
+        "run", "--prepare", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher
+    )
     assert (ran.code, len(preparing)) == (0, 2)  # what can be run, such as a sample, stays as it is
     assert "mediconfusion  sample" in ran.out
-    ran = medtasks("run", "--prepare", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
+    ran = medtasks(
+        "run", "--prepare", "--tasks", "one", "--output_path", tmp_path / "out", *launcher
+    )
     assert (ran.code, "dataset " in ran.out) == (0, False)
 
 
@@ -202,12 +250,26 @@ def test_missing_data_are_prepared_before_a_run(medtasks, tmp_path, launcher, pr
 def test_nothing_is_downloaded_for_a_run_that_cannot_start(
     fails, tmp_path, launcher, preparing, tasks, options, sentence
 ):
-    fails(["run", "--prepare", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher, *options], sentence)
+    fails(
+        [
+            "run",
+            "--prepare",
+            "--tasks",
+            tasks,
+            "--output_path",
+            tmp_path / "out",
+            *launcher,
+            *options,
+        ],
+        sentence,
+    )
     assert preparing == []
     assert not (tmp_path / "out").exists()
 
 
-def test_a_login_of_physionet_reaches_neither_the_harness_nor_a_record(medtasks, tmp_path, launcher, monkeypatch):
+def test_a_login_of_physionet_reaches_neither_the_harness_nor_a_record(
+    medtasks, tmp_path, launcher, monkeypatch
+):
     script = tmp_path / "harness.py"
     write = f"open({str(tmp_path / 'variables')!r}, 'w').write(repr(dict(os.environ)))"
     script.write_text(f"import os\n{write}\n{textwrap.dedent(HARNESS)}")
@@ -216,12 +278,18 @@ def test_a_login_of_physionet_reaches_neither_the_harness_nor_a_record(medtasks,
     ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     assert "MEDTASKS_HOME" in (tmp_path / "variables").read_text()
-    for text in ((tmp_path / "variables").read_text(), manifest.path.read_text(), ran.out + ran.err):
+    for text in (
+        (tmp_path / "variables").read_text(),
+        manifest.path.read_text(),
+        ran.out + ran.err,
+    ):
         assert "planted" not in text
 
 
 def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
-    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
+    ran = medtasks(
+        "run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5"
+    )
     (manifest,) = read_manifests(tmp_path / "out")
     sentences = [notice.sentence for notice in manifest.notices]
     assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
@@ -229,7 +297,10 @@ def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, t
     ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", *launcher)
     first, second = read_manifests(tmp_path / "out")
     assert ran.code == 1
-    assert (first.tasks["one"].results, second.tasks["one"].results) == ("model/0_results.json", "model/1_results.json")
+    assert (first.tasks["one"].results, second.tasks["one"].results) == (
+        "model/0_results.json",
+        "model/1_results.json",
+    )
     assert outcomes(second) == {"one": "done", "fails": "failed"}
 
 
@@ -237,22 +308,33 @@ def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, t
     "arguments, sentence",
     [
         (["--tasks", ", "], "--tasks names no task"),
-        (["--limit", "0.5"], "--limit 0.5 is a share, and the harness applies the first task's number of rows to all"),
+        (
+            ["--limit", "0.5"],
+            "--limit 0.5 is a share, and the harness applies the first task's number of rows to all",
+        ),
         (["--launcher=env 'x"], "--launcher env 'x"),
         (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
-        (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
+        (
+            ["--model_args", "a=1", "b=2"],
+            "'b=2' belongs to no option; a value with blanks needs quotes",
+        ),
         (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
     ],
 )
 def test_what_is_refused_does_not_start(fails, tmp_path, launcher, arguments, sentence):
-    fails(["run", "--tasks", "one,two", "--output_path", tmp_path / "out", *launcher, *arguments], sentence)
+    fails(
+        ["run", "--tasks", "one,two", "--output_path", tmp_path / "out", *launcher, *arguments],
+        sentence,
+    )
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "harness.pid").exists()
 
 
 def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
     script = tmp_path / "harness.py"
-    script.write_text(script.read_text() + '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n')
+    script.write_text(
+        script.read_text() + '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n'
+    )
     arguments = ["run", "--tasks", "one", *launcher, "--output_path"]
     assert medtasks(*arguments, tmp_path / "out", "--shard", "3/16").code == 0
     monkeypatch.setenv("MEDTASKS_SHARD", "4/16")
@@ -260,9 +342,15 @@ def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
     for folder, index in (("out", 3), ("other", 4)):
         (manifest,) = read_manifests(tmp_path / folder)
         assert (manifest.shard.index, manifest.shard.count) == (index, 16)
-        assert shlex.join(manifest.command).endswith(f"--shard {index}/16 {shlex.join(launcher[1:])}")
+        assert shlex.join(manifest.command).endswith(
+            f"--shard {index}/16 {shlex.join(launcher[1:])}"
+        )
         assert (tmp_path / folder / "shard").read_text() == f"{index}/16"
-    fails([*arguments, tmp_path / "no", "--limit", "4"], "--shard 4/16 chooses the rows", "leave out --limit")
+    fails(
+        [*arguments, tmp_path / "no", "--limit", "4"],
+        "--shard 4/16 chooses the rows",
+        "leave out --limit",
+    )
     fails([*arguments, tmp_path / "no", "--shard", "5/4"], "--shard 5/4 names no part of the data")
     assert not (tmp_path / "no").exists()
 
@@ -273,7 +361,9 @@ def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
     code += f"end_after(ValueError(os.path.expandvars({error!r})), debug=False)"
     launcher = f"--launcher={shlex.join([sys.executable, '-c', code])}"
     last = "1 of 1 tasks without results; ValueError: no model in the folder $MEDTASKS_HOME/x, api_key=***"
-    ran = fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, *MODEL], last)
+    ran = fails(
+        ["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, *MODEL], last
+    )
     assert "failed: one: ValueError: no model" in ran.out
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.tasks["one"].reason.startswith("ValueError: no model")
@@ -322,22 +412,42 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     (manifest,) = read_manifests(tmp_path / "out")
     last = ran.err.splitlines()[-1] if sentences else ""
     assert ran.code == int(bool(sentences))
-    assert [sentence for sentence in (*sentences, "make room" if sentences else "") if sentence not in last] == []
+    assert [
+        sentence
+        for sentence in (*sentences, "make room" if sentences else "")
+        if sentence not in last
+    ] == []
     assert manifest.standing == ("finished with failures" if sentences else "finished")
     assert len(manifest.processes) == 1  # a second round would write no more
 
 
 def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_path, launcher):
     (tmp_path / "file").write_text("")
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "file", *launcher], str(tmp_path / "file"))
+    fails(
+        ["run", "--tasks", "one", "--output_path", tmp_path / "file", *launcher],
+        str(tmp_path / "file"),
+    )
     assert not (tmp_path / "harness.pid").exists()
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=nothing-here", *MODEL], "--launcher")
+    fails(
+        [
+            "run",
+            "--tasks",
+            "one",
+            "--output_path",
+            tmp_path / "out",
+            "--launcher=nothing-here",
+            *MODEL,
+        ],
+        "--launcher",
+    )
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"
     assert "cannot start 'nothing-here'" in manifest.why
 
 
-@pytest.mark.parametrize(("number", "code", "why"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+@pytest.mark.parametrize(
+    ("number", "code", "why"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")]
+)
 def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
     process = begin("one,hangs,two")
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
@@ -363,7 +473,9 @@ def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     assert f"warning another run (process {process.pid}) is still writing into" in ran.out
     read_manifests(tmp_path / "out")[-1].path.unlink()
     process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+    os.waitid(
+        os.P_PID, process.pid, os.WEXITED | os.WNOWAIT
+    )  # it has ended, and stays in the list of processes
     assert read_manifests(tmp_path / "out")[0].standing == "killed"
     process.wait()
     (manifest,) = read_manifests(tmp_path / "out")
@@ -372,24 +484,47 @@ def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     assert manifest.processes[-1].tasks == ("hangs",)
 
 
-def test_a_primary_outcome_is_stated_before_the_first_run(medtasks, fails, sample, tmp_path, launcher):
+def test_a_primary_outcome_is_stated_before_the_first_run(
+    medtasks, fails, sample, tmp_path, launcher
+):
     call = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher]
     for primary, sentence in (
-        ("mediconfusio:set_accuracy", "unknown task of --tasks 'mediconfusio'; did you mean 'mediconfusion'"),
+        (
+            "mediconfusio:set_accuracy",
+            "unknown task of --tasks 'mediconfusio'; did you mean 'mediconfusion'",
+        ),
         ("mediconfusion:set_acuracy", "unknown metric 'set_acuracy'; did you mean 'set_accuracy'"),
     ):
         fails([*call, "--primary", primary], sentence)
-    fails([*call, "--margin", "0.1"], "--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
+    fails(
+        [*call, "--margin", "0.1"],
+        "--margin is between 0 and 1, and belongs to --primary TASK:METRIC",
+    )
     assert not (tmp_path / "out").exists()
-    medtasks("plan", "mediconfusion", "--against", "0.6", "--margin", "0.1", "--json", tmp_path / "plan.json")
+    medtasks(
+        "plan",
+        "mediconfusion",
+        "--against",
+        "0.6",
+        "--margin",
+        "0.1",
+        "--json",
+        tmp_path / "plan.json",
+    )
     medtasks(*call, "--primary", tmp_path / "plan.json")
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.primary.task, manifest.primary.metric, manifest.primary.margin) == (
         "mediconfusion", "set_accuracy", 0.1,
     )  # fmt: skip
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert manifest.primary.planned == {"needed_for_margin": plan["needed_for_margin"], "power": 0.8}
-    fails([*call, "--primary", "mediconfusion:individual_accuracy"], "states set_accuracy of mediconfusion, margin 0.1")
+    assert manifest.primary.planned == {
+        "needed_for_margin": plan["needed_for_margin"],
+        "power": 0.8,
+    }
+    fails(
+        [*call, "--primary", "mediconfusion:individual_accuracy"],
+        "states set_accuracy of mediconfusion, margin 0.1",
+    )
     fails(call, "a primary outcome is stated before the first run of a folder")
     copied = manifest.tasks["mediconfusion"].model_copy(update={"copied_samples": 1})
     assert manifest.model_copy(update={"tasks": {"mediconfusion": copied}}).stated_primary is None

@@ -24,7 +24,12 @@ def reports(endpoint, write):
         return endpoint.status(400) if "offline" in prompt else endpoint.reply(WHOLE)
 
     endpoint.choose = choose
-    return write(*({"doc_id": row, "reply": reply} for row, reply in enumerate(("a", "unknown", "b", "offline"))))
+    return write(
+        *(
+            {"doc_id": row, "reply": reply}
+            for row, reply in enumerate(("a", "unknown", "b", "offline"))
+        )
+    )
 
 
 def test_reports_without_a_verdict_count_as_unjudged(medtasks, fails, endpoint, reports, tmp_path):
@@ -39,20 +44,27 @@ def test_reports_without_a_verdict_count_as_unjudged(medtasks, fails, endpoint, 
     assert "Judge of green: m, temperature 0, not checked" in " ".join(ran.out.split())
     summary = json.loads(written.read_text())["rules"]["reference"]
     assert summary["metrics"]["green_failed"] == 2
-    assert summary["remarks"] == ["Judge of green: m, temperature 0, not checked by 'medtasks judge check'."]
+    assert summary["remarks"] == [
+        "Judge of green: m, temperature 0, not checked by 'medtasks judge check'."
+    ]
     assert summary["settings"]["green"]["prompt"] == "v1, chat message, no GREEN model"
     asked = endpoint.count
     ran = medtasks("score", TASK, reports, "--metric", "green_strict", "--max-failed", "50%")
     assert "unjudged" not in ran.err
     assert endpoint.count == asked + 1  # the reply that the judge owes
-    assert "2 unjudged of 4 samples" in medtasks("score", TASK, reports, "--metric", "green_strict").err
+    assert (
+        "2 unjudged of 4 samples"
+        in medtasks("score", TASK, reports, "--metric", "green_strict").err
+    )
     endpoint.choose = lambda _: endpoint.status(400)
     fails(["judge", "check"], "80 of 80 cases of the check got no reply, so that it has no result")
 
 
 def test_files_without_a_task(medtasks, endpoint, write):
     endpoint.script = [endpoint.reply(WHOLE)]
-    files = [write({"id": 1, "text": text}, name=f"{text}.jsonl") for text in ("effusion", "oedema")]
+    files = [
+        write({"id": 1, "text": text}, name=f"{text}.jsonl") for text in ("effusion", "oedema")
+    ]
     ran = medtasks("metrics", "--refs", files[0], "--hyps", files[1], "--metric", "green")
     assert (ran.code, ran.err) == (0, "")
     assert rows_of(ran.out)["green_strict"] == ["75.0%", "higher"]

@@ -32,15 +32,27 @@ def test_tasks(medtasks):
     paired = [line for line in lines if line.startswith("mediconfusion")]
     endings = [line.split()[0].removeprefix("mediconfusion") for line in paired]
     assert endings == ["", "_all", "_all_ff", "_ff", "_gd", "_ps"]
-    assert [line.split()[1] for line in paired] == ["task", "group", "group", "task", "task", "task"]
+    assert [line.split()[1] for line in paired] == [
+        "task",
+        "group",
+        "group",
+        "task",
+        "task",
+        "task",
+    ]
     assert len({line.index("MediConfusion") for line in paired}) == 1
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
-    assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
+    assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == [
+        "mediconfusion_ps"
+    ]
 
     lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
     found = {name: endings for name, *endings in lines}
-    sanity, stress = ["_blind", "_blank", "_swapped", "_rotated"], ["_told", "_degraded", "_abstain"]
+    sanity, stress = (
+        ["_blind", "_blank", "_swapped", "_rotated"],
+        ["_told", "_degraded", "_abstain"],
+    )
     assert found["mediconfusion"] == [*sanity, *stress, "_sanity", "_stress"]
     assert found["mediconfusion_ps"] == [*sanity[:3], *stress[:2], "_sanity", "_stress"]
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
@@ -52,11 +64,24 @@ def test_path_version_and_wrong_usage(medtasks):
     assert medtasks("--version").out == f"medtasks {package.__version__}\n"
     for arguments in (["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]):
         ran = medtasks(*arguments)
-        assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (2, "", True, False)
+        assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (
+            2,
+            "",
+            True,
+            False,
+        )
 
 
 def test_help_names_values_and_no_python_types(medtasks):
-    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["models"], []):
+    for command in (
+        ["doctor"],
+        ["compare"],
+        ["merge"],
+        ["report"],
+        ["data", "prepare"],
+        ["models"],
+        [],
+    ):
         shown = medtasks(*command, "--help").out
         assert "Usage: medtasks" in shown
         assert set("<>") & set(shown) == set(), shown
@@ -71,7 +96,10 @@ LOCKED = PermissionError(13, "Permission denied", "/locked")
 
 @each_row(
     "error, sentence",
-    [*((MedTasksError(sentence), sentence) for sentence in SENTENCES), (LOCKED, "/locked: Permission denied")],
+    [
+        *((MedTasksError(sentence), sentence) for sentence in SENTENCES),
+        (LOCKED, "/locked: Permission denied"),
+    ],
 )
 def test_sentences_are_printed_as_they_are(fails, monkeypatch, capsys, error, sentence):
     def stop():
@@ -89,8 +117,16 @@ def test_bugs_are_not_hidden(medtasks, monkeypatch):
         medtasks("path")
 
 
-ROW = {"alias": "mediconfusion [SAMPLE DATA]", "set_accuracy,reference": 0.25, "set_accuracy_stderr,reference": 0.125}
-ROW |= {"set_accuracy,robust": 0.875, "invalid_rate,reference": 1, "invalid_rate,robust": float("nan")}
+ROW = {
+    "alias": "mediconfusion [SAMPLE DATA]",
+    "set_accuracy,reference": 0.25,
+    "set_accuracy_stderr,reference": 0.125,
+}
+ROW |= {
+    "set_accuracy,robust": 0.875,
+    "invalid_rate,reference": 1,
+    "invalid_rate,robust": float("nan"),
+}
 RESULTS = {"results": {"mediconfusion": ROW}}
 
 
@@ -105,7 +141,9 @@ def harness(monkeypatch):
                 assert env["MEDTASKS_HOME"] == seen["home"]
                 seen.update(reported=command[command.index("report") + 1])
                 Path(command[command.index("--html") + 1]).write_text("page")
-                return subprocess.CompletedProcess(command, report_code, stderr="medtasks: no page\n")
+                return subprocess.CompletedProcess(
+                    command, report_code, stderr="medtasks: no page\n"
+                )
             seen.update(command=command, home=env["MEDTASKS_HOME"])
             stdout.write("\n".join(f"line {number}" for number in range(40)))
             stdout.flush()
@@ -127,9 +165,16 @@ def test_demo(medtasks, harness, tmp_path):
     assert ran.code == 0, ran.err
     assert seen["home"] == str(tmp_path / "out" / "home")
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
-    table = [line.split() for line in ran.out.splitlines() if line.startswith(("   ", "mediconfusion "))]
+    table = [
+        line.split() for line in ran.out.splitlines() if line.startswith(("   ", "mediconfusion "))
+    ]
     assert table == [
-        ["set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust"],
+        [
+            "set_accuracy,reference",
+            "set_accuracy,robust",
+            "invalid_rate,reference",
+            "invalid_rate,robust",
+        ],
         ["mediconfusion", "25.0%", "87.5%", "100.0%", "n/a"],
     ]
     assert (
@@ -144,7 +189,9 @@ def test_demo(medtasks, harness, tmp_path):
 def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     harness(RESULTS)
-    assert f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open" in medtasks("demo").out
+    assert (
+        f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open" in medtasks("demo").out
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
 
@@ -157,13 +204,21 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, 
         assert "line 39" in ran.err
         assert "line 24" not in ran.err
     harness(RESULTS, report_code=1)
-    fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
+    fails(
+        ["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page"
+    )
 
 
 FINE = CheckResult("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
 NOTE = CheckResult("harness", "command", State.NOTE, "it is elsewhere", "look there")
 WARNING = CheckResult("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
-PROBLEM = CheckResult("datasets", "mediconfusion", State.PROBLEM, "not prepared", "medtasks data prepare mediconfusion")
+PROBLEM = CheckResult(
+    "datasets",
+    "mediconfusion",
+    State.PROBLEM,
+    "not prepared",
+    "medtasks data prepare mediconfusion",
+)
 
 
 @pytest.fixture
@@ -206,10 +261,14 @@ def test_served_model_and_json(doctor, tmp_path):
         assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
     assert doctor("--model", "llava_hf", findings=[FINE])[1] == [([], False, "llava_hf")]
     path = tmp_path / "doctor.json"
-    ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
+    ran, asked = doctor(
+        "--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM]
+    )
     assert (ran.code, asked) == (1, [(["a", "b"], True)])
     written = json.loads(path.read_text())
-    assert written.pop("findings") == [{**asdict(finding), "state": str(finding.state)} for finding in (FINE, PROBLEM)]
+    assert written.pop("findings") == [
+        {**asdict(finding), "state": str(finding.state)} for finding in (FINE, PROBLEM)
+    ]
     assert written.pop("counts") == {"ok": 1, "note": 0, "warning": 0, "problem": 1}
     assert written == {"medtasks": __version__, "tasks": ["a", "b"], "verified": True}
 
@@ -219,7 +278,9 @@ def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks)
     rows = {line.split("  ")[0]: line for line in ran.out.splitlines()}
     assert set(rows) - {"name"} == set(recipes())
     assert "Health AI Developer Foundations" in rows["medgemma-4b"]
-    assert rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
+    assert (
+        rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
+    )
     assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
     ran = medtasks("models", "lingshu-7b")
     flat = " ".join(ran.out.split())
@@ -229,7 +290,10 @@ def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks)
     assert "Known traps" in ran.out
     assert "whether the paper's table used reasoning" in flat
     assert "medevalkit_pmc_vqa accuracy: 56.3, as Lingshu-7B in Lingshu, arXiv 2506.07044" in flat
-    assert "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B," in ran.out
+    assert (
+        "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B,"
+        in ran.out
+    )
     assert "vllm serve lingshu-medical-mllm/Lingshu-7B --revision b98aecd" in ran.out
     for name in list(recipes())[::5]:
         assert medtasks("models", name).code == 0
@@ -246,10 +310,14 @@ def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, tmp_path):
     code = "import json, sys; json.dump(sys.argv, open(sys.argv[1], 'w'))"
     launcher = shlex.join([sys.executable, "-c", code, str(tmp_path / "told.json")])
     launched = [f"--launcher={launcher}", "--tasks", "one", "--output_path", str(tmp_path / "out")]
-    medtasks("run", *launched, "--recipe", "qoq-med-7b", "--model_args", "dtype=float16,hf_token=planted")
+    medtasks(
+        "run", *launched, "--recipe", "qoq-med-7b", "--model_args", "dtype=float16,hf_token=planted"
+    )
     told = json.loads((tmp_path / "told.json").read_text())
     last = max(place for place, word in enumerate(told) if word == "--model_args")
-    assert told[last + 1].startswith("pretrained=ddvd233/QoQ-Med-VL-7B,dtype=float16,revision=aedfc4")
+    assert told[last + 1].startswith(
+        "pretrained=ddvd233/QoQ-Med-VL-7B,dtype=float16,revision=aedfc4"
+    )
     assert told[told.index("--model") + 1] == "hf_vlm"
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.recipe.name == "qoq-med-7b"
@@ -264,10 +332,17 @@ def test_from_the_data_alone(medtasks, sample, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     found = json.loads((tmp_path / "plan.json").read_text(), parse_constant=pytest.fail)
     known = found["assumptions"]
-    assert (found["task"], known["metric"], known["samples"]) == ("mediconfusion", "set_accuracy", 16)  # pairs
+    assert (found["task"], known["metric"], known["samples"]) == (
+        "mediconfusion",
+        "set_accuracy",
+        16,
+    )  # pairs
     assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
     assert f"To show a difference of 30.0%: {found['needed']} samples." in ran.out
-    assert "Samples on which the two models differ: 52.5% (if both models answer independently" in ran.out
+    assert (
+        "Samples on which the two models differ: 52.5% (if both models answer independently"
+        in ran.out
+    )
     assert "SAMPLE DATA" in ran.out
 
     def needed(*further):
@@ -288,12 +363,17 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     known = plan["assumptions"]
     assert (known["score_source"], "(of the two runs)" in ran.out) == ("of the first run", True)
     comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
-    test = next(one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy"))
+    test = next(
+        one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy")
+    )
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
     assert plan["reached_for_margin"] is not None
     assert "Level: 0.05, two-sided (non-inferiority: 0.025, one-sided); power: 80.0%." in ran.out
-    assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
+    assert (
+        "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: "
+        in ran.out
+    )
 
 
 def test_numbers_of_samples_do_not_depend_on_rounding_errors():
@@ -308,8 +388,13 @@ def test_numbers_of_samples_do_not_depend_on_rounding_errors():
         assert planned(1000, percent / 100).needed == needed, percent
 
 
-def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(medtasks, fails, sample):
-    fails(["plan", "mediconfusion", *["--run", "a"] * 3], "a plan takes up to two earlier runs, but got 3")
+def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(
+    medtasks, fails, sample
+):
+    fails(
+        ["plan", "mediconfusion", *["--run", "a"] * 3],
+        "a plan takes up to two earlier runs, but got 3",
+    )
     for options, message in (
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--against", "1.5"), "--against is between 0 and 1"),
@@ -319,7 +404,9 @@ def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_ran
         fails(["plan", "mediconfusion", *options], message)
     assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
     ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
-    assert ran.out.startswith("mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs.")
+    assert ran.out.startswith(
+        "mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs."
+    )
     assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err
 
 
@@ -343,28 +430,42 @@ def test_rules_read_the_same_replies_differently(medtasks, fails):
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
-    unknown = fails(["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?")
+    unknown = fails(
+        ["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?"
+    )
     assert unknown.out == ""
 
 
 def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
     read = medtasks(
-        "parse", "robust_vqa", stdin=lines({"reply": "Ja.", "question": "Liegt ein Erguss vor?", "answer": "ja"})
+        "parse",
+        "robust_vqa",
+        stdin=lines({"reply": "Ja.", "question": "Liegt ein Erguss vor?", "answer": "ja"}),
     )
     assert {"value": "yes", "correct": True}.items() <= json.loads(read.out).items()
     assert (
-        json.loads(medtasks("parse", "medheval_strict", "--language", "de", stdin=lines({"reply": "Nein"})).out)[
-            "value"
-        ]
+        json.loads(
+            medtasks(
+                "parse", "medheval_strict", "--language", "de", stdin=lines({"reply": "Nein"})
+            ).out
+        )["value"]
         == "B"
     )
     beside = {"reply": "O tumor fica no lado A", "options": OPTIONS}
     for language, value in (([], None), (["--language", "pt"], "A")):
-        assert json.loads(medtasks("parse", "robust_choice", *language, stdin=lines(beside)).out)["value"] == value
+        assert (
+            json.loads(medtasks("parse", "robust_choice", *language, stdin=lines(beside)).out)[
+                "value"
+            ]
+            == value
+        )
     unknown = "unknown language 'german'. Known: ar, bn,"
     fails(["parse", "robust_choice", "--language", "german"], unknown, stdin=lines(beside))
     labels = {"reply": "Effusion, no nodule.", "options": ["Nodule", "Effusion"]}
-    assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [0, 1]
+    assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [
+        0,
+        1,
+    ]
     needs = "the rule 'robust_yes_no_maybe' needs 'options', in their order, such as"
     fails(["parse", "robust_yes_no_maybe"], needs, stdin=lines({"reply": "Yes"}))
     fails(
@@ -377,7 +478,16 @@ def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
 
 def test_standard_input_that_cannot_be_read(fails):
     place = "standard input line 2"
-    ran = fails(["parse", "robust_choice"], place, "'reply' is missing", stdin=lines({"reply": "B"}, "{}"))
+    ran = fails(
+        ["parse", "robust_choice"], place, "'reply' is missing", stdin=lines({"reply": "B"}, "{}")
+    )
     assert ran.out.count("\n") == 1  # what came before is answered
-    fails(["parse", "robust_choice"], place, "is not an object like", stdin=lines({"reply": "B"}, "nonsense"))
-    fails(["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=b'{"reply": "\xff"}\n')
+    fails(
+        ["parse", "robust_choice"],
+        place,
+        "is not an object like",
+        stdin=lines({"reply": "B"}, "nonsense"),
+    )
+    fails(
+        ["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=b'{"reply": "\xff"}\n'
+    )

@@ -51,13 +51,20 @@ def pairs_study(folder: Path, pairs: int = 3) -> Study:
             item_id=f"p{number}",
             images=ids,
             question=f"Where is the opacity of size {number}?",
-            options=(f"In the {first}", f"In the {second}") if number % 2 else (f"In the {second}", f"In the {first}"),
+            options=(f"In the {first}", f"In the {second}")
+            if number % 2
+            else (f"In the {second}", f"In the {first}"),
             answers=("A", "B") if number % 2 else ("B", "A"),
             categories=(("pulmonary",), ("pulmonary", "vascular")),
         )
         drafts.append((f"p{number}", (draft,)))
     write_lines(folder / PAIRS, listed)
-    return _written(folder, StudyKind.PAIRS, [_image(folder, number) for number in range(1, 2 * pairs + 1)], drafts)
+    return _written(
+        folder,
+        StudyKind.PAIRS,
+        [_image(folder, number) for number in range(1, 2 * pairs + 1)],
+        drafts,
+    )
 
 
 def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study:
@@ -71,7 +78,10 @@ def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study
             ("Where is it dense?", sites, "A"),
         ]
         if kind in (StudyKind.VISUAL_OPEN, StudyKind.KNOWLEDGE_OPEN):
-            questions = [("Describe it.", (), image.text), ("What next?", (), f"A follow-up of the {site}.")]
+            questions = [
+                ("Describe it.", (), image.text),
+                ("What next?", (), f"A follow-up of the {site}."),
+            ]
         made = tuple(
             Draft(
                 item_id=f"{image.image_id}/{number}",
@@ -80,7 +90,9 @@ def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study
                 options=options,
                 answers=(answer,),
                 hallucination="anatomy" if kind is StudyKind.VISUAL_CLOSED else None,
-                components={"anatomy": (site,), "symptom": ("opacity",)} if kind is StudyKind.VISUAL_OPEN else None,
+                components={"anatomy": (site,), "symptom": ("opacity",)}
+                if kind is StudyKind.VISUAL_OPEN
+                else None,
             )
             for number, (question, options, answer) in enumerate(questions, 1)
         )
@@ -99,30 +111,50 @@ def _image(folder: Path, number: int) -> StudyImage:
     ImageDraw.Draw(drawn).ellipse((x, y, x + 30, y + 30), fill=230)
     drawn.save(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")
+    return StudyImage(
+        image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}"
+    )
 
 
 def _written(
-    folder: Path, kind: StudyKind, images: Iterable[StudyImage], drafts: Iterable[tuple[str, tuple[Draft, ...]]]
+    folder: Path,
+    kind: StudyKind,
+    images: Iterable[StudyImage],
+    drafts: Iterable[tuple[str, tuple[Draft, ...]]],
 ) -> Study:
     study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
     write_study(folder, study)
     write_lines(folder / IMAGES, images)
     about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
-    write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **about) for request, made in drafts])
+    write_lines(
+        folder / DRAFTS,
+        [Drafted(request=request, drafts=made, **about) for request, made in drafts],
+    )
     return study
 
 
 def detailed_study(
-    folder: Path, kind: StudyKind = StudyKind.PAIRS, *, name: str = "made_up", access: Access = Access.PUBLIC
+    folder: Path,
+    kind: StudyKind = StudyKind.PAIRS,
+    *,
+    name: str = "made_up",
+    access: Access = Access.PUBLIC,
 ) -> Path:
     """Write a study with settings, licences, a language model, and drafts that came last first; return its folder."""
     made = pairs_study(folder) if kind is StudyKind.PAIRS else hallucination_study(folder, kind)
-    write_study(folder, made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH}))
+    write_study(
+        folder, made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH})
+    )
     images = enumerate(read_images(folder).values())
-    write_lines(folder / IMAGES, [one.model_copy(update={"licence": "CC0" if n % 2 else None}) for n, one in images])
+    write_lines(
+        folder / IMAGES,
+        [one.model_copy(update={"licence": "CC0" if n % 2 else None}) for n, one in images],
+    )
     told = {"llm": "made-up-llm, temperature 0", "prompt": "made_up v1"}
-    write_lines(folder / DRAFTS, [line.model_copy(update=told) for line in reversed(read_drafted(folder).values())])
+    write_lines(
+        folder / DRAFTS,
+        [line.model_copy(update=told) for line in reversed(read_drafted(folder).values())],
+    )
     return folder
 
 
@@ -151,7 +183,8 @@ def even(draft: Draft) -> ItemReview:
 
 
 CAPTION = (
-    "Axial contrast-enhanced computed tomography of patient {id}, which shows a mass on the {side} side of the chest."
+    "Axial contrast-enhanced computed tomography of patient {id}, "
+    "which shows a mass on the {side} side of the chest."
 )
 DRAFT = "Question: On which side is the mass?\nOption1: Left\nOption2: Right\nImage1: {first}\nImage2: {second}"
 
@@ -161,22 +194,31 @@ def caption(image_id: str, side: str, more: str = "") -> str:
 
 
 def captioned_study(
-    folder: Path, pairs: int = 6, access: Access = Access.PUBLIC, texts: dict[str, str] | None = None
+    folder: Path,
+    pairs: int = 6,
+    access: Access = Access.PUBLIC,
+    texts: dict[str, str] | None = None,
 ) -> Study:
     """Pairs p0, p1, ... of images a0 and b0, a1 and b1, ...; all b are on the right, and p1 shares a0 with p0."""
     study = Study(name="our_pairs", kind=StudyKind.PAIRS, access=access, source="made up")
     folder.mkdir(parents=True, exist_ok=True)
     write_study(folder, study)
-    names = [(f"{kind}{n}", side) for n in range(pairs) for kind, side in (("a", "left"), ("b", "right"))]
+    names = [
+        (f"{kind}{n}", side) for n in range(pairs) for kind, side in (("a", "left"), ("b", "right"))
+    ]
     captions = {name: caption(name, side) for name, side in names} | (texts or {})
     images = []
     for name, text in captions.items():
-        images.append(StudyImage(image_id=name, file=f"/nowhere/{name}.png", sha256="0" * 64, text=text))
+        images.append(
+            StudyImage(image_id=name, file=f"/nowhere/{name}.png", sha256="0" * 64, text=text)
+        )
     write_lines(folder / IMAGES, images)
     made = []
     for n in range(pairs):
         both = ("a0" if n == 1 else f"a{n}", f"b{n}")
-        made.append(ImagePair(pair_id=f"p{n}", images=both, sim_med=0.99 - n / 100, sim_gen=0.5 + n / 50))
+        made.append(
+            ImagePair(pair_id=f"p{n}", images=both, sim_med=0.99 - n / 100, sim_gen=0.5 + n / 50)
+        )
     write_lines(folder / PAIRS, made)
     return study
 

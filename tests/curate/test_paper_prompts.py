@@ -30,7 +30,9 @@ def squeezed(text: str) -> str:
 
 def paper(name: str) -> str:
     """The text of a paper, or skip the test."""
-    return (reference_folder("MEDTASKS_PAPERS", "papers") / f"{name}.txt").read_text(encoding="utf-8")
+    return (reference_folder("MEDTASKS_PAPERS", "papers") / f"{name}.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 @each_row("name", ["question", "category_list", "category", "failure_modes"])
@@ -41,13 +43,18 @@ def test_a_prompt_equals_the_paper_s_white_space_apart(name):
         text += re.sub(r"(Pair|Caption|\*\*IMAGE) 0", rf"\1 {number}", prompt.block)
     # Between the numbers the paper prints an ellipsis, and "Prompt:" before all but the last.
     printed = squeezed(paper("mediconfusion")).replace("...Caption99", "Caption99")
-    assert any(squeezed(f"System message: {prompt.system}{label}{text}") in printed for label in ("Prompt: ", ""))
+    assert any(
+        squeezed(f"System message: {prompt.system}{label}{text}") in printed
+        for label in ("Prompt: ", "")
+    )
 
 
 def test_a_corrected_prompt_lacks_the_stray_quotation_mark_and_takes_any_list():
     published = PAIR_PROMPTS["category"].user
     names = given_categories(published.split("Categories:")[1].strip('" '))
-    corrected = fill_marks(PAIR_PROMPTS["category_corrected"].user, {"**CATEGORIES**": ", ".join(names)})
+    corrected = fill_marks(
+        PAIR_PROMPTS["category_corrected"].user, {"**CATEGORIES**": ", ".join(names)}
+    )
     assert f'{corrected}"' == published
 
 
@@ -68,7 +75,9 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
 
 
 def test_every_other_prompt_is_a_form_of_ours_and_what_a_prompt_forbids_is_read_from_it():
-    forms = {name for name, prompt in HALLUCINATION_PROMPTS.items() if prompt.source == "this package"}
+    forms = {
+        name for name, prompt in HALLUCINATION_PROMPTS.items() if prompt.source == "this package"
+    }
     assert HALLUCINATION_PROMPTS.keys() - BEHIND.keys() == forms
     said = "as mentioned / the QA / in this context / the report / a bounding box / bounding boxes / reports / reported"
     found = {name: banned_phrases(HALLUCINATION_PROMPTS[name].system) for name in BEHIND}

@@ -102,7 +102,9 @@ class _Handler(QuietHandler):
         body, etag = self.listing(query) if not key else self.object(key)
         wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
-        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
+        begin = (
+            int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
+        )
         faults = self.server.faults[key or "list"]
         fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
         if fault is not None:
@@ -117,9 +119,13 @@ class _Handler(QuietHandler):
     def listing(self, query: dict[str, str]) -> tuple[bytes, None]:
         assert query["list-type"] == "2"
         keys = sorted(key for key in self.server.files if key.startswith(query["prefix"]))
-        start = int(query.get("continuation-token", "+0").lstrip("+"))  # "+" breaks where a client does not quote it
+        start = int(
+            query.get("continuation-token", "+0").lstrip("+")
+        )  # "+" breaks where a client does not quote it
         more = start + PAGE < len(keys)
-        rows = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE])
+        rows = "".join(
+            f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE]
+        )
         token = f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
         xmlns = "http://s3.amazonaws.com/doc/2006-03-01/"
         text = f'<?xml version="1.0"?><ListBucketResult xmlns="{xmlns}">{token}{rows}</ListBucketResult>'
@@ -127,7 +133,9 @@ class _Handler(QuietHandler):
 
     def object(self, key: str) -> tuple[bytes | None, str | None]:
         body = self.server.files.get(key)
-        return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
+        return body, self.server.etags.get(
+            key, f'"{hashlib.md5(body).hexdigest()}"' if body else None
+        )
 
     def fail(self, fault: Any, body: bytes, etag: str | None) -> None:
         if isinstance(fault, bytes):
@@ -138,7 +146,9 @@ class _Handler(QuietHandler):
             self.reply(fault, b"<Error/>")
         elif fault == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            os.close(self.connection.detach())  # close() would wait for the handler's two file objects
+            os.close(
+                self.connection.detach()
+            )  # close() would wait for the handler's two file objects
         elif fault == "hang":
             self.server.release.wait()
         elif fault.startswith("cut"):

@@ -41,7 +41,9 @@ class ImageCase:
 def ramp(largest: int = 255) -> Any:
     """Return values from 0 to ``largest`` that grow to the right and more so downwards; no symmetry maps them."""
     rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
-    return np.rint((columns / (WIDTH - 1) + rows**2 / (HEIGHT - 1) ** 2) / 2 * largest).astype(np.int64)
+    return np.rint((columns / (WIDTH - 1) + rows**2 / (HEIGHT - 1) ** 2) / 2 * largest).astype(
+        np.int64
+    )
 
 
 def colours(largest: int = 255) -> Any:
@@ -59,19 +61,25 @@ def on_black(seen: Any, opacity: Any) -> Any:
     return np.floor(seen * opacity[..., None] + 0.5).astype(np.uint8)
 
 
-def png(values: Any, depth: int, colour_type: int, chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+def png(
+    values: Any, depth: int, colour_type: int, chunks: Sequence[tuple[bytes, bytes]] = ()
+) -> bytes:
     """Return a PNG file of samples of 8 or 16 bits, with more chunks before the pixels."""
     rows = values.astype(">u2" if depth == 16 else "u1").reshape(len(values), -1)
     head = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], depth, colour_type, 0, 0, 0)
     pixels = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
     parts = [(b"IHDR", head), *chunks, (b"IDAT", pixels), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in parts
     )
 
 
 def tiff(
-    values: Any, bits: int, photometric: int = 1, tags: Mapping[int, tuple[str, Sequence[float]]] | None = None
+    values: Any,
+    bits: int,
+    photometric: int = 1,
+    tags: Mapping[int, tuple[str, Sequence[float]]] | None = None,
 ) -> bytes:
     """Return an uncompressed TIFF file in the byte order of ``values``, rows x columns (x samples).
 
@@ -133,7 +141,14 @@ def turned(orientation: int, kind: str = "PNG") -> bytes:
 
 def image_cases() -> dict[str, ImageCase]:
     """Return a case for every mode, by the name of its file."""
-    parts = (_of_8_bits(), _transparent(), _other_colours(), _deep_grey(), _deep_colours(), _turned())
+    parts = (
+        _of_8_bits(),
+        _transparent(),
+        _other_colours(),
+        _deep_grey(),
+        _deep_colours(),
+        _turned(),
+    )
     return {name: ImageCase(*case) for part in parts for name, case in part.items()}
 
 
@@ -146,7 +161,18 @@ def _grey(values: Any) -> Any:
 
 def _palette() -> tuple[Image.Image, Any]:
     """Return a palette image of 8 colours, and these."""
-    table = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255), (9, 99, 199), (255,) * 3, (77,) * 3, (1, 2, 3)])
+    table = np.array(
+        [
+            (0, 0, 0),
+            (255, 0, 0),
+            (0, 255, 0),
+            (0, 0, 255),
+            (9, 99, 199),
+            (255,) * 3,
+            (77,) * 3,
+            (1, 2, 3),
+        ]
+    )
     image = Image.frombytes("P", (WIDTH, HEIGHT), (ramp() % 8).astype(np.uint8).tobytes())
     image.putpalette(table.astype(np.uint8).tobytes())
     return image, table.astype(np.uint8)[ramp() % 8]
@@ -173,8 +199,12 @@ def _transparent() -> _Cases:
     one, clear = np.where(ramp() % 8 == 5, 0, 1), bytes([0, 40, 80, 120, 160, 200, 240, 255])
     several = np.frombuffer(clear, np.uint8)[ramp() % 8] / 255
     colormap = [*range(0, 65536, 256), *range(65535, 0, -256), *[257 * 200] * 256]
-    table = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 200)], axis=1).astype(np.uint8)
-    pa = tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, {320: ("H", colormap), 338: ("H", [2])})
+    table = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 200)], axis=1).astype(
+        np.uint8
+    )
+    pa = tiff(
+        np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, {320: ("H", colormap), 338: ("H", [2])}
+    )
     opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 255)], axis=2)
     last = rgb[-1, -1]
     rgb_clear = png(rgb, 8, 2, [(b"tRNS", struct.pack(">3H", *last))])
@@ -182,10 +212,22 @@ def _transparent() -> _Cases:
         "LA.png": (png(np.stack([grey, alpha], 2), 8, 4), on_black(_grey(grey), share), black),
         "RGBA.png": (png(np.dstack([rgb, alpha]), 8, 6), on_black(rgb, share), black),
         "RGBA opaque.png": (png(opaque, 8, 6), rgb.astype(np.uint8)),
-        "L tRNS.png": (png(grey, 8, 0, [(b"tRNS", b"\0\x80")]), on_black(_grey(grey), grey != 128), black),
+        "L tRNS.png": (
+            png(grey, 8, 0, [(b"tRNS", b"\0\x80")]),
+            on_black(_grey(grey), grey != 128),
+            black,
+        ),
         "RGB tRNS.png": (rgb_clear, on_black(rgb, (rgb != last).any(axis=2)), black),
-        "P one clear.png": (saved(palette, "PNG", transparency=5), on_black(seen, one), palette_black),
-        "P many clear.png": (saved(palette, "PNG", transparency=clear), on_black(seen, several), palette_black),
+        "P one clear.png": (
+            saved(palette, "PNG", transparency=5),
+            on_black(seen, one),
+            palette_black,
+        ),
+        "P many clear.png": (
+            saved(palette, "PNG", transparency=clear),
+            on_black(seen, several),
+            palette_black,
+        ),
         "P clear.gif": (saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
         "PA.tif": (pa, on_black(table[grey], share), palette_black),
     }
@@ -194,15 +236,23 @@ def _transparent() -> _Cases:
 def _other_colours() -> _Cases:
     flat = np.zeros((16, 16, 4), np.uint8)
     flat[:, 8:] = (200, 30, 90, 40)
-    adobe = saved(Image.fromarray(flat, "CMYK"), "JPEG", quality=100)  # Pillow inverts the inks, as Adobe does
-    seen = np.rint((255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255).astype(np.uint8)
+    adobe = saved(
+        Image.fromarray(flat, "CMYK"), "JPEG", quality=100
+    )  # Pillow inverts the inks, as Adobe does
+    seen = np.rint(
+        (255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255
+    ).astype(np.uint8)
     return {"CMYK Adobe.jpg": (adobe, seen, ("CMYK to RGB",), 4)}
 
 
 def _deep_grey() -> _Cases:
     deep, twelve, units = ramp(65535), ramp(4095), ramp(4000) - 1000
     of_16, of_12 = ("16 bits scaled from 0..65535",), ("12 bits scaled from 0..4095",)
-    seen, seen_12, seen_units = in_8_bits(deep, 0, 65535), in_8_bits(twelve, 0, 4095), in_8_bits(units, -1000, 3000)
+    seen, seen_12, seen_units = (
+        in_8_bits(deep, 0, 65535),
+        in_8_bits(twelve, 0, 4095),
+        in_8_bits(units, -1000, 3000),
+    )
     stated = ("scaled from the SMinSampleValue..SMaxSampleValue of its file",)
     hounsfield = {340: ("f", [-1000]), 341: ("f", [3000])}
     largest = 2**32 - 1
@@ -218,7 +268,11 @@ def _deep_grey() -> _Cases:
         "I;16B.tif": (tiff(deep.astype(">u2"), 16), seen, of_16),
         "I;16 white is zero.tif": (tiff((65535 - deep).astype("<u2"), 16, 0), seen, of_16, 1),
         "I;16 packed.tif": (saved(as_image, "TIFF", compression="tiff_lzw"), seen, of_16),
-        "I;16 tRNS.png": (png(deep, 16, 0, clear), on_black(seen, deep != deep[5, 5]), (*of_16, ON_BLACK)),
+        "I;16 tRNS.png": (
+            png(deep, 16, 0, clear),
+            on_black(seen, deep != deep[5, 5]),
+            (*of_16, ON_BLACK),
+        ),
         "I;16.jp2": (saved(as_image, "JPEG2000"), seen, of_16),
         "12 bits.tif": (tiff(twelve.astype("<u2"), 12), seen_12, of_12),
         "12 of 16 bits, sBIT.png": (png(twelve, 16, 0, sbit), seen_12, of_12),
@@ -249,7 +303,11 @@ def _deep_colours() -> _Cases:
         "RGB 12 of 16 bits, sBIT.png": (sbit, in_8_bits(twelve, 0, 4095), of_12),
         "RGB 16 bits.tif": (tiff(deep.astype("<u2"), 16, 2), seen, of_16),
         "RGB 16 bits big-endian.tif": (tiff(deep.astype(">u2"), 16, 2), seen, of_16),
-        "RGBA 16 bits.tif": (tiff(with_alpha.astype("<u2"), 16, 2, {338: ("H", [2])}), rounded_once, clear),
+        "RGBA 16 bits.tif": (
+            tiff(with_alpha.astype("<u2"), 16, 2, {338: ("H", [2])}),
+            rounded_once,
+            clear,
+        ),
     }
 
 
@@ -262,6 +320,8 @@ def _turned() -> _Cases:
     }
     tags = TiffImagePlugin.ImageFileDirectory_v2()
     tags[274] = 6
-    in_tiff = saved(Image.fromarray(rgb), "TIFF", tiffinfo=tags)  # which Pillow itself turns, and says nothing
+    in_tiff = saved(
+        Image.fromarray(rgb), "TIFF", tiffinfo=tags
+    )  # which Pillow itself turns, and says nothing
     jpeg = (turned(6, "JPEG"), ORIENTATIONS[6](rgb), applied, 6)
     return {**cases, "EXIF 6.jpg": jpeg, "EXIF 6.tif": (in_tiff, ORIENTATIONS[6](rgb))}

@@ -16,7 +16,14 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import Manifest, described_images
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decode_image
+from medtasks.data.images.decoding import (
+    LINEAR,
+    NEARLY_FLAT,
+    REFERENCE,
+    Decoding,
+    ImageRule,
+    decode_image,
+)
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.variants import BLANK, COLUMN
@@ -43,17 +50,38 @@ def with_marker(values, level, side=4):
 
 UNCLEAR = {
     "12 of 16 bits.png": (png(ramp(4095), 16, 0), "so that a model would see it almost flat"),
-    "marker.png": (png(with_marker(ramp(4095), 65535), 16, 0), "to 65535, nearly all of them from 30"),
-    "dark marker.tif": (tiff(with_marker(61440 + ramp(4095), 0).astype("<u2"), 16), "from 0 to 65535, nearly all of"),
-    "hot pixel on a black ground.png": (png(np.where(HALF, with_marker(ramp(4095), 65535, 1), 0), 16, 0), "to 65535, "),
+    "marker.png": (
+        png(with_marker(ramp(4095), 65535), 16, 0),
+        "to 65535, nearly all of them from 30",
+    ),
+    "dark marker.tif": (
+        tiff(with_marker(61440 + ramp(4095), 0).astype("<u2"), 16),
+        "from 0 to 65535, nearly all of",
+    ),
+    "hot pixel on a black ground.png": (
+        png(np.where(HALF, with_marker(ramp(4095), 65535, 1), 0), 16, 0),
+        "to 65535, ",
+    ),
     "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383, "),
-    "statistic.tif": (tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}), "from 0 to 3187, "),
+    "statistic.tif": (
+        tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}),
+        "from 0 to 3187, ",
+    ),
     "dark.tif": (tiff((ramp(100) / 1000).astype("<f4"), 32), "from 0 to 0.1, "),
-    "offset.png": (png(ramp(4000) + 31768, 16, 0), "from 31768 to 35768, "),  # Hounsfield units, made unsigned
+    "offset.png": (
+        png(ramp(4000) + 31768, 16, 0),
+        "from 31768 to 35768, ",
+    ),  # Hounsfield units, made unsigned
     "grey.tif": (tiff((ramp(100) / 1000 + 0.45).astype("<f4"), 32), "from 0.45 to 0.55, "),
     "floats.tif": (FLOATS, "its floats go from -1000 to 3000, and no bit depth gives their range"),
-    "signed.tif": (tiff((ramp(4000) - 1000).astype("<i2"), 16), "its signed or 32-bit values go from -1000 to 3000"),
-    "long.tif": (tiff(ramp(4000).astype("<u4"), 32), "its signed or 32-bit values go from 0 to 4000"),
+    "signed.tif": (
+        tiff((ramp(4000) - 1000).astype("<i2"), 16),
+        "its signed or 32-bit values go from -1000 to 3000",
+    ),
+    "long.tif": (
+        tiff(ramp(4000).astype("<u4"), 32),
+        "its signed or 32-bit values go from 0 to 4000",
+    ),
     "colours.png": (png(np.dstack([ramp(4095)] * 3), 16, 2), "from 0 to 4095, "),
 }
 
@@ -83,7 +111,9 @@ def shown(file, **settings):
 @pytest.fixture(scope="module")
 def every_mode(tmp_path_factory):
     """A prepared folder with all files, and the folder itself."""
-    folder = put(tmp_path_factory.mktemp("own") / "modes", {name: case.data for name, case in CASES.items()})
+    folder = put(
+        tmp_path_factory.mktemp("own") / "modes", {name: case.data for name, case in CASES.items()}
+    )
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOME_VARIABLE, str(home))
@@ -113,7 +143,9 @@ def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
 
 def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
     _, manifest = prepared
-    done = Counter(one for case in CASES.values() for one in case.conversions or ("8 bits as stored",))
+    done = Counter(
+        one for case in CASES.values() for one in case.conversions or ("8 bits as stored",)
+    )
     assert (manifest.image_rule, dict(manifest.image_conversions)) == (ImageRule.LINEAR, dict(done))
     assert Manifest.read(prepared_folder(manifest.name)) == manifest
     facts = provenance(manifest.name)
@@ -138,14 +170,20 @@ def test_what_is_said_of_published_sets(prepared, name, done):
     assert decode_image(prepared[0] / name, REFERENCE).conversions == done
 
 
-def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared, tmp_path, monkeypatch):
+def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(
+    prepared, tmp_path, monkeypatch
+):
     folder = put(tmp_path / "old", {"deep.png": CASES["I;16.png"].data})
     manifest = prepare_own(folder, access=Access.PUBLIC)
     place = prepared_folder(manifest.name)
     fields = {"image_rule", "image_range", "image_conversions"}
     (place / "manifest.json").write_text(manifest.model_dump_json(exclude=fields))
     old = Manifest.read(place)
-    assert (old.image_rule, old.image_range, old.image_conversions) == (ImageRule.REFERENCE, None, {})
+    assert (old.image_rule, old.image_range, old.image_conversions) == (
+        ImageRule.REFERENCE,
+        None,
+        {},
+    )
     assert described_images(old.model_dump()) == ""
     (seen,) = images(load_documents(manifest.name)[0])
     assert np.mean(pixels(seen) == 255) > 0.98
@@ -155,7 +193,9 @@ def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared,
 def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, monkeypatch, name):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     data, complaint = UNCLEAR[name]
-    mend = "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
+    mend = (
+        "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
+    )
     folder = put(tmp_path / "scans", {name: data})
     with pytest.raises(SourceError) as refused:
         prepare_own(folder)
@@ -186,7 +226,11 @@ def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tm
     values = (ramp(1000) / 1000).astype("<f4")
     values[0, 0], values[0, 1], values[0, 2] = np.nan, np.inf, -np.inf
     (tmp_path / "nan.tif").write_bytes(tiff(values, 32))
-    assert pixels(decode_image(tmp_path / "nan.tif", LINEAR).pixels)[0, :3, 0].tolist() == [0, 255, 0]
+    assert pixels(decode_image(tmp_path / "nan.tif", LINEAR).pixels)[0, :3, 0].tolist() == [
+        0,
+        255,
+        0,
+    ]
     for value in (0, 7):
         (tmp_path / "flat.png").write_bytes(png(np.full((4, 5), value), 16, 0))
         assert decode_image(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
@@ -195,20 +239,30 @@ def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tm
 def test_what_pillow_misreads_and_a_bomb_are_refused_in_one_sentence(tmp_path, monkeypatch):
     signed = tiff((ramp() - 128).astype("i1"), 8)
     planar = tiff(np.dstack([ramp(65535)] * 3).astype("<u2"), 16, 2, {284: ("H", [2])})
-    for data, complaint in ((signed, "signed values, which Pillow misreads"), (planar, "in separate planes")):
+    for data, complaint in (
+        (signed, "signed values, which Pillow misreads"),
+        (planar, "in separate planes"),
+    ):
         (tmp_path / "a.tif").write_bytes(data)
-        with pytest.raises(SourceError, match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}"):
+        with pytest.raises(
+            SourceError,
+            match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}",
+        ):
             shown(tmp_path / "a.tif")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
-    with pytest.raises(SourceError, match=r"is broken \(it has more than 20 pixels; save it smaller\)$"):
+    with pytest.raises(
+        SourceError, match=r"is broken \(it has more than 20 pixels; save it smaller\)$"
+    ):
         shown(tmp_path / "a.png")
 
 
 def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
     frames = [Image.new("L", (5, 4), shade) for shade in (50, 100, 150)]
     for kind in ("GIF", "TIFF", "PNG"):
-        (tmp_path / "a").write_bytes(saved(frames[0], kind, save_all=True, append_images=frames[1:]))
+        (tmp_path / "a").write_bytes(
+            saved(frames[0], kind, save_all=True, append_images=frames[1:])
+        )
         for decoding in (LINEAR, REFERENCE):
             seen = decode_image(tmp_path / "a", decoding)
             assert seen.pixels.getextrema() == ((50, 50),) * 3
@@ -222,7 +276,10 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
         ({"image_range": 4095}, r"image_range is 4095; it must be \[LOW, HIGH\]"),
         ({"image_range": [4095, 0]}, r"image_range is \[4095, 0\]"),
         ({"image_range": [0, float("inf")]}, "image_range is"),
-        ({"image_rule": "reference", "image_range": [0, 4095]}, "image_range is for the image_rule linear"),
+        (
+            {"image_rule": "reference", "image_range": [0, 4095]},
+            "image_range is for the image_rule linear",
+        ),
     ],
 )
 def test_impossible_settings(prepared, tmp_path, settings, complaint):
@@ -230,15 +287,24 @@ def test_impossible_settings(prepared, tmp_path, settings, complaint):
     with pytest.raises(MedTasksError, match=complaint):
         shown(prepared[0] / "L.png", **settings)
     if "image_rule" not in settings:
-        with pytest.raises(SourceError, match=f"dataset.json: .*{complaint}|dataset.json.*{complaint}"):
-            prepare_own(put(tmp_path / "scans", {}, samples=[{"question": "?", "answer": "!"}], **settings))
+        with pytest.raises(
+            SourceError, match=f"dataset.json: .*{complaint}|dataset.json.*{complaint}"
+        ):
+            prepare_own(
+                put(tmp_path / "scans", {}, samples=[{"question": "?", "answer": "!"}], **settings)
+            )
 
 
 def test_settings_do_not_change_what_a_prepared_dataset_shows(prepared):
-    assert Decoding.of_settings({"image_range": [0, 4095]}) == Decoding(ImageRule.LINEAR, (0.0, 4095.0))
+    assert Decoding.of_settings({"image_range": [0, 4095]}) == Decoding(
+        ImageRule.LINEAR, (0.0, 4095.0)
+    )
     document = load_documents(prepared[1].name)[0]
     assert images(document, {"image_rule": "linear"})
-    with pytest.raises(SourceError, match="were prepared with image_rule linear; leave image_rule and image_range out"):
+    with pytest.raises(
+        SourceError,
+        match="were prepared with image_rule linear; leave image_rule and image_range out",
+    ):
         images(document, {"image_rule": "reference"})
 
 
@@ -274,7 +340,10 @@ DOTS = (np.indices(DARK.shape) % 5 == 0).all(axis=0)  # every 25th pixel
         ([[7, 7]], True),
         (with_marker(DARK, 255), True),
         (with_marker(255 - DARK, 0), True),
-        (np.where(HALF, with_marker(DARK, 255, 3), 0), True),  # the marker is 2 per cent of what is not ground
+        (
+            np.where(HALF, with_marker(DARK, 255, 3), 0),
+            True,
+        ),  # the marker is 2 per cent of what is not ground
         (np.where(HALF, with_marker(DARK, 255, 6), 0), False),  # and here 9
         (with_marker(np.full((60, 60), 7), 255, 1), True),
         (with_marker(np.full(DARK.shape, 0), 255), False),  # a mask
@@ -287,7 +356,10 @@ def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_pat
     folder = put(tmp_path, {"a.png": png(np.array(grey), 8, 0)})
     assert decode_image(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
     manifest = prepare_own(folder, access=Access.PUBLIC)
-    assert manifest.image_conversions == {"8 bits as stored": 1, **({NEARLY_FLAT: 1} if is_flat else {})}
+    assert manifest.image_conversions == {
+        "8 bits as stored": 1,
+        **({NEARLY_FLAT: 1} if is_flat else {}),
+    }
 
 
 @each_row(
@@ -328,7 +400,9 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, caplog, decod
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     caplog.set_level(logging.WARNING)
     (tmp_path / "large.png").write_bytes(saved(Image.new("L", (50, 30)), "PNG"))  # a warning
-    (tmp_path / "samples.tif").write_bytes(tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])}))  # a log line
+    (tmp_path / "samples.tif").write_bytes(
+        tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])})
+    )  # a log line
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decode_image(tmp_path / "large.png", decoding)
@@ -353,7 +427,9 @@ def test_messages_name_the_users_file(tmp_path, data):
         shown("scan.png", image_root=str(folder))
     assert str(broken.value).count(str(folder / "scan.png")) == 1
     for error in (refused, broken):
-        assert not any(part in str(error.value) for part in ("BytesIO", "0x", "identify", "preparing"))
+        assert not any(
+            part in str(error.value) for part in ("BytesIO", "0x", "identify", "preparing")
+        )
 
 
 @each_row(
@@ -382,7 +458,9 @@ def test_a_message_says_what_a_file_is_that_is_no_image(tmp_path, data, kind):
     with pytest.raises(SourceError) as broken:
         shown("scan.png", image_root=str(folder))
     for error in (refused, broken):
-        assert f"scan.png{' of sample q' if error is broken else ''} is broken (" in str(error.value)
+        assert f"scan.png{' of sample q' if error is broken else ''} is broken (" in str(
+            error.value
+        )
         assert (f"(it is no image that can be read, but {kind}" in str(error.value)) == bool(kind)
 
 
@@ -403,4 +481,8 @@ def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypat
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled) == (False, True)
     close.set()
     thread.join()
-    assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled, warnings.showwarning) == (True, False, before)
+    assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled, warnings.showwarning) == (
+        True,
+        False,
+        before,
+    )

@@ -13,7 +13,14 @@ pydicom = pytest.importorskip("pydicom")
 
 from medtasks.data.catalogue import Access  # noqa: E402
 from medtasks.data.document_store import load_documents  # noqa: E402
-from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decode_image  # noqa: E402
+from medtasks.data.images.decoding import (  # noqa: E402
+    LINEAR,
+    NEARLY_FLAT,
+    REFERENCE,
+    Decoding,
+    ImageRule,
+    decode_image,
+)
 from medtasks.data.images.strict_pillow import UnclearRange, UnreadableImage  # noqa: E402
 from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
@@ -53,8 +60,14 @@ def window(center, width, values=UNITS):
         ({"WindowCenter": 40, "WindowWidth": 400}, window(40, 400)),
         ({"WindowCenter": -600, "WindowWidth": 1500}, window(-600, 1500)),
         ({"WindowCenter": 40.5, "WindowWidth": 1}, np.where(UNITS > 40, 255, 0)[..., None]),
-        ({"WindowCenter": [40, -600], "WindowWidth": [400, 1500]}, window(40, 400)),  # the first of several
-        ({"WindowCenter": 40, "WindowWidth": 400, "VOILUTFunction": "LINEAR_EXACT"}, in_8_bits(UNITS, -160, 240)),
+        (
+            {"WindowCenter": [40, -600], "WindowWidth": [400, 1500]},
+            window(40, 400),
+        ),  # the first of several
+        (
+            {"WindowCenter": 40, "WindowWidth": 400, "VOILUTFunction": "LINEAR_EXACT"},
+            in_8_bits(UNITS, -160, 240),
+        ),
         (
             {"WindowCenter": 40, "WindowWidth": 400, "VOILUTFunction": "SIGMOID"},
             np.floor(255 / (1 + np.exp(-4 * (UNITS - 40) / 400)) + 0.5)[..., None],
@@ -94,7 +107,10 @@ def test_an_inverted_image_a_lookup_table_and_a_range_of_ones_own(tmp_path):
     assert (grey == in_8_bits(UNITS, -160, 240)).all()
     assert done == ("DICOM scaled from -160..240, as given",)
     for center, width in ((5000, 100), (1000, 60000)):
-        assert seen(write(path, WindowCenter=center, WindowWidth=width))[1] == ("DICOM window applied", NEARLY_FLAT)
+        assert seen(write(path, WindowCenter=center, WindowWidth=width))[1] == (
+            "DICOM window applied",
+            NEARLY_FLAT,
+        )
 
 
 SIGNED = (STORED - 1024).astype(np.int16)
@@ -105,7 +121,10 @@ SCALED = ("DICOM without a window scaled from its least to its largest value",)
     "fields, padding",
     [
         ({}, None),
-        ({"PixelPaddingValue": -2000}, -2000),  # as CT scanners fill up what is outside of their circle
+        (
+            {"PixelPaddingValue": -2000},
+            -2000,
+        ),  # as CT scanners fill up what is outside of their circle
         ({"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -3000}, -2500),
     ],
 )
@@ -115,7 +134,9 @@ def test_without_a_window_the_values_are_the_range(tmp_path, fields, padding):
         values[5, :5] = padding
     expected = in_8_bits(values, -1024, 3071)  # padding is black
     blank = {"WindowCenter": None, "WindowWidth": None}
-    grey, done = seen(write(tmp_path / "a.dcm", values, stored=16, PixelRepresentation=1, **blank, **fields))
+    grey, done = seen(
+        write(tmp_path / "a.dcm", values, stored=16, PixelRepresentation=1, **blank, **fields)
+    )
     assert (grey == expected).all()
     assert done == SCALED
 
@@ -126,7 +147,10 @@ def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path
     grey, done = seen(write(tmp_path / "a.dcm", (ramp() // 2).astype(np.uint8), stored=8))
     assert (grey == (ramp() // 2)[..., None]).all()
     assert done == ("DICOM without a window scaled from the 8 bits stored",)
-    with pytest.raises(UnclearRange, match=r"no window, and all its values are 7; say .* image_range: \[LOW, HIGH\]"):
+    with pytest.raises(
+        UnclearRange,
+        match=r"no window, and all its values are 7; say .* image_range: \[LOW, HIGH\]",
+    ):
         seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7)))
     with pytest.raises(OSError, match="all of its pixels are padding"):
         seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7), PixelPaddingValue=7))
@@ -137,7 +161,11 @@ def test_colours(tmp_path, stored):
     rgb = colours(2**stored - 1).astype(np.uint8 if stored == 8 else np.uint16)
     path = write(tmp_path / "a.dcm", rgb[..., 0], stored=stored)
     dataset = pydicom.dcmread(path)
-    dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PlanarConfiguration = 3, "RGB", 0
+    dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PlanarConfiguration = (
+        3,
+        "RGB",
+        0,
+    )
     dataset.PixelData = rgb.tobytes()
     dataset.save_as(path)
     grey, done = seen(path)
@@ -149,7 +177,14 @@ def test_a_file_that_is_a_tiff_image_too_is_a_dicom_file(tmp_path):
     path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400)
     data = path.read_bytes()
     height, width = STORED.shape
-    tags = [(256, width), (257, height), (258, 16), (259, 1), (262, 1), (273, data.rindex(STORED.tobytes()))]
+    tags = [
+        (256, width),
+        (257, height),
+        (258, 16),
+        (259, 1),
+        (262, 1),
+        (273, data.rindex(STORED.tobytes())),
+    ]
     tags += [(277, 1), (278, height), (279, STORED.nbytes)]
     entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags)
     preamble = struct.pack("<2sHLH", b"II", 42, 8, len(tags)) + entries
@@ -209,9 +244,21 @@ def test_functional_groups_of_one_frame(tmp_path, shared, frame, fields):
         ("RescaleSlope", "2,00", UNITS + STORED),
         ("RescaleSlope", "    ", UNITS),
         ("RescaleIntercept", "    ", UNITS + 1024),
-        ("WindowCenter", "nan ", "its WindowCenter is nan and no number; say which values are black and white"),
-        ("WindowWidth", "wide", "its WindowWidth is wide and no number; say which values are black and white"),
-        ("WindowWidth", "0.00", r"its window \(LINEAR, WindowWidth 0\) is none that DICOM knows; say which values"),
+        (
+            "WindowCenter",
+            "nan ",
+            "its WindowCenter is nan and no number; say which values are black and white",
+        ),
+        (
+            "WindowWidth",
+            "wide",
+            "its WindowWidth is wide and no number; say which values are black and white",
+        ),
+        (
+            "WindowWidth",
+            "0.00",
+            r"its window \(LINEAR, WindowWidth 0\) is none that DICOM knows; say which values",
+        ),
         ("RescaleSlope", "0.00", "its RescaleSlope is 0"),
         ("RescaleSlope", "-inf", "its RescaleSlope is -inf and no number"),
         ("PixelSpacing", "9,x ", "its PixelSpacing is 9,x and no number"),
@@ -249,7 +296,9 @@ def test_odd_numbers(tmp_path, field, text, values):
     ],
 )
 def test_presentation_shapes(tmp_path, kind, shape, inverted, said):
-    grey, done = seen(write(tmp_path / "a.dcm", kind=kind, **CT, **WINDOW, PresentationLUTShape=shape))
+    grey, done = seen(
+        write(tmp_path / "a.dcm", kind=kind, **CT, **WINDOW, PresentationLUTShape=shape)
+    )
     expected = window(40, 400)
     assert np.abs(grey - (255 - expected if inverted else expected)).max() <= inverted
     assert done == ("DICOM window applied", *said)
@@ -282,7 +331,10 @@ def test_padding_is_black(tmp_path, kind, fields, padding, said):
         ({"PixelSpacing": [2, 1]}, (2 * HEIGHT, WIDTH)),
         ({"ImagerPixelSpacing": [0.1, 0.25]}, (HEIGHT, 5 * WIDTH // 2)),
         ({"PixelAspectRatio": [4, 3]}, (HEIGHT * 4 // 3, WIDTH)),
-        ({"PixelSpacing": [0.5, 0.5], "PixelAspectRatio": [2, 1]}, (HEIGHT, WIDTH)),  # as DCMTK, the first
+        (
+            {"PixelSpacing": [0.5, 0.5], "PixelAspectRatio": [2, 1]},
+            (HEIGHT, WIDTH),
+        ),  # as DCMTK, the first
         ({"PixelSpacing": [0.703125, 0.7031]}, (HEIGHT, WIDTH)),
         ({"PixelSpacing": [0, 0]}, (HEIGHT, WIDTH)),
         ({"PixelSpacing": 2}, (HEIGHT, WIDTH)),
@@ -300,7 +352,9 @@ def test_pixels_become_square(tmp_path, fields, size):
     name = [f"pixels made square by {next(iter(fields))}"]
     assert list(done[1:]) == ([] if size == (HEIGHT, WIDTH) else name)
     path = write(tmp_path / "a.dcm", values, PixelSpacing=[1000, 1])
-    with pytest.raises(UnreadableImage, match="its pixels are 1000 high and 1 wide, which no image has"):
+    with pytest.raises(
+        UnreadableImage, match="its pixels are 1000 high and 1 wide, which no image has"
+    ):
         seen(path)
 
 
@@ -358,7 +412,10 @@ def test_files_without_preamble(tmp_path, implicit, little):
 def test_jpeg_lossless_and_jpeg_ls(tmp_path):
     pytest.importorskip("gdcm")
     file = lambda name: Path(pydicom.data.get_testdata_file(name, download=False))  # noqa: E731
-    for packed, plain in (("MR_small_jpeg_ls_lossless", "MR_small"), ("SC_rgb_jpeg_gdcm", "SC_rgb_rle")):
+    for packed, plain in (
+        ("MR_small_jpeg_ls_lossless", "MR_small"),
+        ("SC_rgb_jpeg_gdcm", "SC_rgb_rle"),
+    ):
         expected, _ = seen(file(f"{plain}.dcm"))
         grey, _ = seen(file(f"{packed}.dcm"))
         assert (grey == expected).all()
@@ -372,19 +429,24 @@ def test_decoders_that_fail_say_why(monkeypatch):
     path = Path(pydicom.data.get_testdata_file("JPGExtended.dcm", download=False))
     with pytest.raises(UnreadableImage) as refused:
         seen(path)
-    assert "pillow: Pillow does not support 'JPEG Extended' for samples with 12-bit precision" in str(refused.value)
+    assert (
+        "pillow: Pillow does not support 'JPEG Extended' for samples with 12-bit precision"
+        in str(refused.value)
+    )
     assert str(refused.value).endswith(
         "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
     )
     assert "\n" not in str(refused.value)
-    lost = (
-        "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:\n\tgdcm - requires gdcm"
-    )
+    lost = "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:"
+    lost += "\n\tgdcm - requires gdcm"
     monkeypatch.setattr(
-        pydicom.FileDataset, "pixel_array", property(lambda _: (_ for _ in ()).throw(RuntimeError(lost)))
+        pydicom.FileDataset,
+        "pixel_array",
+        property(lambda _: (_ for _ in ()).throw(RuntimeError(lost))),
     )
     with pytest.raises(
-        UnreadableImage, match=r"missing dependencies; `pip install 'medtasks\[dicom\]'` installs decoders$"
+        UnreadableImage,
+        match=r"missing dependencies; `pip install 'medtasks\[dicom\]'` installs decoders$",
     ):
         seen(path)
 
@@ -392,16 +454,22 @@ def test_decoders_that_fail_say_why(monkeypatch):
 def test_what_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
     with pytest.raises(
-        OSError, match=r"its window \(CUBIC, WindowWidth 400\) is none that DICOM knows; say which values"
+        OSError,
+        match=r"its window \(CUBIC, WindowWidth 400\) is none that DICOM knows; say which values",
     ):
         seen(path)
     write(path, np.stack([STORED, STORED]))
     with pytest.raises(OSError, match="it holds 2 frames; save the one to show by itself"):
         seen(path)
-    with pytest.raises(OSError, match="it is no image that can be read, but a DICOM file; only the image_rule linear"):
+    with pytest.raises(
+        OSError,
+        match="it is no image that can be read, but a DICOM file; only the image_rule linear",
+    ):
         seen(path, REFERENCE)
     monkeypatch.setitem(sys.modules, "pydicom", None)
-    with pytest.raises(SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"):
+    with pytest.raises(
+        SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"
+    ):
         images({"doc_id": "q", "image_file": str(path)})
 
 
@@ -415,7 +483,12 @@ def noise(least, most, shape=(96, 80)):
         (pydicom.uid.ExplicitVRLittleEndian, "MONOCHROME1", 4096, 12),
         (pydicom.uid.RLELossless, "MONOCHROME2", 65536, 16),
         (pydicom.uid.JPEG2000Lossless, "MONOCHROME1", 65536, 16),
-        (pydicom.uid.ExplicitVRLittleEndian, "MONOCHROME2", 65536, 12),  # more bits than the header says
+        (
+            pydicom.uid.ExplicitVRLittleEndian,
+            "MONOCHROME2",
+            65536,
+            12,
+        ),  # more bits than the header says
     ],
 )
 def test_grey_as_multimedeval_has_it(tmp_path, syntax, kind, most, stored):
@@ -423,7 +496,9 @@ def test_grey_as_multimedeval_has_it(tmp_path, syntax, kind, most, stored):
         pytest.importorskip("openjpeg")
     values = noise(37, most)
     image = read_dicom(put_dicom(tmp_path / "a.dicom", values, kind, stored, syntax))
-    values = np.amax(values) - values if kind == "MONOCHROME1" else values  # its arithmetic, at d9ac283
+    values = (
+        np.amax(values) - values if kind == "MONOCHROME1" else values
+    )  # its arithmetic, at d9ac283
     values = values - np.min(values)
     assert image.mode == "L"
     assert np.array_equal(np.asarray(image), (values / np.max(values) * 255).astype(np.uint8))

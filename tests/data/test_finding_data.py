@@ -28,7 +28,9 @@ def test_catalogue(refuses):
     assert dataset_info("mediconfusion") is MEDICONFUSION
     with refuses("unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?", kind=UnknownName):
         dataset_info("mediconfuson")
-    with refuses(f"unknown dataset 'xyz'. All {len(CATALOGUE)}: medtasks data list", kind=UnknownName):
+    with refuses(
+        f"unknown dataset 'xyz'. All {len(CATALOGUE)}: medtasks data list", kind=UnknownName
+    ):
         dataset_info("xyz")
     with refuses("did you mean 'mediconfusion'?", kind=UnknownName):
         prepare("medi_confusion", Options())
@@ -69,7 +71,9 @@ def test_golden_mediconfusion_catalogue(test_data):
     from medtasks.data.dataset_manifest import file_sha256
 
     folder = test_data / "mediconfusion"
-    assert {name: file_sha256(folder / name) for name in MEDICONFUSION.sha256} == MEDICONFUSION.sha256
+    assert {
+        name: file_sha256(folder / name) for name in MEDICONFUSION.sha256
+    } == MEDICONFUSION.sha256
 
 
 @each_row("module", [path_of, provenance_of])
@@ -108,7 +112,9 @@ def test_labels_and_provenance(prepared, final):
     name = "medevalkit_chexpert_plus_report"
     dataset_folder(name).mkdir(parents=True)
     for change, mark in (({}, "COUNT UNKNOWN"), ({"complete": False}, "INCOMPLETE DATA")):
-        prepared.model_copy(update={"name": name, "sample": False, **change}).write(dataset_folder(name))
+        prepared.model_copy(update={"name": name, "sample": False, **change}).write(
+            dataset_folder(name)
+        )
         assert getattr(label_of, name) == f"{name} [{mark}]"
 
 
@@ -125,8 +131,13 @@ def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):
 
 def test_the_dataset_that_holds_a_path(home):
     folder = dataset_folder("drugs")
-    assert [dataset_holding(path) for path in (folder, folder / "images/1.png")] == ["drugs", "drugs"]
-    assert [dataset_holding(path) for path in (datasets_folder(), home, home / "datasets2/drugs")] == [None] * 3
+    assert [dataset_holding(path) for path in (folder, folder / "images/1.png")] == [
+        "drugs",
+        "drugs",
+    ]
+    assert [
+        dataset_holding(path) for path in (datasets_folder(), home, home / "datasets2/drugs")
+    ] == [None] * 3
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_not_when_it_fails(tmp_path):

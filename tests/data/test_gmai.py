@@ -60,7 +60,9 @@ def test_columns_are_normalised_and_words_stay_words(source):
 def test_images_are_the_published_files(source):
     rows = tiny_gmai.rows(30)
     rows[0]["image"] = rows[1]["index"]  # a later one
-    documents = prepared(source([*rows, {**rows[2], "index": "chained", "image": rows[0]["index"]}]))
+    documents = prepared(
+        source([*rows, {**rows[2], "index": "chained", "image": rows[0]["index"]}])
+    )
     assert documents[-1]["image_files"] == documents[1]["image_files"]
     by_index = {row["index"]: row for row in rows}
     for row, document in zip(rows, documents[:-1], strict=True):
@@ -77,10 +79,24 @@ def test_twins_are_one_unit_and_others_are_not(source):
         rows.append({**base, "index": f"m{case}", "image": tiny_gmai.png(case)})
     for case in range(3):
         rows.append(
-            {**base, "index": f"c{case}", "image": tiny_gmai.png(50 + case), "perceptual granularity": "Contour Level"}
+            {
+                **base,
+                "index": f"c{case}",
+                "image": tiny_gmai.png(50 + case),
+                "perceptual granularity": "Contour Level",
+            }
         )
-    rows.append({**rows[3], "index": "other", "question": "Another question", "image": tiny_gmai.png(99)})
-    rows.append({**base, "index": "whole", "perceptual granularity": "Image Level", "image": tiny_gmai.png(98)})
+    rows.append(
+        {**rows[3], "index": "other", "question": "Another question", "image": tiny_gmai.png(99)}
+    )
+    rows.append(
+        {
+            **base,
+            "index": "whole",
+            "perceptual granularity": "Image Level",
+            "image": tiny_gmai.png(98),
+        }
+    )
     units = {document["doc_id"]: Sample(document).cluster_id for document in prepared(source(rows))}
     assert all(units[f"m{case}"] == units[f"c{case}"] for case in range(3))
     assert len(set(units.values())) == 5
@@ -109,7 +125,10 @@ def test_several_answers(source):
 
 def test_published_checksum_is_demanded(source):
     folder = source(tiny_gmai.rows(3))
-    with pytest.raises(SourceError, match=r"GMAI-MMBench_VAL\.tsv is not the published file \(MD5 .*--allow-changed"):
+    with pytest.raises(
+        SourceError,
+        match=r"GMAI-MMBench_VAL\.tsv is not the published file \(MD5 .*--allow-changed",
+    ):
         prepared(folder, allow_changed=False)
     assert prepare(VAL.name, Options(folder, allow_changed=True)).revision == "local"
 
@@ -144,9 +163,15 @@ def test_a_cut_file_is_refused(source):
     "change, message",
     [
         ({"image": "A" * 100}, r"row 2 \(index 1001\): its image is broken"),
-        ({"image": "5"}, r"row 2 \(index 1001\): its image is that of row index 5, which is not there"),
+        (
+            {"image": "5"},
+            r"row 2 \(index 1001\): its image is that of row index 5, which is not there",
+        ),
         ({"answer": "F", "F": ""}, r"row 2 \(index 1001\): its answer is 'F', and the options are"),
-        ({"C": "", "D": "x", "answer": "A"}, r"row 2 \(index 1001\): it has an option [D-F] and no option C"),
+        (
+            {"C": "", "D": "x", "answer": "A"},
+            r"row 2 \(index 1001\): it has an option [D-F] and no option C",
+        ),
         ({"index": ""}, "row 2: it has no index"),
     ],
 )
@@ -163,4 +188,6 @@ def test_bad_rows_are_named_and_cost_nothing_else(source, change, message):
 def test_rows_on_a_broken_image_are_named_too(source):
     rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(3))]
     rows[0]["image"], rows[2]["image"] = "A" * 80, rows[0]["index"]
-    assert [document["doc_id"] for document in prepared(source(rows), allow_incomplete=True)] == ["1001"]
+    assert [document["doc_id"] for document in prepared(source(rows), allow_incomplete=True)] == [
+        "1001"
+    ]

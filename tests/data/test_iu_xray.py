@@ -24,9 +24,16 @@ def prepared(source):
 
 def test_open_i(home, published, monkeypatch, tmp_path):
     unpacked = sources.put_open_i(tmp_path / "open_i")
-    wanted = [(unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]]
+    wanted = [
+        (unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]
+    ]
     manifest, documents = prepared(sources.pack(unpacked))
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (2, 3, False, "public")
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (
+        2,
+        3,
+        False,
+        "public",
+    )
     assert manifest.revision == "all of Open-i with findings"
     assert manifest.left_out == (
         "NLMCXR_reports.tgz: it holds 4 rows, the published table 3955",
@@ -35,7 +42,9 @@ def test_open_i(home, published, monkeypatch, tmp_path):
     )
     first, second = documents
     assert (first["doc_id"], second["doc_id"]) == ("CXR2", "CXR10")  # by number
-    assert {key: second[key] for key in ("image_id", "patient_id", "context", "indication", "report")} == {
+    assert {
+        key: second[key] for key in ("image_id", "patient_id", "context", "indication", "report")
+    } == {
         "image_id": "CXR10",
         "patient_id": None,
         "context": None,
@@ -75,9 +84,17 @@ def test_r2gen(tmp_path, home, refuses):
     with refuses(cut_short, "--allow-incomplete", kind=SourceError):
         prepare(NAME, Options(r2gen))
     manifest, documents = prepared(r2gen)
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.left_out) == (2, 4, False, (cut_short,))
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.left_out) == (
+        2,
+        4,
+        False,
+        (cut_short,),
+    )
     assert manifest.revision == "test split of R2Gen"
-    assert [document["doc_id"] for document in documents] == ["CXR7_IM-0007", "CXR5_IM-0005"]  # as published
+    assert [document["doc_id"] for document in documents] == [
+        "CXR7_IM-0007",
+        "CXR5_IM-0005",
+    ]  # as published
     assert (documents[0]["report"], documents[0]["indication"]) == ("Report 7.", None)
     assert [len(document["image_files"]) for document in documents] == [2, 2]
     sources.pack(sources.put_open_i(r2gen))  # where both are, R2Gen's counts
@@ -89,7 +106,9 @@ def annotation(**fields):
 
     def change(data):
         study = {**json.loads(data)["test"][0], **fields}
-        return json.dumps({"test": [{key: value for key, value in study.items() if value is not None}]}).encode()
+        return json.dumps(
+            {"test": [{key: value for key, value in study.items() if value is not None}]}
+        ).encode()
 
     return changed("annotation.json", change)
 
@@ -97,13 +116,29 @@ def annotation(**fields):
 REPORT, IMAGES = "ecgen-radiology/2.xml", "NLMCXR_png"
 BROKEN = {
     "open_i": [
-        (cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), "10.xml: its image CXR10_IM-0002-2001.png is broken"),
-        (lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), "2.xml: its image CXR2_IM-0652-1001.png is missing"),
+        (
+            cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50),
+            "10.xml: its image CXR10_IM-0002-2001.png is broken",
+        ),
+        (
+            lost(f"{IMAGES}/CXR2_IM-0652-1001.png"),
+            "2.xml: its image CXR2_IM-0652-1001.png is missing",
+        ),
         (cut(REPORT, -20), "2.xml is no whole XML file", "download NLMCXR_reports.tgz again"),
-        (changed(REPORT, lambda data: data.replace(b"uId", b"id")), "2.xml has no uId; it is no report of Open-i"),
-        (text(REPORT, 'id="CXR2"', 'id="CXR10"'), "10.xml has the id 'CXR10' of 2.xml; ids must be unique"),
+        (
+            changed(REPORT, lambda data: data.replace(b"uId", b"id")),
+            "2.xml has no uId; it is no report of Open-i",
+        ),
+        (
+            text(REPORT, 'id="CXR2"', 'id="CXR10"'),
+            "10.xml has the id 'CXR10' of 2.xml; ids must be unique",
+        ),
         *(
-            (both(sources.pack, damage(archive)), f"{archive} cannot be unpacked", "download it again")
+            (
+                both(sources.pack, damage(archive)),
+                f"{archive} cannot be unpacked",
+                "download it again",
+            )
             for archive in ("NLMCXR_png.tgz", "NLMCXR_reports.tgz")
             for damage in (
                 lambda archive: changed(archive, lambda data: data[: len(data) // 2]),
@@ -111,13 +146,22 @@ BROKEN = {
                 lambda archive: written(archive, b""),
             )
         ),
-        (both(sources.pack, lost("NLMCXR_reports.tgz")), "no NLMCXR_reports.tgz of Open-i and no annotation.json"),
+        (
+            both(sources.pack, lost("NLMCXR_reports.tgz")),
+            "no NLMCXR_reports.tgz of Open-i and no annotation.json",
+        ),
     ],
     "r2gen": [
-        (lost("images/CXR5_IM-0005/0.png"), "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing"),
+        (
+            lost("images/CXR5_IM-0005/0.png"),
+            "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing",
+        ),
         (annotation(report=None), "test row 1 lacks 'report'"),
         (annotation(report=" "), "no usable row", "test row 1: its report is empty"),
-        (written("annotation.json", '{"train": []}'), "annotation.json is not an object with a list 'test'"),
+        (
+            written("annotation.json", '{"train": []}'),
+            "annotation.json is not an object with a list 'test'",
+        ),
     ],
 }
 
@@ -127,7 +171,11 @@ BROKEN = {
     [(layout, damage, parts) for layout, damages in BROKEN.items() for damage, *parts in damages],
 )
 def test_broken_sources(layout, damage, parts, tmp_path, home, refuses):
-    source = sources.put_open_i(tmp_path / "x") if layout == "open_i" else sources.put_r2gen(tmp_path / "x")
+    source = (
+        sources.put_open_i(tmp_path / "x")
+        if layout == "open_i"
+        else sources.put_r2gen(tmp_path / "x")
+    )
     damage(source)
     if (source / IMAGES).is_dir():
         sources.pack(source)

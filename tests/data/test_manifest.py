@@ -54,7 +54,9 @@ def test_damaged_manifest(tmp_path, refuses, contents):
     folder = tmp_path / "mediconfusion"
     folder.mkdir()
     (folder / FILE_NAME).write_bytes(contents)
-    with refuses(f"{folder / FILE_NAME} is damaged", "medtasks data prepare mediconfusion", kind=SourceError):
+    with refuses(
+        f"{folder / FILE_NAME} is damaged", "medtasks data prepare mediconfusion", kind=SourceError
+    ):
         Manifest.read(folder)
 
 
@@ -73,11 +75,17 @@ def test_pixel_digest_is_of_the_picture_and_the_fingerprint_knows_which_is_whose
     pixels.save(tmp_path / "a.png")
     pixels.convert("RGB").save(tmp_path / "a.bmp")
     Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
-    first, same, turned = (read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png"))
+    first, same, turned = (
+        read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png")
+    )
     assert first == same
     assert turned.sha256 != first.sha256
-    assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint({"2": turned, "1": first})
-    assert pixels_fingerprint({"1": first, "2": turned}) != pixels_fingerprint({"1": turned, "2": first})
+    assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint(
+        {"2": turned, "1": first}
+    )
+    assert pixels_fingerprint({"1": first, "2": turned}) != pixels_fingerprint(
+        {"1": turned, "2": first}
+    )
 
 
 @pytest.fixture
@@ -96,11 +104,17 @@ def test_what_has_changed_is_named(final, prepared, refuses):
     assert list(verify("mediconfusion")) == [other_pixels]
     prepared.write(final)
     Image.new("RGB", (8, 8)).save(path)
-    assert list(verify("mediconfusion")) == [f"{path} has changed since it was prepared", other_pixels]
+    assert list(verify("mediconfusion")) == [
+        f"{path} has changed since it was prepared",
+        other_pixels,
+    ]
     path.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
     missing, changed, undecodable = verify("mediconfusion")
-    assert (missing, changed) == (f"{path} is missing", f"{broken} has changed since it was prepared")
+    assert (missing, changed) == (
+        f"{path} is missing",
+        f"{broken} has changed since it was prepared",
+    )
     assert undecodable.startswith(f"{broken} is broken (")
     (final / "manifest.json").unlink()
     with refuses("medtasks data prepare mediconfusion", kind=DatasetNotPrepared):
@@ -113,19 +127,31 @@ def test_changed_text(final, prepared):
     for path in (final / "test").iterdir():
         path.unlink()
     datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)}).save_to_disk(str(final))
-    assert list(verify("mediconfusion")) == [f"the text of {final} has changed since it was prepared"]
+    assert list(verify("mediconfusion")) == [
+        f"the text of {final} has changed since it was prepared"
+    ]
 
 
-@each_row("name", ["dataset_dict.json", "test/state.json", "test/dataset_info.json", "test/*.arrow"])
+@each_row(
+    "name", ["dataset_dict.json", "test/state.json", "test/dataset_info.json", "test/*.arrow"]
+)
 @each_row("damage", ["missing", "cut", "garbage", "empty"])
 def test_damaged_documents_are_one_sentence(final, prepared, refuses, name, damage):
     (path,) = final.glob(name)
     body = path.read_bytes()
-    path.write_bytes({"cut": body[: len(body) // 2], "garbage": b"\xff\x00", "empty": b""}.get(damage, b""))
+    path.write_bytes(
+        {"cut": body[: len(body) // 2], "garbage": b"\xff\x00", "empty": b""}.get(damage, b"")
+    )
     if damage == "missing":
         path.unlink()
-    with refuses(f"the documents in {final} are damaged", "medtasks data prepare mediconfusion", kind=SourceError):
+    with refuses(
+        f"the documents in {final} are damaged",
+        "medtasks data prepare mediconfusion",
+        kind=SourceError,
+    ):
         list(verify("mediconfusion"))
     with refuses("are damaged", kind=SourceError):
-        (load_documents if name in ("test/state.json", "test/*.arrow") else open_documents)("mediconfusion")
+        (load_documents if name in ("test/state.json", "test/*.arrow") else open_documents)(
+            "mediconfusion"
+        )
     path.write_bytes(body)

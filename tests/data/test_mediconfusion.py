@@ -28,9 +28,8 @@ from ..damages import row
 from ..held_lock import held
 from ..tables import each_row
 
-QUESTIONS_SHA256 = (
-    "107b6970e8c027ac9efabe0a38b26cb9c6991da8afad390884aa50758e839c9c"  # computed from the published dataset.json alone
-)
+# Computed from the published dataset.json alone.
+QUESTIONS_SHA256 = "107b6970e8c027ac9efabe0a38b26cb9c6991da8afad390884aa50758e839c9c"
 USED_TWICE = "90000"  # the picture of pairs 90001 and 90002
 USED_ONCE = "90001"
 
@@ -45,8 +44,17 @@ def options(source):
 def test_documents_and_manifest(options, source, home, final, work):
     manifest = prepare("mediconfusion", options)
     assert manifest == Manifest.read(final)
-    assert (manifest.name, manifest.revision, manifest.access) == ("mediconfusion", "sample", "public")
-    assert (manifest.sample, manifest.complete, manifest.rows, manifest.images) == (True, True, 32, 27)
+    assert (manifest.name, manifest.revision, manifest.access) == (
+        "mediconfusion",
+        "sample",
+        "public",
+    )
+    assert (manifest.sample, manifest.complete, manifest.rows, manifest.images) == (
+        True,
+        True,
+        32,
+        27,
+    )
     assert manifest.source == "drawn sample of medtasks (no patient images)"
     assert (manifest.left_out, manifest.selected_from, manifest.selection) == ((), None, {})
     assert (manifest.image_rule, manifest.image_range) == ("reference", None)
@@ -65,8 +73,15 @@ def test_documents_and_manifest(options, source, home, final, work):
         "answer": "A",
         "categories": ["Cerebral"],
     }
-    assert [document["doc_id"] for document in documents] == [f"{90001 + row // 2}/{row % 2 + 1}" for row in range(32)]
-    assert {path.name for path in final.iterdir()} == {"dataset_dict.json", "images", "manifest.json", "test"}
+    assert [document["doc_id"] for document in documents] == [
+        f"{90001 + row // 2}/{row % 2 + 1}" for row in range(32)
+    ]
+    assert {path.name for path in final.iterdir()} == {
+        "dataset_dict.json",
+        "images",
+        "manifest.json",
+        "test",
+    }
     assert len(list((final / "images").iterdir())) == 27
     assert not work.exists()
     assert list(verify("mediconfusion")) == []
@@ -88,18 +103,31 @@ def test_documents_and_manifest(options, source, home, final, work):
         lambda path: path.write_bytes(b""),
     ],
 )
-def test_unusable_image_is_refused_by_name_or_costs_its_pairs(drawn, home, tmp_path, monkeypatch, refuses, spoil):
+def test_unusable_image_is_refused_by_name_or_costs_its_pairs(
+    drawn, home, tmp_path, monkeypatch, refuses, spoil
+):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
     shutil.rmtree(home, ignore_errors=True)
-    options, final = Options(shutil.copytree(drawn, tmp_path / "source"), sample=True), home / "datasets/mediconfusion"
+    options, final = (
+        Options(shutil.copytree(drawn, tmp_path / "source"), sample=True),
+        home / "datasets/mediconfusion",
+    )
     spoil(options.source / "images" / f"{USED_TWICE}.jpg")
-    with refuses("1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"):
+    with refuses(
+        "1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"
+    ):
         prepare("mediconfusion", options)
     assert not final.exists()
     manifest = prepare("mediconfusion", replace(options, allow_incomplete=True))
-    assert (manifest.rows, manifest.images, manifest.complete) == (28, 25, False)  # another image of 90001 is left out
+    assert (manifest.rows, manifest.images, manifest.complete) == (
+        28,
+        25,
+        False,
+    )  # another image of 90001 is left out
     assert [f"{USED_TWICE}.jpg is " in note for note in manifest.left_out] == [True]
-    assert {document["pair_id"] for document in load_documents("mediconfusion")}.isdisjoint({"90001", "90002"})
+    assert {document["pair_id"] for document in load_documents("mediconfusion")}.isdisjoint(
+        {"90001", "90002"}
+    )
     assert not (final / "images" / f"{USED_ONCE}.jpg").exists()
     assert list(verify("mediconfusion")) == []
 
@@ -116,7 +144,11 @@ def test_another_number_of_pairs_and_many_unusable_images(source, refuses, monke
     for image_id in range(90000, 90005):
         (source / f"images/{image_id}.jpg").unlink()
     with refuses(
-        "5 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 2 more", "--fetch-images"
+        "5 of 27 images unusable, in 5 of 16 pairs",
+        "90000.jpg",
+        "90002.jpg",
+        " and 2 more",
+        "--fetch-images",
     ):
         prepare("mediconfusion", Options(source))
 
@@ -132,33 +164,44 @@ def test_wrong_source(tmp_path, source, refuses, home):
     assert not home.exists()  # nothing is written for a source that cannot be read
 
 
-def test_demonstrations_are_copied_and_files_may_be_in_a_data_folder(options, source, final, tmp_path):
+def test_demonstrations_are_copied_and_files_may_be_in_a_data_folder(
+    options, source, final, tmp_path
+):
     (source / "few_shot_prompts").mkdir()
     shutil.copy(source / "images/90000.jpg", source / "few_shot_prompts/PMC1_F1.jpg")
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone" / "data").symlink_to(source)
     assert prepare("mediconfusion", replace(options, source=tmp_path / "clone")).images == 27
-    assert (final / "few_shot_prompts/PMC1_F1.jpg").read_bytes() == (source / "images/90000.jpg").read_bytes()
+    assert (final / "few_shot_prompts/PMC1_F1.jpg").read_bytes() == (
+        source / "images/90000.jpg"
+    ).read_bytes()
 
 
 def test_golden_mediconfusion_prepare(test_data, home, final):
     source = test_data / "mediconfusion"
     manifest = prepare("mediconfusion", Options(source))
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (352, 228, True, False)
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (
+        352,
+        228,
+        True,
+        False,
+    )
     assert manifest.revision == "a3045b03a0a2b5e9f051842e3fd088ed0861f2b6"
     assert manifest.left_out == ()
     documents = load_documents("mediconfusion")
     assert Counter(document["answer"] for document in documents) == {"A": 176, "B": 176}
     assert len({document["pair_id"] for document in documents}) == 176
-    assert Counter(category for document in documents for category in document["categories"]) == json.loads(
-        (source / "statistics.json").read_text()
-    )
+    assert Counter(
+        category for document in documents for category in document["categories"]
+    ) == json.loads((source / "statistics.json").read_text())
     assert {path.name for path in (final / "few_shot_prompts").iterdir()} == {
         "PMC1064097_F2.jpg",
         "PMC1065025_F1.jpg",
         "PMC1087855_F3.jpg",
     }
-    own = [{name: value for name, value in row.items() if name != "image_sha256"} for row in documents]
+    own = [
+        {name: value for name, value in row.items() if name != "image_sha256"} for row in documents
+    ]
     assert hashlib.sha256(json.dumps(own).encode()).hexdigest() == QUESTIONS_SHA256
 
 
@@ -178,7 +221,10 @@ PAIR = {
 @each_row(
     "contents, parts",
     [
-        *((contents, ["Invalid JSON"]) for contents in ("", '{"1": {"question": "Wh', b"\x89PNG\x00", "[" * 100_000)),
+        *(
+            (contents, ["Invalid JSON"])
+            for contents in ("", '{"1": {"question": "Wh', b"\x89PNG\x00", "[" * 100_000)
+        ),
         ("[]", ["should be an object"]),
         ({"10001": "text"}, ["pair '10001'"]),
         ({}, ["holds no pairs"]),
@@ -206,7 +252,11 @@ def test_malformed_questions_are_named(tmp_path, refuses, contents, parts):
         mediconfusion.read_pairs(path)
 
 
-STEPS = {"save": (datasets.DatasetDict, "save_to_disk"), "manifest": (Manifest, "write"), "rename": (Path, "rename")}
+STEPS = {
+    "save": (datasets.DatasetDict, "save_to_disk"),
+    "manifest": (Manifest, "write"),
+    "rename": (Path, "rename"),
+}
 HALF = b"\xff\xd8 half an image"
 add_file, rename = ImageStore.add_file, Path.rename
 
@@ -247,7 +297,9 @@ def disk_full(place):
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
 
 
-def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, source, copies, final, work):
+def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(
+    options, source, copies, final, work
+):
     copies.fail_after(10, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         prepare("mediconfusion", options)
@@ -269,7 +321,9 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
 
 
 @pytest.mark.parametrize("step", ["copy", *STEPS])
-def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, work, monkeypatch, refuses, step):
+def test_full_disk_is_one_sentence_and_loses_nothing(
+    options, copies, final, work, monkeypatch, refuses, step
+):
     def refuse(*args, **kwargs):
         raise disk_full(work / "somewhere")
 
@@ -279,7 +333,10 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
         else:
             patch.setattr(*STEPS[step], refuse)
         with refuses(
-            "cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"
+            "cannot prepare 'mediconfusion'",
+            str(final.parent),
+            "the disk is full",
+            "run the same command again",
         ):
             prepare("mediconfusion", options)
     assert not final.exists()
@@ -292,9 +349,12 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
 
 
 @pytest.mark.parametrize(
-    ("step", "error"), [("save", disk_full("/x")), ("manifest", KeyboardInterrupt()), ("rename", disk_full("/x"))]
+    ("step", "error"),
+    [("save", disk_full("/x")), ("manifest", KeyboardInterrupt()), ("rename", disk_full("/x"))],
 )
-def test_old_dataset_stays_until_the_new_one_is_whole(options, source, final, monkeypatch, step, error):
+def test_old_dataset_stays_until_the_new_one_is_whole(
+    options, source, final, monkeypatch, step, error
+):
     old = prepare("mediconfusion", options)
     row("dataset.json", "90001", question="Something else?")(source)
 
@@ -302,7 +362,9 @@ def test_old_dataset_stays_until_the_new_one_is_whole(options, source, final, mo
         if step == "rename" and not self.name.startswith(".preparing-"):
             return rename(self, *args, **kwargs)
         if step != "rename":
-            assert load_documents("mediconfusion")[0]["question"].startswith("Where is the bright spot")
+            assert load_documents("mediconfusion")[0]["question"].startswith(
+                "Where is the bright spot"
+            )
         raise error
 
     with monkeypatch.context() as patch:
@@ -313,7 +375,10 @@ def test_old_dataset_stays_until_the_new_one_is_whole(options, source, final, mo
     assert list(verify("mediconfusion")) == []
     assert prepare("mediconfusion", options) != old
     assert load_documents("mediconfusion")[0]["question"] == "Something else?"
-    assert sorted(path.name for path in final.parent.iterdir()) == [".mediconfusion.lock", "mediconfusion"]
+    assert sorted(path.name for path in final.parent.iterdir()) == [
+        ".mediconfusion.lock",
+        "mediconfusion",
+    ]
 
 
 def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, source, final):
@@ -328,7 +393,9 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
 def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
     final.parent.mkdir(parents=True)
     with held(final.with_name(".mediconfusion.lock")):
-        with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
+        with refuses(
+            "another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"
+        ):
             prepare("mediconfusion", options)
         assert not final.exists()
     with work_folder("other", Access.PUBLIC):

@@ -57,7 +57,9 @@ def origin(drawn, links, published, monkeypatch, home):
         DEMONSTRATION: (drawn / "images/90000.jpg").read_bytes(),
     }
     published.files |= {f"data/{name}": body for name, body in files.items()}
-    published.files |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
+    published.files |= {
+        key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES
+    }
     sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
@@ -73,11 +75,18 @@ def fetched(server):
 
 def test_everything_is_downloaded(origin, drawn, final, work):
     manifest = prepare("mediconfusion", Options())
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (32, 27, True, False)
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (
+        32,
+        27,
+        True,
+        False,
+    )
     assert manifest.source == "https://github.com/AIF4S/MediConfusion"
     assert manifest.revision == MEDICONFUSION.revision
     for image_id in IMAGES:
-        assert (final / f"images/{image_id}.jpg").read_bytes() == (drawn / f"images/{image_id}.jpg").read_bytes()
+        assert (final / f"images/{image_id}.jpg").read_bytes() == (
+            drawn / f"images/{image_id}.jpg"
+        ).read_bytes()
     assert (final / DEMONSTRATION).is_file()
     assert fetched(origin) == [key(image_id) for image_id in IMAGES]
     assert not work.exists()
@@ -96,7 +105,9 @@ def test_checksums_are_enforced(origin, final, refuses, name):
     before = len(origin.requests)
     assert prepare("mediconfusion", Options()).complete
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
-    assert asked == [f"data/{later}" for later in FILES[FILES.index(name) :]]  # good files are not fetched again
+    assert asked == [
+        f"data/{later}" for later in FILES[FILES.index(name) :]
+    ]  # good files are not fetched again
 
 
 def test_source_without_images_is_completed(origin, source, links, refuses):
@@ -134,7 +145,10 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
 
 @pytest.mark.parametrize(
     ("owner", "name", "error"),
-    [(ImageStore, "add_file", KeyboardInterrupt()), (Manifest, "write", OSError(28, "No space left on device"))],
+    [
+        (ImageStore, "add_file", KeyboardInterrupt()),
+        (Manifest, "write", OSError(28, "No space left on device")),
+    ],
     ids=["ctrl-c", "disk"],
 )
 def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error):
@@ -151,7 +165,9 @@ def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error
     assert origin.requests == []
 
 
-def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(origin, source, drawn, final, refuses):
+def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(
+    origin, source, drawn, final, refuses
+):
     stand_in = (drawn / "images/90002.jpg").read_bytes()
     for image_id in IMAGES[:-1]:
         (source / f"images/{image_id}.jpg").write_bytes(stand_in)
@@ -161,7 +177,9 @@ def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(origin, s
     manifest = prepare("mediconfusion", Options())
     assert manifest.source == MEDICONFUSION.source
     for image_id in IMAGES:
-        assert (final / f"images/{image_id}.jpg").read_bytes() == (drawn / f"images/{image_id}.jpg").read_bytes()
+        assert (final / f"images/{image_id}.jpg").read_bytes() == (
+            drawn / f"images/{image_id}.jpg"
+        ).read_bytes()
 
 
 def picture(shade: int) -> bytes:
@@ -209,9 +227,13 @@ def test_figure_arrives_unchanged(published, fetch, figure, tmp_path):
 def test_one_paged_listing_serves_all_figures_of_an_article(published, fetch, tmp_path):
     names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
     published.files |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
-    assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
+    assert (
+        fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
+    )
     assert published.count("list PMC7.") == 3
-    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(published.files.values())
+    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(
+        published.files.values()
+    )
 
 
 @each_row(
@@ -223,7 +245,10 @@ def test_one_paged_listing_serves_all_figures_of_an_article(published, fetch, tm
 )
 def test_newest_version_wins(published, fetch, figure, others, newest):
     figure.target.unlink(missing_ok=True)
-    published.files = {"PMC1.1/a.jpg": picture(1), **{key: picture(shade) for shade, key in enumerate(others, 2)}}
+    published.files = {
+        "PMC1.1/a.jpg": picture(1),
+        **{key: picture(shade) for shade, key in enumerate(others, 2)},
+    }
     assert fetch(figure) == {}
     assert figure.target.read_bytes() == published.files[newest]
 
@@ -236,7 +261,9 @@ def test_passing_trouble_is_tried_again(published, fetch, figure, where, fault):
     published.faults[where] = [fault, fault]
     assert fetch(figure, attempts=60, **({"timeout_s": 0.5} if fault == "hang" else {})) == {}
     tries = published.count("list PMC1." if where == "list" else where)
-    assert tries == 3 or (fault == "hang" and tries > 3)  # on a busy machine an answer may be late, too
+    assert tries == 3 or (
+        fault == "hang" and tries > 3
+    )  # on a busy machine an answer may be late, too
     assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
 
 
@@ -264,7 +291,11 @@ def test_one_sign_of_damage_is_enough(published, fetch, figure, fault, tail, eta
 
 @each_row(
     "fault, etag, cause, tried",
-    [(500, None, "HTTP 500", 4), (403, None, "HTTP 403", 1), (b"GIF89a no", "", "does not decode as an image", 4)],
+    [
+        (500, None, "HTTP 500", 4),
+        (403, None, "HTTP 403", 1),
+        (b"GIF89a no", "", "does not decode as an image", 4),
+    ],
 )
 def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(
     published, fetch, figure, fault, etag, cause, tried
@@ -279,7 +310,9 @@ def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(
     assert files(figure.target.parent) == []
 
 
-def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(published, fetch, figure, tmp_path):
+def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(
+    published, fetch, figure, tmp_path
+):
     published.files["PMC3.1/PMC3.1.xml"] = b"<article/>"
     gone = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     unlisted = Figure("PMC3", "c.jpg", tmp_path / "3.jpg")
@@ -291,7 +324,9 @@ def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(published, fet
     assert published.count("list .*") == 3
 
 
-def test_whole_files_cost_no_request_broken_ones_are_replaced(published, fetch, figure, tmp_path, monkeypatch):
+def test_whole_files_cost_no_request_broken_ones_are_replaced(
+    published, fetch, figure, tmp_path, monkeypatch
+):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
@@ -319,8 +354,12 @@ def test_ctrl_c_leaves_only_whole_files(published, tmp_path, monkeypatch):
         "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )
     monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
-    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: published.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists(), child)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True
+    )
+    wait_until(
+        lambda: published.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists(), child
+    )
     child.send_signal(2)
     _, stderr = child.communicate(timeout=300)  # not after the pauses of an hour
     assert "KeyboardInterrupt" in stderr
@@ -332,8 +371,12 @@ def test_ctrl_c_leaves_only_whole_files(published, tmp_path, monkeypatch):
 def test_unreachable_host_ends_it_after_three_articles(published, fetch, tmp_path, count, tried):
     published.requests.clear()
     published.faults["list"] = ["reset", ...]
-    with pytest.raises(SourceError, match=r"cannot reach PubMed Central's storage at http://127.*MEDTASKS_PMC_URL"):
+    with pytest.raises(
+        SourceError, match=r"cannot reach PubMed Central's storage at http://127.*MEDTASKS_PMC_URL"
+    ):
         fetch(*articles(published, tmp_path, count), workers=1, attempts=2, backoff_s=0.1)
-    assert tried * 2 <= published.count("list .*") <= tried * 2 + 2  # the worker may have begun the next article
+    assert (
+        tried * 2 <= published.count("list .*") <= tried * 2 + 2
+    )  # the worker may have begun the next article
     published.faults["list"] = [500, ...]  # a host that answers is not unreachable
     assert len(fetch(*articles(published, tmp_path, 5), workers=1, attempts=1)) == 5

@@ -63,10 +63,23 @@ def place_attacks(folder, secret):
     outside = put(folder.parent / "outside.jpg", picture(8))
     put(folder / "own.jpg", picture(9))
     put_pipe(folder / "pipe.jpg")
-    targets = {"zero.jpg": "/dev/zero", "link.jpg": outside, "secret.jpg": secret, "far": outside.parent}
+    targets = {
+        "zero.jpg": "/dev/zero",
+        "link.jpg": outside,
+        "secret.jpg": secret,
+        "far": outside.parent,
+    }
     for name, target in targets.items():
         (folder / name).symlink_to(target)
-    return [*targets, "pipe.jpg", "far/outside.jpg", "../outside.jpg", "/dev/zero", str(secret), str(outside)]
+    return [
+        *targets,
+        "pipe.jpg",
+        "far/outside.jpg",
+        "../outside.jpg",
+        "/dev/zero",
+        str(secret),
+        str(outside),
+    ]
 
 
 def test_a_name_in_a_table_opens_only_regular_files_below_its_folder(tmp_path, secret):
@@ -78,7 +91,9 @@ def test_a_name_in_a_table_opens_only_regular_files_below_its_folder(tmp_path, s
         with file_reader([root], (), ()) as read:
             assert read("own.jpg") == picture(9)
             for name in [name for name in refused if name != "far"]:
-                with pytest.raises(UnusableFile, match=r"a device or a pipe|is outside of .* put a copy into"):
+                with pytest.raises(
+                    UnusableFile, match=r"a device or a pipe|is outside of .* put a copy into"
+                ):
                     read(name)
             for name in ("missing.jpg", "", "far", "a\0b"):  # of no file
                 with pytest.raises((FileNotFoundError, UnusableFile)):
@@ -88,7 +103,9 @@ def test_a_name_in_a_table_opens_only_regular_files_below_its_folder(tmp_path, s
 def test_the_whole_disk_is_no_place_to_take_images_of_prepared_sets_from(home, secret):
     with pytest.raises(UnusableFile, match="in a prepared dataset"):
         named_file(secret, home)
-    scratch = put(home / "datasets" / ".preparing-slake" / "scratch" / "source" / "1.jpg", picture(1))
+    scratch = put(
+        home / "datasets" / ".preparing-slake" / "scratch" / "source" / "1.jpg", picture(1)
+    )
     assert named_file(scratch) == scratch  # where downloads are
 
 
@@ -111,7 +128,9 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
         (source / "test.json").write_text(json.dumps([{**row, **text} for row in rows]))
         recipe = Slake().recipe("", ("test",))
     else:
-        samples = [{"question": "?", "answer": "a", "images": [name]} for name in [*names, "own.jpg"]]
+        samples = [
+            {"question": "?", "answer": "a", "images": [name]} for name in [*names, "own.jpg"]
+        ]
         source = source / "imgs"
         content = {"taskType": "VQA", "modality": "", "samples": samples}
         (source / "dataset.json").write_text(json.dumps(content))
@@ -124,7 +143,9 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
     assert stored == [picture(9)]
 
 
-def test_where_a_path_really_lies_decides_which_dataset_it_belongs_to(home, secret, tmp_path, monkeypatch):
+def test_where_a_path_really_lies_decides_which_dataset_it_belongs_to(
+    home, secret, tmp_path, monkeypatch
+):
     (tmp_path / "other_home").symlink_to(home)
     (tmp_path / "link.jpg").symlink_to(secret)
     monkeypatch.chdir(secret.parent)
@@ -151,11 +172,16 @@ def test_a_public_study_takes_no_image_of_a_credentialed_set(tmp_path, secret):
         reports.write_text(json.dumps({"id": "1", "image": image, "report": "No effusion."}) + "\n")
         folder = tmp_path / f"study{number}"
         planned = planned_study(reports, folder, StudyKind.VISUAL_OPEN, None, Access.PUBLIC)
-        with pytest.raises(MedTasksError, match=rf"line 1 of .*{IMAGES} is an image of '{PRIVATE}'.* cannot be public"):
+        with pytest.raises(
+            MedTasksError,
+            match=rf"line 1 of .*{IMAGES} is an image of '{PRIVATE}'.* cannot be public",
+        ):
             made_study(folder, planned)
         assert not (folder / "study.json").exists()
     # One that came from elsewhere.
-    planned = planned_study(reports, tmp_path / "kept", StudyKind.VISUAL_OPEN, None, Access.CREDENTIALED)
+    planned = planned_study(
+        reports, tmp_path / "kept", StudyKind.VISUAL_OPEN, None, Access.CREDENTIALED
+    )
     made_study(tmp_path / "kept", planned)
     path = tmp_path / "kept" / "study.json"
     path.write_text(path.read_text().replace('"credentialed"', '"public"'))
@@ -175,15 +201,22 @@ def test_postscript_starts_no_program_and_other_formats_are_refused(tmp_path, mo
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
     postscript = tmp_path / "x.png"
-    postscript.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    postscript.write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    )
     tga = tmp_path / "y.png"
     Image.new("RGB", (4, 4)).save(tga, "TGA")
     for path in (postscript, tga):
         for decoding in (LINEAR, REFERENCE):
-            with pytest.raises(UnreadableImage, match=r"^it is no image that can be read \(PNG, JPEG, .*DICOM\)$"):
+            with pytest.raises(
+                UnreadableImage, match=r"^it is no image that can be read \(PNG, JPEG, .*DICOM\)$"
+            ):
                 decode_image(path, decoding)
     assert not written.exists()
-    with Image.open(postscript) as image, pytest.raises(Exception, match=r".*"):  # as Pillow would on its own
+    with (
+        Image.open(postscript) as image,
+        pytest.raises(Exception, match=r".*"),
+    ):  # as Pillow would on its own
         image.load()
     assert written.exists()
 
@@ -201,10 +234,17 @@ def png(width, height, depth, colour):
     """A PNG file whose header promises this size, and which holds next to nothing."""
 
     def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0"))
+        + chunk(b"IEND", b"")
+    )
 
 
 @each_row(
@@ -217,12 +257,16 @@ def png(width, height, depth, colour):
         (png(13000, 13000, 8, 0), False),
     ],
 )
-def test_an_image_that_would_fill_the_memory_is_refused_before_it_is_decoded(monkeypatch, data, is_refused):
+def test_an_image_that_would_fill_the_memory_is_refused_before_it_is_decoded(
+    monkeypatch, data, is_refused
+):
     def load(image):
         raise OSError("decoding began")
 
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
-    with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "decoding began"):
+    with pytest.raises(
+        UnreadableImage, match="takes more than 1,800 MB" if is_refused else "decoding began"
+    ):
         decode_image(io.BytesIO(data), LINEAR)
 
 
@@ -237,7 +281,11 @@ def test_floats_of_a_tiff_file_that_would_fill_the_memory(monkeypatch):
 
 
 def test_damage_that_pillow_reports_in_its_own_ways(monkeypatch):
-    for error in (RuntimeError("Failed to decode frame 0"), NotImplementedError("pixel format"), KeyError("x")):
+    for error in (
+        RuntimeError("Failed to decode frame 0"),
+        NotImplementedError("pixel format"),
+        KeyError("x"),
+    ):
 
         def fail(image, error=error):
             raise error
@@ -248,13 +296,21 @@ def test_damage_that_pillow_reports_in_its_own_ways(monkeypatch):
 
 
 @each_row(("rows", "is_refused"), [(8000, True), (5000, False)])
-def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_are_read(tmp_path, rows, is_refused):
+def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_are_read(
+    tmp_path, rows, is_refused
+):
     pytest.importorskip("pydicom")
-    path = put_dicom(tmp_path / "x.dcm", np.zeros((2, 2), np.uint16), fields={"Rows": rows, "Columns": 8000})
+    path = put_dicom(
+        tmp_path / "x.dcm", np.zeros((2, 2), np.uint16), fields={"Rows": rows, "Columns": 8000}
+    )
     for source in (path, io.BytesIO(path.read_bytes())):
-        with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
+        with pytest.raises(
+            UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"
+        ):
             decode_image(source, LINEAR)
-    with pytest.raises(OSError, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
+    with pytest.raises(
+        OSError, match="takes more than 1,800 MB" if is_refused else "number of bytes"
+    ):
         read_dicom(path)  # as MultiMedEval does
 
 
@@ -282,7 +338,10 @@ def test_what_is_deflated_in_a_dicom_file_is_limited(tmp_path, monkeypatch):
     dataset.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     dataset.save_as(tmp_path / "deflated.dcm")
     for source in (tmp_path / "deflated.dcm", io.BytesIO((tmp_path / "deflated.dcm").read_bytes())):
-        assert decode_image(source, LINEAR).pixels.tobytes() == decode_image(path, LINEAR).pixels.tobytes()
+        assert (
+            decode_image(source, LINEAR).pixels.tobytes()
+            == decode_image(path, LINEAR).pixels.tobytes()
+        )
         monkeypatch.setattr("medtasks.data.images.dicom_images.MOST_WHOLE", 80000)
         monkeypatch.setattr(named_files.check_size, "__defaults__", (80000, "it"))
         with pytest.raises(UnreadableImage, match="takes more than 0 MB"):
@@ -306,7 +365,9 @@ def test_what_follows_the_voxels_of_a_volume_is_not_read(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(data + bytes(1 << 20)))
     lengths = []
     read = gzip.GzipFile.read
-    monkeypatch.setattr(gzip.GzipFile, "read", lambda file, size=-1: lengths.append(size) or read(file, size))
+    monkeypatch.setattr(
+        gzip.GzipFile, "read", lambda file, size=-1: lengths.append(size) or read(file, size)
+    )
     assert len(axial_slices(path, 2)) == 2
     assert all(0 < length <= max(HEADER_BYTES, len(data) + 1) for length in lengths)
 
@@ -332,9 +393,14 @@ BOMB = bytes(3 << 20)
 def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limits):
     zipped, packed, table = tmp_path / "a.zip", tmp_path / "NLMCXR_png.tgz", tmp_path / "t.csv.gz"
     with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("noise", os.urandom(1 << 16))  # so that its size as a whole passes for that of a real one
+        archive.writestr(
+            "noise", os.urandom(1 << 16)
+        )  # so that its size as a whole passes for that of a real one
         archive.writestr("1.png", BOMB)
-    with file_reader((), [zipped], ("",)) as read, pytest.raises(UnusableFile, match="takes more than 1 MB"):
+    with (
+        file_reader((), [zipped], ("",)) as read,
+        pytest.raises(UnusableFile, match="takes more than 1 MB"),
+    ):
         read("1.png")
     with tarfile.open(packed, "w:gz") as archive:
         member = tarfile.TarInfo("1.png")
@@ -352,7 +418,15 @@ def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limit
         read_table(zipped)
 
 
-@each_row("text", ["a\n" + "1\n" * 3000, "a\r" + "1\r" * 3000, "a" + ",b" * 20000, '[{"a": [' + "0," * 20000 + "0]}]"])
+@each_row(
+    "text",
+    [
+        "a\n" + "1\n" * 3000,
+        "a\r" + "1\r" * 3000,
+        "a" + ",b" * 20000,
+        '[{"a": [' + "0," * 20000 + "0]}]",
+    ],
+)
 def test_rows_and_values_of_a_table_are_limited_and_not_only_its_bytes(tmp_path, monkeypatch, text):
     monkeypatch.setattr("medtasks.data.table_files.MOST_MEMORY", 1_800_000)
     path = tmp_path / "x.csv"
@@ -376,9 +450,15 @@ def test_one_line_or_one_json_text_cannot_fill_the_memory(tmp_path, small_limits
 
 
 def test_half_a_surrogate_pair_in_a_source_is_no_text(tmp_path):
-    content = {"taskType": "VQA", "modality": "", "samples": [{"question": "\ud800", "answer": "a"}]}
+    content = {
+        "taskType": "VQA",
+        "modality": "",
+        "samples": [{"question": "\ud800", "answer": "a"}],
+    }
     (tmp_path / "dataset.json").write_text(json.dumps(content))
-    with pytest.raises(SourceError, match=r"dataset.json: it holds half a surrogate pair, which is no text"):
+    with pytest.raises(
+        SourceError, match=r"dataset.json: it holds half a surrogate pair, which is no text"
+    ):
         OwnQuestions(tmp_path)
     (tmp_path / "x.jsonl").write_text('{"q": "\\ud83d\\ude00"}\n{"q": "\\ud83d"}\n')
     rows = json_lines(SourceFile(tmp_path / "x.jsonl"), ("q",)).rows()
@@ -433,7 +513,9 @@ def test_a_new_data_folder_is_its_owners_and_one_that_exists_keeps_its_mode(tmp_
         monkeypatch.setenv("MEDTASKS_HOME", str(shared))
         make_folder(home() / "datasets")
         assert (mode(shared), mode(shared / "datasets")) == (0o755, 0o755)
-        table = pytest.importorskip("datasets").Dataset.from_dict({"q": ["?"], "image": [picture(1)]})
+        table = pytest.importorskip("datasets").Dataset.from_dict(
+            {"q": ["?"], "image": [picture(1)]}
+        )
         with_image_files(table, "image_file", ["image"], ["row 1"])
         (image,) = (shared / "embedded_images").iterdir()
         assert (mode(image.parent), mode(image), os.umask(0o022)) == (0o700, 0o600, 0o022)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.images.volume_files import axial, axial_slices, is_volume, read_header, volume_digests
+from medtasks.data.images.volume_files import (
+    axial,
+    axial_slices,
+    is_volume,
+    read_header,
+    volume_digests,
+)
 
 from ..medical_files import nifti, put_nifti, scan
 from ..tables import each_row
@@ -37,7 +43,10 @@ def test_every_way_a_volume_may_be_stored(axes, signs, order):
 @each_row(
     "axes, wanted",
     [
-        ({"directions": [[0.9, 0.1, 0.0], [-0.1, 0.8, -0.3], [0.0, 0.3, 2.5]]}, VOXELS),  # tilted: not resampled
+        (
+            {"directions": [[0.9, 0.1, 0.0], [-0.1, 0.8, -0.3], [0.0, 0.3, 2.5]]},
+            VOXELS,
+        ),  # tilted: not resampled
         ({"rotation": (0, 0, 0)}, VOXELS),
         ({"rotation": (0, 0, 1)}, VOXELS[::-1, ::-1]),  # half a turn about the long axis
         ({"rotation": (1, 0, 0)}, VOXELS[:, ::-1, ::-1]),
@@ -55,7 +64,9 @@ def test_kinds_of_voxels_and_scaling(kind):
     assert (axial(nifti(voxels)) == printed(VOXELS)).all()
     assert np.allclose(axial(nifti(voxels, scaling=(2, -1))), 2 * printed(VOXELS) - 1)
     assert (axial(nifti(voxels, scaling=(float("nan"), 5))) == printed(VOXELS)).all()
-    assert (axial(nifti(voxels[..., None])) == printed(VOXELS)).all()  # one more axis of length one is no series
+    assert (
+        axial(nifti(voxels[..., None])) == printed(VOXELS)
+    ).all()  # one more axis of length one is no series
 
 
 @each_row(
@@ -63,11 +74,17 @@ def test_kinds_of_voxels_and_scaling(kind):
     [
         (b"", "it is no NIfTI file"),
         (nifti(VOXELS)[:344] + b"ni1\0" + bytes(4), "it is no NIfTI file"),
-        (nifti(VOXELS[..., None].repeat(2, 3)), r"it has the shape \(2, 3, 4, 2\) and is not one volume"),
+        (
+            nifti(VOXELS[..., None].repeat(2, 3)),
+            r"it has the shape \(2, 3, 4, 2\) and is not one volume",
+        ),
         (nifti(VOXELS, np.zeros((3, 3))), "its header does not say which way its axes run"),
         (nifti(VOXELS, rotation=(1, 1, 0)), "its header does not say which way its axes run"),
         (b"\x1c\x02\0\0n+2\0", "its header is cut short"),
-        (nifti(VOXELS)[:70] + b"\x80\0" + nifti(VOXELS)[72:], "its voxels are of type 128 and no plain numbers"),
+        (
+            nifti(VOXELS)[:70] + b"\x80\0" + nifti(VOXELS)[72:],
+            "its voxels are of type 128 and no plain numbers",
+        ),
     ],
 )
 def test_what_is_no_volume(data, what):
@@ -95,7 +112,13 @@ def test_pictures(tmp_path):
 
 
 @each_row(
-    "sizes, pixels", [((1, 1, 5), (10, 20)), ((1, 2, 5), (10, 40)), ((3, 2, 1), (15, 20)), ((0.7, 0.7001, 1), (10, 20))]
+    "sizes, pixels",
+    [
+        ((1, 1, 5), (10, 20)),
+        ((1, 2, 5), (10, 40)),
+        ((3, 2, 1), (15, 20)),
+        ((0.7, 0.7001, 1), (10, 20)),
+    ],
 )
 def test_slices_have_square_pixels(tmp_path, sizes, pixels):
     voxels = np.zeros((10, 20, 3), np.int16)
@@ -127,7 +150,13 @@ def test_damaged_files_and_digests(tmp_path):
     path.write_bytes(gzip.compress(gzip.decompress(whole), compresslevel=1, mtime=5))
     after = volume_digests(path)
     assert (after.voxels, after.file != before.file) == (before.voxels, True)
-    for damaged in (b"", whole[:-9], whole[:40], b"no gzip", gzip.compress(gzip.decompress(whole)[:-2])):
+    for damaged in (
+        b"",
+        whole[:-9],
+        whole[:40],
+        b"no gzip",
+        gzip.compress(gzip.decompress(whole)[:-2]),
+    ):
         path.write_bytes(damaged)
         for read in (volume_digests, lambda file: axial_slices(file, 2)):
             with pytest.raises(UnreadableImage):

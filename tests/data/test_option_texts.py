@@ -34,11 +34,24 @@ def test_only_options_that_refer_to_others_are_found():
 
 def test_marks_of_all_options_in_order_are_removed():
     bare = ["left lung", "5 mm", "right"]
-    for form in ("{0}. {2}", "({1}) {2}", "{1}) {2}", "{0}: {2}", "{3}. {2}", "({3}) {2}", "[{0}] {2}", "{0} - {2}"):
+    for form in (
+        "{0}. {2}",
+        "({1}) {2}",
+        "{1}) {2}",
+        "{0}: {2}",
+        "{3}. {2}",
+        "({3}) {2}",
+        "[{0}] {2}",
+        "{0} - {2}",
+    ):
         marked = [form.format("ABC"[n], "abc"[n], text, n + 1) for n, text in enumerate(bare)]
         assert without_marks(marked) == bare, form
     assert without_marks(["Option A: left", " Option B: right "]) == ["left", "right"]
-    assert without_marks(["A.left", "B.5 mm"]) == without_marks(["Ａ．left", "Ｂ．5 mm"]) == ["left", "5 mm"]
+    assert (
+        without_marks(["A.left", "B.5 mm"])
+        == without_marks(["Ａ．left", "Ｂ．5 mm"])
+        == ["left", "5 mm"]
+    )
 
 
 def test_texts_that_look_like_marks_stay():
@@ -63,11 +76,20 @@ def test_texts_that_look_like_marks_stay():
 def test_questions_that_list_their_options_or_have_marked_ones_depend_on_the_order():
     options = ["left", "right"]
     assert not depends_on_order({"question": "Which side?", "options": options})
-    assert not depends_on_order({"question": "Which side? (A) left (B) right", "options": options})  # is rotated, too
+    assert not depends_on_order(
+        {"question": "Which side? (A) left (B) right", "options": options}
+    )  # is rotated, too
     assert depends_on_order({"question": "Which side? A: left, B: right", "options": options})
     assert depends_on_order({"question": "Which side?", "options": ["A. left", "B. right"]})
 
 
 def test_letters_after_z_have_two_characters():
-    assert [letter(index) for index in (0, 25, 26, 51, 701, 702)] == ["A", "Z", "AA", "AZ", "ZZ", "AAA"]
+    assert [letter(index) for index in (0, 25, 26, 51, 701, 702)] == [
+        "A",
+        "Z",
+        "AA",
+        "AZ",
+        "ZZ",
+        "AAA",
+    ]
     assert [option_index(letter(index)) for index in range(1500)] == list(range(1500))

@@ -16,7 +16,12 @@ CHOICE = {
     "doc_to_text": "medtasks.hooks.prompts.lettered",
     "doc_to_visual": "medtasks.hooks.images.images",
 }
-GOOD = {"question": ["a", "b"], "options": [["x", "y"], ["x", "y"]], "answer": ["A", "B"], "image_file": ["1", "2"]}
+GOOD = {
+    "question": ["a", "b"],
+    "options": [["x", "y"], ["x", "y"]],
+    "answer": ["A", "B"],
+    "image_file": ["1", "2"],
+}
 
 
 FAMILY = "the family 'single choice'"
@@ -43,32 +48,77 @@ def test_nothing_is_wrong():
     run({"process_results": "mine.process_results"}, {"anything": [1]})
 
 
-@each_row("column, who", [("question", PROMPT), ("options", FAMILY), ("answer", FAMILY), ("image_file", PROMPT)])
+@each_row(
+    "column, who",
+    [("question", PROMPT), ("options", FAMILY), ("answer", FAMILY), ("image_file", PROMPT)],
+)
 def test_a_missing_column(column, who):
     functions = {"doc_to_text": lettered_prompt, "doc_to_visual": images.images}
     for config in (CHOICE, {"process_results": choice.process_results, **functions}):
-        with pytest.raises(MedTasksError, match=f"rows.jsonl has no column '{column}', which {who} needs"):
+        with pytest.raises(
+            MedTasksError, match=f"rows.jsonl has no column '{column}', which {who} needs"
+        ):
             run(config, without(column))
 
 
 @each_row(
     "family, columns, complaint",
     [
-        ("choice", {"answer": ["A", "C"]}, r"row 2: 'answer' is 'C', .*'single choice' needs the letter of one of"),
+        (
+            "choice",
+            {"answer": ["A", "C"]},
+            r"row 2: 'answer' is 'C', .*'single choice' needs the letter of one of",
+        ),
         ("choice", {"answer": ["A", None]}, "row 2: 'answer' is empty"),
-        ("choice", {"answer": ["A", "AB" * 40]}, r"row 2: 'answer' is 'ABABABABABABABABABABABA\.\.\., and"),
-        ("choice", {"options": [["x", "y"], "x, y"]}, "row 2: 'options' is 'x, y', .* a list of at least two texts"),
-        ("choice", {"options": [["x"], ["x", "y"]]}, r"row 1: 'options' is a list of 1 \(\['x'\]\), and"),
+        (
+            "choice",
+            {"answer": ["A", "AB" * 40]},
+            r"row 2: 'answer' is 'ABABABABABABABABABABABA\.\.\., and",
+        ),
+        (
+            "choice",
+            {"options": [["x", "y"], "x, y"]},
+            "row 2: 'options' is 'x, y', .* a list of at least two texts",
+        ),
+        (
+            "choice",
+            {"options": [["x"], ["x", "y"]]},
+            r"row 1: 'options' is a list of 1 \(\['x'\]\), and",
+        ),
         ("choice", {"doc_id": ["7", "7"]}, "row 1 and row 2 have the same doc_id"),
-        ("pairs", {"pair_id": [1, 1], "position": [1, 3]}, "row 2: 'position' is 3, .* needs 1 or 2"),
-        ("pairs", {"pair_id": [1, 1], "position": [1, 1]}, "row 1 and row 2 have the same pair_id and position"),
+        (
+            "pairs",
+            {"pair_id": [1, 1], "position": [1, 3]},
+            "row 2: 'position' is 3, .* needs 1 or 2",
+        ),
+        (
+            "pairs",
+            {"pair_id": [1, 1], "position": [1, 1]},
+            "row 1 and row 2 have the same pair_id and position",
+        ),
         ("pairs", {"pair_id": [None, 1], "position": [1, 1]}, "row 1: 'pair_id' is empty"),
         ("classification", {"label": [0, 2]}, "row 2: 'label' is 2, .* counted from 0"),
         ("multilabel", {"labels": [[0, 1], [1]]}, r"row 2: 'labels' is a list of 1 \(\[1\]\)"),
-        ("multilabel", {"labels": [[0, 1], [0, 2]]}, r"row 2: 'labels' is a list of 2 .* entry 2 is 2, and"),
-        ("multi_answer", {"answers": [["A"], ["A", "C"]]}, "row 2: 'answers' is a list of 2 .* entry 2 is 'C', and"),
-        ("open_questions", {"answer": ["text", 3]}, "row 2: 'answer' is 3, and the family 'open q.*' needs a text"),
-        ("closed_questions", {"answer": ["Yes", "maybe"]}, "row 2: 'answer' is 'maybe', .*'yes/no' needs yes or no"),
+        (
+            "multilabel",
+            {"labels": [[0, 1], [0, 2]]},
+            r"row 2: 'labels' is a list of 2 .* entry 2 is 2, and",
+        ),
+        (
+            "multi_answer",
+            {"answers": [["A"], ["A", "C"]]},
+            "row 2: 'answers' is a list of 2 .* entry 2 is 'C', and",
+        ),
+        (
+            "open_questions",
+            {"answer": ["text", 3]},
+            "row 2: 'answer' is 3, and the family 'open q.*' needs a text",
+        ),
+        (
+            "closed_questions",
+            {"answer": ["Yes", "maybe"]},
+            "row 2: 'answer' is 'maybe', .*'yes/no' needs yes or no",
+        ),
         ("reports", {"report": ["text", None]}, "row 2: 'report' is empty"),
     ],
 )
@@ -78,11 +128,18 @@ def test_the_first_wrong_row(family, columns, complaint):
 
 
 def test_a_template_says_what_a_prompt_needs_and_text_of_a_patient_is_not_shown():
-    templates = {"default": "{{ images }}{{ hint }}{{ question }}", "llava": "{{ question }} {{ details }}"}
+    templates = {
+        "default": "{{ images }}{{ hint }}{{ question }}",
+        "llava": "{{ question }} {{ details }}",
+    }
     settings = {name: {"template": text} for name, text in templates.items()}
-    config = hook("reports", doc_to_text="medtasks.hooks.prompts.question", lmms_eval_specific_kwargs=settings)
+    config = hook(
+        "reports", doc_to_text="medtasks.hooks.prompts.question", lmms_eval_specific_kwargs=settings
+    )
     rows = {"report": ["r"], "question": ["q"], "hint": [None]}
-    with pytest.raises(MedTasksError, match="no column 'details', which the prompt of the family 'reports' needs"):
+    with pytest.raises(
+        MedTasksError, match="no column 'details', which the prompt of the family 'reports' needs"
+    ):
         run(config, rows)
     run(config, {**rows, "details": [None]})
     rows = {**GOOD, "answer": ["John Doe", "A"], "dataset": ["multimedeval_mimic_cxr_report"] * 2}
@@ -99,14 +156,18 @@ def test_what_follows():
     assert follow("choice", GOOD) == {"doc_id": ["0", "1"], "image_id": ["1", "2"]}
     assert follow("choice", {**GOOD, "doc_id": ["a", "b"], "image_id": [None, "x"]}) == {}
     assert follow("choice", {"doc_id": [17, 18]}) == {"doc_id": ["17", "18"]}
-    assert follow("reports", {"image_files": [["a", "b"], []], "doc_id": ["a", "b"]}) == {"image_id": ["a b", None]}
+    assert follow("reports", {"image_files": [["a", "b"], []], "doc_id": ["a", "b"]}) == {
+        "image_id": ["a b", None]
+    }
     pairs = {**GOOD, "pair_id": [3, 3], "position": [1, 2]}
     follows = {"doc_id": ["3/1", "3/2"], "image_id": ["1", "2"], "categories": [[], []]}
     assert follow("pairs", pairs) == follows
 
 
 def test_yes_and_no_become_a_closed_question():
-    found = follow("closed_questions", {"question": ["a", "b"], "answer": ["Yes", "no "], "doc_id": ["1", "2"]})
+    found = follow(
+        "closed_questions", {"question": ["a", "b"], "answer": ["Yes", "no "], "doc_id": ["1", "2"]}
+    )
     assert found == {
         "source": [None, None],
         "hallucination": [None, None],
@@ -123,6 +184,8 @@ def test_yes_and_no_become_a_closed_question():
 def test_columns_of_other_families_are_left_out():
     others = {"label": [0, 1], "pair_id": ["p", "q"], "report": ["r", "s"]}
     table = datasets.Dataset.from_dict({**GOOD, **others, "remark": ["a", "b"]})
-    assert {"label", "pair_id", "report"}.isdisjoint(completed(table, CHOICE, apart=True).column_names)
+    assert {"label", "pair_id", "report"}.isdisjoint(
+        completed(table, CHOICE, apart=True).column_names
+    )
     assert {*GOOD, "remark"} <= {*completed(table, CHOICE, apart=True).column_names}
     assert {"label", "pair_id", "report"} <= {*completed(table, CHOICE).column_names}

@@ -28,7 +28,9 @@ def picture(shade):
 
 
 def info(rows=3, access=Access.PUBLIC):
-    return DatasetInfo("tiles", "Tiles", "drawn tiles", "https://example.org", "1", access, "none", rows=rows)
+    return DatasetInfo(
+        "tiles", "Tiles", "drawn tiles", "https://example.org", "1", access, "none", rows=rows
+    )
 
 
 def document(number, label=0):
@@ -45,7 +47,9 @@ def document(number, label=0):
 def tiles(_source, images):
     for number, shade in enumerate((10, 200, 10)):
         yield PublishedRow(
-            f"tiles.csv row {number + 1}", document(number, number % 2), [images.add_pixels(picture(shade))]
+            f"tiles.csv row {number + 1}",
+            document(number, number % 2),
+            [images.add_pixels(picture(shade))],
         )
 
 
@@ -77,12 +81,16 @@ def in_the_catalogue(monkeypatch):
 
 def test_a_set_of_another_size_is_refused(source, final):
     with pytest.raises(
-        SourceError, match=r"the source holds 3 rows, the evaluated set 5\. Complete.*--allow-incomplete"
+        SourceError,
+        match=r"the source holds 3 rows, the evaluated set 5\. Complete.*--allow-incomplete",
     ):
         prepare_recipe(info(rows=5), recipe(), Options(source))
     assert not final.exists()
     manifest = prepare_recipe(info(rows=5), recipe(), Options(source, allow_incomplete=True))
-    assert (manifest.complete, manifest.left_out) == (False, ("the source holds 3 rows, the evaluated set 5",))
+    assert (manifest.complete, manifest.left_out) == (
+        False,
+        ("the source holds 3 rows, the evaluated set 5",),
+    )
     assert prepare_recipe(info(rows=5), recipe(), Options(source, sample=True)).complete
     assert prepare_recipe(info(rows=None), recipe(), Options(source)).complete
 
@@ -111,7 +119,10 @@ def test_demonstrations_stand_apart(source, final):
 def test_what_a_person_has_to_fetch(source, access, need):
     with pytest.raises(SourceError, match=need) as refused:
         prepare_recipe(info(access=access), recipe(), Options())
-    assert "'medtasks data prepare tiles --source DIR', where DIR holds a folder with tiles.csv" in str(refused.value)
+    assert (
+        "'medtasks data prepare tiles --source DIR', where DIR holds a folder with tiles.csv"
+        in str(refused.value)
+    )
 
 
 def test_images_are_stored_once_and_as_they_are(tmp_path):
@@ -143,7 +154,14 @@ def test_fingerprints_do_not_depend_on_how_pixels_are_compressed(source, monkeyp
 
 
 @each_row(
-    "text", ["[]", " [ ]\n", '[{"a": "]"}]', '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ', '[{"a": "ü\\u00fc"}]']
+    "text",
+    [
+        "[]",
+        " [ ]\n",
+        '[{"a": "]"}]',
+        '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ',
+        '[{"a": "ü\\u00fc"}]',
+    ],
 )
 @each_row("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_lists_are_read_as_json_does(tmp_path, text, encoding):
@@ -151,7 +169,9 @@ def test_lists_are_read_as_json_does(tmp_path, text, encoding):
     path.write_bytes(text.encode(encoding))
     rows = list(listed_records(path.name, path.read_bytes(), ["a"]).rows())
     assert [row.values for row in rows] == json.loads(path.read_bytes())
-    assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
+    assert [row.place for row in rows] == [
+        f"list.json row {number}" for number in range(1, len(rows) + 1)
+    ]
 
 
 @each_row("data", [b"", b'[{"a": 1}', b'[{"a": 1},]', b"[" * 9999, b'[{"a": "\xff"}]'])

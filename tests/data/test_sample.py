@@ -15,11 +15,27 @@ from ..tables import each_row
 
 FIELDS = {
     *("im_1", "im_2", "im_1_local", "im_2_local", "cap_1", "cap_2", "category_1", "category_2"),
-    *("BiomedCLIP_sim", "DINO_sim", "question", "option_A", "option_B", "im_1_correct", "im_2_correct"),
+    *(
+        "BiomedCLIP_sim",
+        "DINO_sim",
+        "question",
+        "option_A",
+        "option_B",
+        "im_1_correct",
+        "im_2_correct",
+    ),
     *("AI_question", "AI_option_A", "AI_option_B"),
 }
 CATEGORIES = {
-    *("Cerebral", "Vascular", "Head and Neck", "Spinal", "Musculoskeletal", "Cardiac", "Gastrointestinal"),
+    *(
+        "Cerebral",
+        "Vascular",
+        "Head and Neck",
+        "Spinal",
+        "Musculoskeletal",
+        "Cardiac",
+        "Gastrointestinal",
+    ),
     *("Pulmonary", "Nuclear Medicine"),
 }
 LARGEST_SAMPLE_BYTES = 300_000
@@ -53,7 +69,10 @@ def test_records_have_the_published_fields_and_balanced_keys(records):
         assert set(record) == FIELDS
         assert record["option_A"] != record["option_B"]
         for n in (1, 2):
-            assert labels.setdefault(record[f"im_{n}_local"], record[f"category_{n}"]) == record[f"category_{n}"]
+            assert (
+                labels.setdefault(record[f"im_{n}_local"], record[f"category_{n}"])
+                == record[f"category_{n}"]
+            )
     assert len({record["question"] for record in records.values()}) == 16
     keys = Counter((record["im_1_correct"], record["im_2_correct"]) for record in records.values())
     assert keys == {("A", "B"): 8, ("B", "A"): 8}
@@ -84,13 +103,25 @@ def test_it_is_small_and_has_the_fingerprint_of_recorded_runs(folder, sample_hom
 
 LEFT, UPPER = "In the left half of the picture", "In the upper half"
 DECIDED_BY = {  # by pair: a rule on the pixels of 96 x 96, and the option that is right where it holds
-    "90001": (lambda seen: seen[38:68, 20:40].max() > seen[38:68, 56:76].max(), LEFT),  # away from the skull
+    "90001": (
+        lambda seen: seen[38:68, 20:40].max() > seen[38:68, 56:76].max(),
+        LEFT,
+    ),  # away from the skull
     "90002": (lambda seen: seen[38:68, 20:40].max() > 200, "A single bright spot"),
     "90003": (lambda seen: (seen[44:52, 24:72] < 70).mean() > 0.5, "Wide"),
-    "90004": (lambda seen: (seen[60:66] < 100).sum(axis=1).min() < 6, "Narrowed to a thread half-way"),
-    "90010": (lambda seen: seen[20:76, 44:52].mean(axis=1).argmin() < 28, UPPER),  # the middle of the bone
+    "90004": (
+        lambda seen: (seen[60:66] < 100).sum(axis=1).min() < 6,
+        "Narrowed to a thread half-way",
+    ),
+    "90010": (
+        lambda seen: seen[20:76, 44:52].mean(axis=1).argmin() < 28,
+        UPPER,
+    ),  # the middle of the bone
     "90011": (lambda seen: (seen[62:68, 27:36] > 150).mean() > 0.4, "More than half of it"),
-    "90013": (lambda seen: seen[25:48, 14:36].max() > seen[25:48, 60:82].max(), LEFT),  # away from the spine
+    "90013": (
+        lambda seen: seen[25:48, 14:36].max() > seen[25:48, 60:82].max(),
+        LEFT,
+    ),  # away from the spine
     "90014": (lambda seen: seen[30:40, 18:36].mean() < seen[30:40, 60:78].mean(), LEFT),
     "90015": (lambda seen: (seen < 90).mean() > 0.35, "Swollen"),
     "90016": (lambda seen: seen[:44].min() < seen[52:].min(), UPPER),
@@ -102,4 +133,7 @@ def test_a_simple_rule_on_the_pixels_decides(folder, records, pair_id):
     record, (rule, when_true) = records[pair_id], DECIDED_BY[pair_id]
     for n in (1, 2):
         right = record[f"option_{record[f'im_{n}_correct']}"]
-        assert bool(rule(grey(folder, record[f"im_{n}_local"]))) == (right == when_true), (pair_id, n)
+        assert bool(rule(grey(folder, record[f"im_{n}_local"]))) == (right == when_true), (
+            pair_id,
+            n,
+        )

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.selecting import choose, criteria_line, matching_values, selectable, values_together
+from medtasks.data.selecting import (
+    choose,
+    criteria_line,
+    matching_values,
+    selectable,
+    values_together,
+)
 from medtasks.data.shards import Shard, clusters_of
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError, UnknownName
@@ -73,9 +79,21 @@ def test_choice_equals_a_plain_filter(documents, criteria, full):
 @each_row(
     "criteria, error, message",
     [
-        ({"departement": ["O"]}, UnknownName, "unknown column 'departement'; did you mean 'department'"),
-        ({"department": ["Ophtalmology"]}, MedTasksError, "the department 'Ophtalmology'; did you mean"),
-        ({"department": ["Cardiovascular Surgery"]}, MedTasksError, "no question has the department"),
+        (
+            {"departement": ["O"]},
+            UnknownName,
+            "unknown column 'departement'; did you mean 'department'",
+        ),
+        (
+            {"department": ["Ophtalmology"]},
+            MedTasksError,
+            "the department 'Ophtalmology'; did you mean",
+        ),
+        (
+            {"department": ["Cardiovascular Surgery"]},
+            MedTasksError,
+            "no question has the department",
+        ),
         ({"modality": [""]}, MedTasksError, "no question has the modality ''"),
     ],
 )
@@ -85,13 +103,23 @@ def test_what_does_not_occur(documents, criteria, error, message):
 
 
 def test_all_criteria_together_and_none():
-    rows = [{"doc_id": "1", "modality": "CT", "source": "a"}, {"doc_id": "2", "modality": "MR", "source": "b"}]
+    rows = [
+        {"doc_id": "1", "modality": "CT", "source": "a"},
+        {"doc_id": "2", "modality": "MR", "source": "b"},
+    ]
     assert choose(rows, {}) == choose(rows, {"modality": []}) == rows
     with pytest.raises(MedTasksError, match="no question has modality=CT, source=b; leave out"):
         choose(rows, {"modality": ["CT"], "source": ["b"]})
-    pairs = [{"doc_id": f"{n}/{m}", "pair_id": n, "categories": ["Cardiac"]} for n in "12" for m in (1, 2)]
+    pairs = [
+        {"doc_id": f"{n}/{m}", "pair_id": n, "categories": ["Cardiac"]}
+        for n in "12"
+        for m in (1, 2)
+    ]
     pairs[1]["categories"] = ["Spinal", "Vascular"]
-    assert [one["doc_id"] for one in choose(pairs, {"categories": ["vascular"]})] == ["1/1", "1/2"]  # stay whole
+    assert [one["doc_id"] for one in choose(pairs, {"categories": ["vascular"]})] == [
+        "1/1",
+        "1/2",
+    ]  # stay whole
     # Values that differ in signs alone are not confused.
     assert matching_values("keyword", ["膀胱"], {"keyword": {"膀胱": 1, "肾": 1}}) == {"膀胱"}
 
@@ -114,11 +142,17 @@ def test_values_together_are_those_of_a_cross_table(documents):
     assert {name: len(labels) for name, labels in together.items()} == frame.groupby("department")[
         "keyword"
     ].nunique().to_dict()
-    areas = [{"categories": ["a", "b"], "source": "x"}, {"categories": ["b"], "source": "y"}, {"source": "z"}]
+    areas = [
+        {"categories": ["a", "b"], "source": "x"},
+        {"categories": ["b"], "source": "y"},
+        {"source": "z"},
+    ]
     assert values_together(areas, "categories", "source") == {"a": {"x"}, "b": {"x", "y"}}
 
 
-CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(sorted)
+CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(
+    sorted
+)
 
 
 @given(CLUSTERS, st.integers(1, 9))
@@ -145,7 +179,11 @@ def test_clusters_that_lie_together_are_ranges_cut_nearest_to_the_share(sizes, c
 
 def test_scattered_clusters_are_dealt_the_largest_first():
     clusters = list("abcabcabca")  # no place cuts none of them
-    assert [Shard(index, 3).rows(clusters) for index in (1, 2, 3)] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
+    assert [Shard(index, 3).rows(clusters) for index in (1, 2, 3)] == [
+        [0, 3, 6, 9],
+        [1, 4, 7],
+        [2, 5, 8],
+    ]
 
 
 @each_row("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/4", "1/4/2", "1.5/4", "٣/٤", ""])
@@ -158,14 +196,16 @@ def test_what_stays_together(sample):
     documents = load_documents("mediconfusion")
     clusters = clusters_of(documents)
     for name in ("pair_id", "image_id"):
-        assert len({(one[name], cluster) for one, cluster in zip(documents, clusters, strict=True)}) == len(
-            {one[name] for one in documents}
-        )
+        assert len(
+            {(one[name], cluster) for one, cluster in zip(documents, clusters, strict=True)}
+        ) == len({one[name] for one in documents})
     assert len(set(clusters)) < len({one["pair_id"] for one in documents})  # pairs share images
     assert clusters_of(datasets.Dataset.from_list(documents)) == clusters
     singles = [{name: one[name] for name in ("doc_id", "options", "answer")} for one in documents]
     turned = rotated(singles, None)
-    assert [turned[first]["rotation_of"] for first in clusters_of(turned)] == [one["rotation_of"] for one in turned]
+    assert [turned[first]["rotation_of"] for first in clusters_of(turned)] == [
+        one["rotation_of"] for one in turned
+    ]
     assert len(set(clusters_of(turned))) == len(documents) < len(turned)
 
 

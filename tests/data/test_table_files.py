@@ -16,12 +16,18 @@ from medtasks.errors import MedTasksError
 
 from ..tables import each_row
 
-GRID = [["id", "question", "last"], ["002", "Köln, 5 °C?", "None"], ["12345678901234567890", 'He said "no"', "2.50"]]
+GRID = [
+    ["id", "question", "last"],
+    ["002", "Köln, 5 °C?", "None"],
+    ["12345678901234567890", 'He said "no"', "2.50"],
+]
 ROWS = [dict(zip(GRID[0], cells, strict=True)) for cells in GRID[1:]]
 
 
 def written(separator=",", encoding="utf-8", line_end="\n"):
-    quoted = [separator.join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in GRID]
+    quoted = [
+        separator.join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in GRID
+    ]
     return line_end.join([*quoted, ""]).encode(encoding)
 
 
@@ -60,13 +66,19 @@ def test_separator_and_encoding_are_recognised_and_said(tmp_path, data, name, no
 def test_rows_are_counted_as_in_the_sheet_and_empty_ones_left_out(tmp_path):
     (tmp_path / "q.csv").write_text('question,answer\n"two\nlines",A\n\n,\n"x, y", \n')
     rows = read_table(tmp_path / "q.csv").rows
-    assert [row.place for row in rows] == [f"{tmp_path / 'q.csv'}, row 2", f"{tmp_path / 'q.csv'}, row 5"]
+    assert [row.place for row in rows] == [
+        f"{tmp_path / 'q.csv'}, row 2",
+        f"{tmp_path / 'q.csv'}, row 5",
+    ]
     assert [row.values for row in rows] == [
         {"question": "two\nlines", "answer": "A"},
         {"question": "x, y", "answer": None},
     ]
     (tmp_path / "q.jsonl").write_text('\n{"a": 1}\n\n{"a": 2}\n')
-    assert [row.place.rpartition(", ")[2] for row in read_table(tmp_path / "q.jsonl").rows] == ["line 2", "line 4"]
+    assert [row.place.rpartition(", ")[2] for row in read_table(tmp_path / "q.jsonl").rows] == [
+        "line 2",
+        "line 4",
+    ]
 
 
 def workbook(path, cells, formats=(), **sheets):
@@ -93,13 +105,26 @@ def test_cells_of_a_workbook_as_they_are_shown(tmp_path):
     day = datetime.datetime(2024, 5, 3)
     cells = [list("abcdefgh"), [2, 2.5, 1.0, 0.25, True, day, "NA", None]]
     path = workbook(tmp_path / "q.xlsx", cells, [("A2", "000"), ("B2", "0.00"), ("D2", "0%")])
-    assert list(values(path)[0].values()) == ["002", "2.50", "1", "25%", "TRUE", "2024-05-03", "NA", None]
+    assert list(values(path)[0].values()) == [
+        "002",
+        "2.50",
+        "1",
+        "25%",
+        "TRUE",
+        "2024-05-03",
+        "NA",
+        None,
+    ]
 
 
 def test_formats_that_are_not_read_are_named(tmp_path):
     cells = [list("abcd"), [12, 7, 0.5, "x"], [3, 4, 5, 6]]
-    path = workbook(tmp_path / "q.xlsx", cells, [("A2", '0 "mm"'), ("A3", '0 "mm"'), ("B2", "@"), ("C2", "0%")])
-    assert read_table(path).notes == ["A2 is read as '12', without its format '0 \"mm\"' (so 2 cells)"]
+    path = workbook(
+        tmp_path / "q.xlsx", cells, [("A2", '0 "mm"'), ("A3", '0 "mm"'), ("B2", "@"), ("C2", "0%")]
+    )
+    assert read_table(path).notes == [
+        "A2 is read as '12', without its format '0 \"mm\"' (so 2 cells)"
+    ]
     assert list(values(path)[0].values()) == ["12", "7", "50%", "x"]
 
 
@@ -148,7 +173,10 @@ def test_archives_are_read_file_by_file(tmp_path):
         (b'a,b\n1,2\n"1,2\n', "row 3: a quotation mark is never closed"),
         (b"a,b\n1,2,3\n1,2\n1,2,3,4\n", "row 2 has 3 cells, the first row 2.*row 4 has 4 cells"),
         (b"a\n" + b"1,2\n" * 12, "row 11 has 2 cells, the first row 1: [^;]*; and 2 more$"),
-        ("a,b\nЕсть ли выпот,1\n".encode("cp1251"), r"is not text in UTF-8 \(byte 5\); save it as UTF-8, or name its"),
+        (
+            "a,b\nЕсть ли выпот,1\n".encode("cp1251"),
+            r"is not text in UTF-8 \(byte 5\); save it as UTF-8, or name its",
+        ),
         ("a,b\n左侧肺部有积液吗,1\n".encode("gbk"), "is not text in UTF-8"),
         (b"a,b\n\x81\x8d,1\n", "is not text in UTF-8"),
         (b"\xd0\xcf\x11\xe0" + bytes(99), "is a workbook of an old Excel"),
@@ -170,7 +198,10 @@ def test_what_is_no_table_is_one_sentence(tmp_path, data, complaint):
     [
         ('{"a": 1}\n{"a": \n[1]\n', "line 2 is no JSON: .*; .*line 3 is no JSON object like"),
         ('{"a": 1', "line 1 is no JSON|q.json is no JSON"),
-        ('{"a": 1, "b": [{}]}'.replace(",", ",\n"), "is one JSON object with a and b; name the one that holds"),
+        (
+            '{"a": 1, "b": [{}]}'.replace(",", ",\n"),
+            "is one JSON object with a and b; name the one that holds",
+        ),
         ("[]", "is empty"),
         ("3", "holds no list of questions"),
         ('{"data": 3}', "is one JSON object with data; name the one that holds"),
@@ -184,7 +215,10 @@ def test_what_is_no_json_is_one_sentence(tmp_path, text, complaint):
 
 def test_formulas_without_a_value_and_errors_in_cells(tmp_path):
     path = workbook(tmp_path / "q.xlsx", [["a", "b"], ["=1+1", "x"], ["y", "#N/A"]])
-    with pytest.raises(MedTasksError, match=r"row 2: A2 holds a formula that was never computed.*row 3: B3 holds #N/A"):
+    with pytest.raises(
+        MedTasksError,
+        match=r"row 2: A2 holds a formula that was never computed.*row 3: B3 holds #N/A",
+    ):
         read_table(path)
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(MedTasksError, match="cannot be unpacked"):
@@ -193,6 +227,8 @@ def test_formulas_without_a_value_and_errors_in_cells(tmp_path):
 
 def test_a_named_encoding_and_separator(tmp_path):
     (tmp_path / "q.csv").write_bytes("a,b;c\nЕсть ли выпот,1;2\n".encode("cp1251"))
-    assert values(tmp_path / "q.csv", encoding="cp1251", sep=";") == [{"a,b": "Есть ли выпот,1", "c": "2"}]
+    assert values(tmp_path / "q.csv", encoding="cp1251", sep=";") == [
+        {"a,b": "Есть ли выпот,1", "c": "2"}
+    ]
     with pytest.raises(MedTasksError, match="no encoding is called 'utf9'"):
         values(tmp_path / "q.csv", encoding="utf9")

@@ -30,7 +30,9 @@ def named(objects):
 def test_the_printed_dataset(home, tmp_path, monkeypatch):
     (facts,) = tomllib.loads(ENTRY)["sources"]
     ((name, own),) = facts.pop("datasets").items()
-    monkeypatch.setitem(CATALOGUE, name, DatasetInfo(name, **{**facts, **own, "access": Access(facts["access"])}))
+    monkeypatch.setitem(
+        CATALOGUE, name, DatasetInfo(name, **{**facts, **own, "access": Access(facts["access"])})
+    )
     module = ModuleType(f"medtasks.data.sources.{facts['reader']}")
     vars(module).update(named(OF_MODULE), CHOICE=CHOICE, NewDocument=NewDocument)
     exec(MODULE, vars(module))

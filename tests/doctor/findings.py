@@ -16,7 +16,9 @@ def only(findings: Iterable[CheckResult], name: str | None = None) -> CheckResul
     return finding
 
 
-def expect(finding: CheckResult, state: State, *words: str, called: str = "", fix: str = "") -> CheckResult:
+def expect(
+    finding: CheckResult, state: State, *words: str, called: str = "", fix: str = ""
+) -> CheckResult:
     """Check the state and name of a finding, and words in it and in its fix."""
     assert (finding.state, finding.name) == (state, called or finding.name), finding
     assert [word for word in words if word not in finding.found] == [], finding

@@ -29,11 +29,15 @@ def test_areas_in_order_without_secrets(monkeypatch):
         monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
-    loud = HARNESS.problem("version", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
+    loud = HARNESS.problem(
+        "version", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another"
+    )
     monkeypatch.setattr(examining, "harness_version", lambda: [loud])
     findings = examine(model_args="base_url=http://127.0.0.1:9/v1")
     assert areas(findings) == list(AREAS)
-    assert [finding for finding in findings if (finding.state is State.OK) != (finding.fix == "")] == []
+    assert [
+        finding for finding in findings if (finding.state is State.OK) != (finding.fix == "")
+    ] == []
     assert [finding.name for finding in findings if finding.area == MODEL] == ["address", "server"]
     assert "ValueError: sent ***" in str(findings)
     assert KEY not in str(findings)
@@ -83,14 +87,20 @@ def test_scope_of_names_and_a_malformed_own_file():
     for names, datasets, foreign in (
         (["mediconfusion_all"], ["mediconfusion"], ()),
         (["mediconfusion_gd_blind"], ["mediconfusion"], ()),
-        (["multimedeval_nli", "mme", "mediconfusion", "x"], ["multimedeval_mednli", "mediconfusion"], ("mme", "x")),
+        (
+            ["multimedeval_nli", "mme", "mediconfusion", "x"],
+            ["multimedeval_mednli", "mediconfusion"],
+            ("mme", "x"),
+        ),
     ):
         scope = scope_of(names)
         assert (scope.chosen, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     findings = examine()
-    assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
+    assert "mine.yaml" in next(
+        finding.found for finding in findings if finding.name == "task files"
+    )
     assert set(areas(findings)) == set(AREAS) - {MODEL}
 
 
@@ -98,7 +108,12 @@ def test_versions_of_packages(monkeypatch):
     versions = {"transformers": "4.57.6", "torch": "99.0", "openai": "1.66.0", "pillow": "13.0.9"}
     monkeypatch.setattr(examining, "installed_version", versions.get)
     old, new = sorted(package_versions(), key=lambda finding: finding.name == "torch")
-    expect(old, State.NOTE, "transformers 4.57.6 is older than 5.18", fix="pip install 'transformers>=5.18'")
+    expect(
+        old,
+        State.NOTE,
+        "transformers 4.57.6 is older than 5.18",
+        fix="pip install 'transformers>=5.18'",
+    )
     expect(new, State.WARNING, "torch 99.0 is newer than", fix="pip install 'torch==")
     versions["torch"] = "2.10.0"
     assert [finding.state for finding in package_versions()] == [State.NOTE, State.OK]
@@ -106,7 +121,12 @@ def test_versions_of_packages(monkeypatch):
 
 def test_a_model_that_needs_a_newer_package(monkeypatch):
     monkeypatch.setattr(HfVlm, "least_versions", {"transformers": "99.1"})
-    expect(only(importable_model("hf_vlm")), State.PROBLEM, "hf_vlm needs transformers 99.1", fix="pip install '")
+    expect(
+        only(importable_model("hf_vlm")),
+        State.PROBLEM,
+        "hf_vlm needs transformers 99.1",
+        fix="pip install '",
+    )
     monkeypatch.setattr(HfVlm, "least_versions", {"transformers": "4.0"})
     expect(only(importable_model("hf_vlm")), State.OK, "can be imported")
 
@@ -114,13 +134,27 @@ def test_a_model_that_needs_a_newer_package(monkeypatch):
 def test_version_of_the_harness(monkeypatch):
     ok, problem = (State.OK, ""), (State.PROBLEM, "pip install 'lmms_")
     untested = (State.WARNING, "pip install 'lmms_eval==0.7.3' if")
-    for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", untested), ("0.7.2", problem), ("0.8.0", untested)):
-        monkeypatch.setattr(examining, "installed_version", lambda name, installed=installed: installed)
+    for installed, (state, fix) in (
+        ("0.7.3", ok),
+        ("0.7.9.dev1", untested),
+        ("0.7.2", problem),
+        ("0.8.0", untested),
+    ):
+        monkeypatch.setattr(
+            examining, "installed_version", lambda name, installed=installed: installed
+        )
         finding = expect(only(harness_version()), state, installed, fix=fix)
         assert "0.7.3" in finding.found + finding.fix
     monkeypatch.setattr(examining, "installed_version", lambda name: None)
-    expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
-    monkeypatch.setattr(importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError))
+    expect(
+        only(harness_version()),
+        State.WARNING,
+        "is not installed as a package",
+        fix="pip install 'lmms_",
+    )
+    monkeypatch.setattr(
+        importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError)
+    )
     monkeypatch.setattr(examining, "harness_folder", lambda: None)
     finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
     assert finding.fix == "pip install 'lmms_eval'"

@@ -22,7 +22,10 @@ from ..model_adapters.served_model import CHAT, ServedModel
 from ..tables import each_row
 from .findings import EVERYTHING, expect, only, states
 
-REPORT, LABELS = scope_of(["multimedeval_mimic_cxr_report"]), scope_of(["multimedeval_mimic_cxr_classification"])
+REPORT, LABELS = (
+    scope_of(["multimedeval_mimic_cxr_report"]),
+    scope_of(["multimedeval_mimic_cxr_classification"]),
+)
 PAIRS, FREE_FORM = scope_of(["mediconfusion"]), scope_of(["mediconfusion_ff"])
 CREDENTIALED = scope_of(["medheval_visual_report"])
 
@@ -36,23 +39,44 @@ def put(*names):
 
 def test_weights(monkeypatch):
     monkeypatch.setattr(
-        missing_weights, "load_wordnet", Mock(side_effect=WeightsMissing("WordNet is nowhere; fetch it"))
+        missing_weights,
+        "load_wordnet",
+        Mock(side_effect=WeightsMissing("WordNet is nowhere; fetch it")),
     )
     monkeypatch.setattr(
-        missing_weights, "tokenizer_command", Mock(side_effect=WeightsMissing("no Java; install it with: apt"))
+        missing_weights,
+        "tokenizer_command",
+        Mock(side_effect=WeightsMissing("no Java; install it with: apt")),
     )
-    names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
+    names = (
+        "distilroberta-base",
+        "chexbert",
+        "bert-base-uncased",
+        "radgraph",
+        "pubmedbert",
+        "wordnet",
+    )
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
-    expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
+    expect(
+        only(metric_weights(REPORT), "radgraph"),
+        State.WARNING,
+        fix="medtasks weights fetch radgraph",
+    )
     assert fetch_command(["bleu", "meteor"]) == "medtasks weights fetch wordnet"
     assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
     monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
     assert list(metric_weights(LABELS)) == []
     put("radgraph")
-    finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 2} ", fix="wordnet")
+    finding = expect(
+        only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 2} ", fix="wordnet"
+    )
     assert " radgraph " not in finding.fix
     finding = only(metric_weights(scope_of(["medevalkit_iu_xray_report"])), "ptb-tokenizer")
-    assert (finding.state, finding.found, finding.fix) == (State.WARNING, "no Java", "install it with: apt")
+    assert (finding.state, finding.found, finding.fix) == (
+        State.WARNING,
+        "no Java",
+        "install it with: apt",
+    )
     assert "ptb-tokenizer" not in fetch_command(["cider_d", "meteor"])
     monkeypatch.setattr(missing_weights, "load_wordnet", lambda: None)
     assert states(metric_weights(REPORT)) == {
@@ -60,7 +84,12 @@ def test_weights(monkeypatch):
         **dict.fromkeys(("radgraph", "wordnet"), State.OK),
     }
     put(*set(WEIGHTS) - {"radgraph"})
-    expect(only(metric_weights(EVERYTHING)), State.NOTE, "missing ptb-tokenizer", fix="install it with: apt")
+    expect(
+        only(metric_weights(EVERYTHING)),
+        State.NOTE,
+        "missing ptb-tokenizer",
+        fix="install it with: apt",
+    )
     monkeypatch.setattr(missing_weights, "tokenizer_command", list)
     assert only(metric_weights(EVERYTHING)).state is State.OK
     assert fetch_command(["meteor", "radgraph"]) == ""
@@ -79,7 +108,10 @@ class Endpoint(LocalServer):
     """Answers every request for models with a status and a text, or never; records all requests."""
 
     def offer(self, *names):
-        self.answer = (200, json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
+        self.answer = (
+            200,
+            json.dumps({"object": "list", "data": [{"id": name} for name in names]}),
+        )
 
     def handle_error(self, request, client_address):
         pass
@@ -120,7 +152,11 @@ def reply_of_judge():
 def test_no_judge():
     assert only(judge(EVERYTHING)).state is State.NOTE
     assert list(judge(PAIRS)) == []
-    expect(only(judge(scope_of(["mediconfusion_all", "mediconfusion_ff"]))), State.PROBLEM, "mediconfusion_ff cannot")
+    expect(
+        only(judge(scope_of(["mediconfusion_all", "mediconfusion_ff"]))),
+        State.PROBLEM,
+        "mediconfusion_ff cannot",
+    )
     assert only(judge(CREDENTIALED)).state is State.WARNING
 
 
@@ -133,7 +169,9 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
     endpoint.offer("judge-70b", "other", f"{KEY} judge-7b")
     unknown = f"no model '{MODEL}' among its 3; did you mean 'judge-70b'?"
     expect(reply_of_judge(), State.PROBLEM, unknown, called="model", fix="MEDTASKS_JUDGE_MODEL")
-    endpoint.offer(f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n")  # what it calls its models is not trusted
+    endpoint.offer(
+        f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n"
+    )  # what it calls its models is not trusted
     assert reply_of_judge().found.endswith("among its 3")
     endpoint.offer()
     expect(reply_of_judge(), State.WARNING, "lists no models", called="model")
@@ -144,7 +182,9 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
     assert "within 0.2 s" in reply_of_judge().found
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        monkeypatch.setenv(
+            "MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        )
         expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
@@ -156,7 +196,10 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
         (429, ERROR, State.WARNING, "limits the rate", "reply", "later"),
         (429, ERROR.replace("null", '"insufficient_quota"'), State.PROBLEM, "quota", "reply", ""),
         (404, "{}", State.WARNING, "no list of models (HTTP 404)", "model", "/v1"),
-        *((200, text, State.PROBLEM, "no list of models", "reply", "") for text in ("<html>", '"text"', "{}")),
+        *(
+            (200, text, State.PROBLEM, "no list of models", "reply", "")
+            for text in ("<html>", '"text"', "{}")
+        ),
     ],
 )
 def test_what_is_no_answer(endpoint, status, text, state, word, name, fix):
@@ -166,10 +209,15 @@ def test_what_is_no_answer(endpoint, status, text, state, word, name, fix):
     assert len(endpoint.requests) == 1  # neither repeated nor redirected
 
 
-@each_row("name, value", [("BASE_URL", f"https://user:{KEY}@host/v1"), ("MODEL", ""), ("TEMPERATURE", "warm")])
+@each_row(
+    "name, value",
+    [("BASE_URL", f"https://user:{KEY}@host/v1"), ("MODEL", ""), ("TEMPERATURE", "warm")],
+)
 def test_impossible_settings(endpoint, monkeypatch, name, value):
     monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
-    finding = expect(only(judge(EVERYTHING)), State.PROBLEM, f"MEDTASKS_JUDGE_{name}", called="settings")
+    finding = expect(
+        only(judge(EVERYTHING)), State.PROBLEM, f"MEDTASKS_JUDGE_{name}", called="settings"
+    )
     assert KEY not in str(finding)
     assert endpoint.requests == []
 
@@ -177,7 +225,11 @@ def test_impossible_settings(endpoint, monkeypatch, name, value):
 def test_remote_judge_and_credentialed_data(endpoint, monkeypatch):
     remote, asked = "https://judge.example/v1", []
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", remote)
-    monkeypatch.setattr(checks, "_answer", lambda settings: asked.append(settings) or checks.JUDGE.ok("reply", "yes"))
+    monkeypatch.setattr(
+        checks,
+        "_answer",
+        lambda settings: asked.append(settings) or checks.JUDGE.ok("reply", "yes"),
+    )
     refused = only(judge(CREDENTIALED), "access")
     trust = "MEDTASKS_TRUSTED_JUDGE=https://judge.example:443"
     expect(refused, State.PROBLEM, "'medheval_visual_report' is credentialed", fix=trust)
@@ -211,11 +263,19 @@ def test_all_well_and_no_sample_is_sent(monkeypatch):
     with serving(ServedModel(key=KEY)) as server:
         findings = findings_at(f"base_url={server.base_url}")
     names = ["address", "model", "thinking", "images"]
-    assert {name: finding.state for name, finding in findings.items()} == dict.fromkeys(names, State.OK)
-    expect(findings["address"], State.OK, "this machine", "the key of MEDTASKS_SERVER_API_KEY is sent")
+    assert {name: finding.state for name, finding in findings.items()} == dict.fromkeys(
+        names, State.OK
+    )
+    expect(
+        findings["address"], State.OK, "this machine", "the key of MEDTASKS_SERVER_API_KEY is sent"
+    )
     expect(findings["model"], State.OK, "vllm 0.32.0", "'tiny', which is tiny/checkpoint")
     expect(findings["images"], State.OK, "takes 5 tokens")
-    contents = [request.body["messages"][0]["content"] for request in server.asked if "messages" in request.body]
+    contents = [
+        request.body["messages"][0]["content"]
+        for request in server.asked
+        if "messages" in request.body
+    ]
     texts = {part["text"] for content in contents for part in content if part["type"] == "text"}
     assert texts
     assert all(text.startswith("Is the disc in the ") for text in texts)
@@ -226,8 +286,16 @@ def test_all_well_and_no_sample_is_sent(monkeypatch):
     [
         ("model=tiny", "--model-args names none", "base_url=http"),
         ("base_url=localhost:8000", "base_url must be http", "correct"),
-        ("base_url=http://127.0.0.1:9/v1,modle=tiny", "no argument 'modle'", "did you mean 'model'"),
-        (f"base_url=http://127.0.0.1:9/v1,api_key={KEY}", "takes no api_key", "MEDTASKS_SERVER_API_KEY"),
+        (
+            "base_url=http://127.0.0.1:9/v1,modle=tiny",
+            "no argument 'modle'",
+            "did you mean 'model'",
+        ),
+        (
+            f"base_url=http://127.0.0.1:9/v1,api_key={KEY}",
+            "takes no api_key",
+            "MEDTASKS_SERVER_API_KEY",
+        ),
     ],
 )
 def test_impossible_arguments(arguments, words, fix):
@@ -252,17 +320,32 @@ def test_no_server_no_models_and_unknown_ones(monkeypatch):
         findings = findings_at(f"base_url={server.url}")
     expect(findings["model"], State.PROBLEM, "no list of models", fix="/v1")
     findings = look(",model=tinny", listed=["tiny", "other\x1b[2J"])
-    expect(findings["model"], State.PROBLEM, "no model 'tinny'", fix="did you mean 'tiny'?; give model=")
-    expect(look(listed=["one", "other\x1b[2J"])["model"], State.PROBLEM, "which model is meant", fix="one, other[2J")
+    expect(
+        findings["model"],
+        State.PROBLEM,
+        "no model 'tinny'",
+        fix="did you mean 'tiny'?; give model=",
+    )
+    expect(
+        look(listed=["one", "other\x1b[2J"])["model"],
+        State.PROBLEM,
+        "which model is meant",
+        fix="one, other[2J",
+    )
 
 
 def test_thinking_and_images():
     def think(path, body, answer):
         if path == CHAT and "return_token_ids" not in body:
-            answer["choices"][0] |= {"message": {"content": None, "reasoning": "Hm."}, "finish_reason": "length"}
+            answer["choices"][0] |= {
+                "message": {"content": None, "reasoning": "Hm."},
+                "finish_reason": "length",
+            }
         return answer
 
-    expect(look(change=think)["thinking"], State.NOTE, "kept apart", fix='{"enable_thinking":false}')
+    expect(
+        look(change=think)["thinking"], State.NOTE, "kept apart", fix='{"enable_thinking":false}'
+    )
     finding = look(reply="<think>Hm.</think>A")["thinking"]
     expect(finding, State.WARNING, "stand in the answer", fix="--reasoning-parser")
 
@@ -271,13 +354,29 @@ def test_thinking_and_images():
         return answer
 
     finding = look(most_images=1)["images"]
-    expect(finding, State.WARNING, "two are not", "at most 1 (HTTP 400)", fix="--limit-mm-per-prompt")
-    expect(look(most_images=0)["images"], State.PROBLEM, "without images is answered", fix="--limit-mm-per-prompt")
-    expect(look(change=drop)["images"], State.WARNING, "may be dropped silently", fix="reads images")
+    expect(
+        finding, State.WARNING, "two are not", "at most 1 (HTTP 400)", fix="--limit-mm-per-prompt"
+    )
+    expect(
+        look(most_images=0)["images"],
+        State.PROBLEM,
+        "without images is answered",
+        fix="--limit-mm-per-prompt",
+    )
+    expect(
+        look(change=drop)["images"], State.WARNING, "may be dropped silently", fix="reads images"
+    )
     findings = look(root="google/medgemma-4b-it")
-    expect(findings["image attention"], State.PROBLEM, "both directions", fix="image_attention=bidirectional")
+    expect(
+        findings["image attention"],
+        State.PROBLEM,
+        "both directions",
+        fix="image_attention=bidirectional",
+    )
     assert findings["images"].state is State.OK
-    assert "image attention" not in look(",image_attention=bidirectional", root="google/medgemma-4b-it")
+    assert "image attention" not in look(
+        ",image_attention=bidirectional", root="google/medgemma-4b-it"
+    )
 
 
 def test_address(monkeypatch):
@@ -286,7 +385,12 @@ def test_address(monkeypatch):
 
     monkeypatch.setattr(served, "_names", AsyncMock(side_effect=MedTasksError("not asked")))
     expect(address("mediconfusion_ff"), State.OK, "another machine", "no key")
-    expect(address(REFUSED), State.PROBLEM, REFUSED, fix="MEDTASKS_TRUSTED_MODEL=https://models.example:443")
+    expect(
+        address(REFUSED),
+        State.PROBLEM,
+        REFUSED,
+        fix="MEDTASKS_TRUSTED_MODEL=https://models.example:443",
+    )
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "https://models.example")
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     expect(address(REFUSED), State.OK, "by way of the proxy")

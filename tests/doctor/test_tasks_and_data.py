@@ -11,7 +11,13 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.doctor import tasks_and_data
 from medtasks.doctor.check_results import Scope, State, scope_of
-from medtasks.doctor.tasks_and_data import hub_token, names, prepared_data, readable_replies, remote_models
+from medtasks.doctor.tasks_and_data import (
+    hub_token,
+    names,
+    prepared_data,
+    readable_replies,
+    remote_models,
+)
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.home import home as home_folder
 from medtasks.net.journal import FOLDER_NAME as JOURNAL
@@ -72,7 +78,9 @@ def test_collision(harness, text, name):
 def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
     tasks = task_files()
     ours = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
-    expect(only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})")  # in the installed harness
+    expect(
+        only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})"
+    )  # in the installed harness
 
     def taken(scope=EVERYTHING):
         return {finding.name for finding in names(scope) if finding.state is State.PROBLEM}
@@ -93,7 +101,11 @@ def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
     # Names that are not ours.
     harness("task: mme\ntag: their_tag\n")
     findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[-3:]
-    assert states(findings) == {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
+    assert states(findings) == {
+        "mme": State.NOTE,
+        "mediconfusoin": State.PROBLEM,
+        "their_tag": State.NOTE,
+    }
     assert "did you mean 'mediconfusion'?" in findings[1].found
 
 
@@ -164,7 +176,9 @@ def test_private_data_show_no_name(home):
 def test_several_datasets_and_a_part_of_one(home, monkeypatch):
     findings = list(prepared_data(EVERYTHING, verify=False))
     assert states(findings) == {NAME: State.WARNING, "not prepared": State.NOTE}
-    assert f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in findings[1].found
+    assert (
+        f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in findings[1].found
+    )
     shutil.copytree(dataset_folder(NAME), dataset_folder("part"))
     change("part", name="part", sample=False, selected_from=NAME)
     assert look("part").state is State.OK
@@ -174,7 +188,11 @@ def test_several_datasets_and_a_part_of_one(home, monkeypatch):
     monkeypatch.setattr(tasks_and_data, "open_documents", Mock(side_effect=MemoryError("canary")))
     tasks = (task_file("mediconfusion"), task_file("multimedeval_medqa"))
     first, second = prepared_data(Scope(("a",), tasks), verify=False)
-    assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (State.PROBLEM, True, False)
+    assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (
+        State.PROBLEM,
+        True,
+        False,
+    )
     assert "not prepared" in second.found
     shutil.rmtree(dataset_folder(NAME))
     assert expect(look("part"), State.PROBLEM, NAME).fix
@@ -258,8 +276,16 @@ def test_models_that_may_see_credentialed_data(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     assert list(remote_models(private)) == []
     monkeypatch.setenv(TRUSTED, "http://api.vendor.invalid")
-    expect(only(remote_models(private)), State.NOTE, "http://api.vendor.invalid:80", PRIVATE, called=TRUSTED)
+    expect(
+        only(remote_models(private)),
+        State.NOTE,
+        "http://api.vendor.invalid:80",
+        PRIVATE,
+        called=TRUSTED,
+    )
     for malformed in ("yes", "http://user:PLANTED@api.vendor.invalid"):
         monkeypatch.setenv(TRUSTED, malformed)
-        finding = expect(only(remote_models(private)), State.PROBLEM, called=TRUSTED, fix="http(s)://host")
+        finding = expect(
+            only(remote_models(private)), State.PROBLEM, called=TRUSTED, fix="http(s)://host"
+        )
         assert "PLANTED" not in str(finding)

@@ -36,6 +36,9 @@ def rows(expected: Mapping[Any, Sequence[Any]]) -> list[tuple[Any, Any]]:
 
 def recorded(golden: Path, name: str, least: int) -> list[dict[str, Any]]:
     """Return the cases of a golden file, which has at least so many."""
-    cases = [json.loads(line) for line in (golden / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    cases = [
+        json.loads(line)
+        for line in (golden / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert len(cases) >= least
     return cases

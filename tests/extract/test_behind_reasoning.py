@@ -22,17 +22,23 @@ FAMILIES = [
     (OPEN_QUESTIONS, OPEN, "robust_vqa", "spleen", "liver"),
     (FAMILY, OPEN, "robust_kit_vqa", "spleen", "liver"),
 ]
-SAID = {template: reason for reason, template in rows_in("behind_reasoning")}  # "ok", or why there is no answer
+SAID = {
+    template: reason for reason, template in rows_in("behind_reasoning")
+}  # "ok", or why there is no answer
 
 
 @each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
 @each_row("said", SAID)
 def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, wrong, said):
     score = family.score(
-        Sample(document), Reply.of_text(said.format(right=right, wrong=wrong)), Rule(rule, reasoned=True)
+        Sample(document),
+        Reply.of_text(said.format(right=right, wrong=wrong)),
+        Rule(rule, reasoned=True),
     )
     assert score["reason"] == SAID[said]
-    assert (score.get("value") == score.get("target")) is (SAID[said] == "ok" or "value" not in score)
+    assert (score.get("value") == score.get("target")) is (
+        SAID[said] == "ok" or "value" not in score
+    )
     if "correct" in score:
         assert bool(score["correct"]) is (SAID[said] == "ok")
     assert score["rule"] == rule
@@ -50,7 +56,11 @@ def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
     assert score(Reply(right, cut=True, reasoning=f"{wrong}.")) == "ok"
     assert score(Reply("", cut=True, reasoning=f"{right}.")) == "truncated"
     assert score(Reply("", reasoning=f"{right}.")) == "empty"
-    assert score(Reply.of_text(None)) == score(Reply.of_text("[[medtasks:adapter_failed]] x")) == "adapter_failed"
+    assert (
+        score(Reply.of_text(None))
+        == score(Reply.of_text("[[medtasks:adapter_failed]] x"))
+        == "adapter_failed"
+    )
 
 
 def test_published_rules_cannot_read_a_letter_out_of_nothing():

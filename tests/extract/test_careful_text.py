@@ -31,14 +31,18 @@ def test_order_of_the_labels_does_not_matter(data):
     assert shuffled.value == (answer.value and tuple(answer.value[n] for n in order))
 
 
-@given(present=st.sets(st.sampled_from(MIMIC)), absent=st.sets(st.sampled_from(MIMIC)), data=st.data())
+@given(
+    present=st.sets(st.sampled_from(MIMIC)), absent=st.sets(st.sampled_from(MIMIC)), data=st.data()
+)
 def test_list_of_present_and_absent_findings(present, absent, data):
     absent -= present
     lines = [f"{name}: yes" for name in present] + [f"{name}: no" for name in absent]
     lines = data.draw(st.permutations(lines))
     answer = read_labels("\n".join(lines), MIMIC)
     assert answer.value == (tuple(int(name in present) for name in MIMIC) if lines else None)
-    sentences = [f"There is {name}." for name in present] + [f"No {name} is seen." for name in absent]
+    sentences = [f"There is {name}." for name in present] + [
+        f"No {name} is seen." for name in absent
+    ]
     assert read_labels(" ".join(data.draw(st.permutations(sentences))), MIMIC) == answer
 
 
@@ -51,7 +55,9 @@ def test_a_list_is_one_clause_and_statements_are_several():
 
 @given(
     text=st.text()
-    | st.lists(st.sampled_from(["no ", "is ", ", ", "and ", "edema", "(", ")", ".", "?", "\n", ": "])).map("".join)
+    | st.lists(
+        st.sampled_from(["no ", "is ", ", ", "and ", "edema", "(", ")", ".", "?", "\n", ": "])
+    ).map("".join)
 )
 def test_clauses_keep_the_words_in_order(text):
     following = text
@@ -65,7 +71,14 @@ def test_clauses_keep_the_words_in_order(text):
     verdict=st.sampled_from(VERDICTS),
     explanation=st.lists(
         st.sampled_from(
-            ["no significant difference", "yes-no questions", "not", "maybe in part", "no evidence", "was seen"]
+            [
+                "no significant difference",
+                "yes-no questions",
+                "not",
+                "maybe in part",
+                "no evidence",
+                "was seen",
+            ]
         ),
         max_size=5,
     ),
@@ -83,7 +96,10 @@ def test_verdict_that_is_no_option_is_no_answer():
     assert read_nli("neutral", ["entailment"]).reason is Reason.NO_MATCH
 
 
-@given(finding=st.sampled_from(["fracture", "effusion", "nodule"]), topic=st.sampled_from(["fracture", "effusion"]))
+@given(
+    finding=st.sampled_from(["fracture", "effusion", "nodule"]),
+    topic=st.sampled_from(["fracture", "effusion"]),
+)
 def test_affirmed_and_denied_statements_are_read_alike(finding, topic):
     question = f"Is there a {topic}?"
     values = [yes_no(f"There is {some} {finding}.", question).value for some in ("a", "no")]

@@ -23,17 +23,30 @@ from ..growth import assert_linear
 from ..tables import each_row
 
 OF_SECOND = ("class", "labels", "nli", "vqa", "yes_no_maybe", "kit_vqa")
-VERSIONS = {"robust_choice": 6, "robust_kit_choice": 5, "robust_mmmu": 4, "medheval_strict": 4, "listed_options": 3}
+VERSIONS = {
+    "robust_choice": 6,
+    "robust_kit_choice": 5,
+    "robust_mmmu": 4,
+    "medheval_strict": 4,
+    "listed_options": 3,
+}
 VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND} | {"robust_class": 4}  # 1 for the others
-LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
-OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS}
+LETTER_RULES = (
+    "mediconfusion_reference",
+    "robust_choice",
+)  # the others compare words: a letter is one word of many
+OF_REPLIES = {
+    name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS
+}
 # One that needs a labeler has tests of its own.
 EVERY = pytest.mark.parametrize("name", [name for name in OF_REPLIES if name != "chexbert_labels"])
 
 # Marks of every rule, letters that are A to Z only without case among them, words that single rules look for, pieces
 # that a reply may repeat without end, what comes before them, and options, by rule.
 _PATH = Path(__file__).parent / "readings" / "vocabulary.json"
-MARKS, VOCABULARY, LEADS, ENDLESS_OF_ALL, ENDLESS, OPTIONS = json.loads(_PATH.read_text(encoding="utf-8")).values()
+MARKS, VOCABULARY, LEADS, ENDLESS_OF_ALL, ENDLESS, OPTIONS = json.loads(
+    _PATH.read_text(encoding="utf-8")
+).values()
 OWN = ["", "A", "B", "Yes", "No", "(", "[", "\\", "\n"]
 QUESTIONS = ["", "Is there a fracture?", "Is the lung (left) [clear]?"]
 
@@ -41,9 +54,20 @@ QUESTIONS = ["", "Is there a fracture?", "Is the lung (left) [clear]?"]
 def sample_of(rule, options, target="yes", question=""):
     """Return a sample with the columns that any extractor looks at."""
     binary = rule.kind is AnswerKind.CLOSED and len(options) % 2 == 0
-    columns = {"kind": "binary" if binary else "multi-choice", "choices": ", ".join(options), "gold": target}
+    columns = {
+        "kind": "binary" if binary else "multi-choice",
+        "choices": ", ".join(options),
+        "gold": target,
+    }
     answer = "A" if rule.kind is AnswerKind.CLOSED else target
-    return Sample({"options": ["Yes", "No"] if binary else options, "answer": answer, "question": question, **columns})
+    return Sample(
+        {
+            "options": ["Yes", "No"] if binary else options,
+            "answer": answer,
+            "question": question,
+            **columns,
+        }
+    )
 
 
 @EVERY
@@ -67,7 +91,11 @@ OF_NOTHING = {
     **{f"multimedeval_class_{version}": "A" for version in ("head", "v0_1_0")},
     **{f"multimedeval_labels_{version}": (0, 0) for version in ("head", "v0_1_0")},
     "medheval_reference": "A",
-    **{f"medevalkit_{kind}choice{version}": "A" for kind in ("", "tagged_") for version in ("", "_release", "_fixed")},
+    **{
+        f"medevalkit_{kind}choice{version}": "A"
+        for kind in ("", "tagged_")
+        for version in ("", "_release", "_fixed")
+    },
 }
 
 
@@ -86,7 +114,10 @@ def check(rule, reply, sample):
     assert (answer.value is not None) == (answer.reason is Reason.OK)
     if rule.kind in (AnswerKind.CHOICE, AnswerKind.CLOSED):
         unknown = 6 if rule.kind is AnswerKind.CLOSED else 2
-        fixed = {"mediconfusion_reference": 2, "medheval_reference": 6}  # the latter takes the options from a text
+        fixed = {
+            "mediconfusion_reference": 2,
+            "medheval_reference": 6,
+        }  # the latter takes the options from a text
         count = fixed.get(rule.name, len(sample.options) or unknown)
         assert answer.value is None or answer.value in [chr(ord("A") + n) for n in range(count)]
         if answer.value is not None and rule.name in LETTER_RULES:
@@ -99,7 +130,9 @@ def check(rule, reply, sample):
         assert all(0 <= float(value) <= 1 for value in facts.values())
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
-    assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
+    assert (
+        rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
+    )
 
 
 @given(cause=st.text())
@@ -116,7 +149,10 @@ def test_a_failed_sample_is_no_answer_to_any_extractor(cause):
 
 
 def test_an_open_reply_of_5000_words():
-    reply, sample = "left lung " + "of which much " * 1666, Sample({"answer": "left lung", "question": ""})
+    reply, sample = (
+        "left lung " + "of which much " * 1666,
+        Sample({"answer": "left lung", "question": ""}),
+    )
     rules = ("medevalkit_vqa", "medevalkit_vqa_fixed", "robust_kit_vqa")
     head, fixed, robust = (extractor_of(name).extract(reply, sample).facts for name in rules)
     assert "recursion" in head["stops"]
@@ -127,7 +163,11 @@ def test_an_open_reply_of_5000_words():
 def readers_of(rule):
     """Return the rule for one sample of a kind, and for a second one where it then works in another way."""
     options = OPTIONS.get(rule.name, [("Yes", "No")])
-    targets = ("yes", "left fracture") if rule.kind in (AnswerKind.OPEN, AnswerKind.KIT_QUESTION) else ("yes",)
+    targets = (
+        ("yes", "left fracture")
+        if rule.kind in (AnswerKind.OPEN, AnswerKind.KIT_QUESTION)
+        else ("yes",)
+    )
     samples = [sample_of(rule, options[0], target, "Is there a fracture?") for target in targets]
     samples += [sample_of(rule, options[1])] if rule.name == "robust_class" else []
     return [partial(rule.extract, sample=sample) for sample in samples]
@@ -153,7 +193,10 @@ def test_time_grows_no_faster_than_the_reply(part):
                 assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@each_row(("value", "reason"), [(None, Reason.OK), ("A", Reason.EMPTY), ((1, 0), Reason.EMPTY), ((2,), Reason.OK)])
+@each_row(
+    ("value", "reason"),
+    [(None, Reason.OK), ("A", Reason.EMPTY), ((1, 0), Reason.EMPTY), ((2,), Reason.OK)],
+)
 def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason):
     with pytest.raises(ValueError, match="0 or 1" if value == (2,) else "exactly when"):
         Answer(value, reason)
@@ -165,6 +208,8 @@ def test_extractors_are_registered_under_their_names_and_kinds():
         assert rule.version == VERSIONS.get(name, 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
-    assert sum(len(extractors(kind)) for kind in {rule.kind for rule in extractors().values()}) == len(extractors())
+    assert sum(
+        len(extractors(kind)) for kind in {rule.kind for rule in extractors().values()}
+    ) == len(extractors())
     with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
         extractor_of("robust_choice", AnswerKind.LABELS)

@@ -7,7 +7,13 @@ import pytest
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import extractor_of
-from medtasks.extract.published.letter_choice import DIRECT, REASONED, first_letter, last_answer, named_options
+from medtasks.extract.published.letter_choice import (
+    DIRECT,
+    REASONED,
+    first_letter,
+    last_answer,
+    named_options,
+)
 from medtasks.extract.published.medevalkit_choice import (
     boxed,
     declared_answer,
@@ -50,14 +56,20 @@ def test_golden_medevalkit_parse_response(cases):
 
 def test_golden_medevalkit_multi_choice(cases):
     for case in cases("multi_choice"):
-        columns = {"options": case["choices"], "option_lines": case["choices"], "gold": case["gold"]}
+        columns = {
+            "options": case["choices"],
+            "option_lines": case["choices"],
+            "gold": case["gold"],
+        }
         sample = Sample({**columns, "answer": case["gold"].strip()})
         for release, name in ((False, "accepted"), (True, "accepted_release")):
             if name not in case:  # the reference raised: there was no reply
                 assert "error" in case
                 assert case["reply"] is None
                 continue
-            answer = kit_answer(case["reply"], sample, tags=case["set"] in TAGGED, release=release, fixed=False)
+            answer = kit_answer(
+                case["reply"], sample, tags=case["set"] in TAGGED, release=release, fixed=False
+            )
             assert [answer.value] == case[name], (name, case)
             assert "target" not in answer.facts
             assert release or (answer.value == case["gold"].strip()) == case["correct"]
@@ -66,8 +78,18 @@ def test_golden_medevalkit_multi_choice(cases):
 def test_golden_medevalkit_text_gold(cases):
     for case in cases("text_gold"):
         # No option equals the gold exactly: here the options are the lines, with their letters.
-        columns = {"options": case["choices"], "option_lines": case["choices"], "gold": case["gold_text"]}
-        answer = kit_answer(case["reply"], Sample({**columns, "answer": None}), tags=True, release=False, fixed=False)
+        columns = {
+            "options": case["choices"],
+            "option_lines": case["choices"],
+            "gold": case["gold_text"],
+        }
+        answer = kit_answer(
+            case["reply"],
+            Sample({**columns, "answer": None}),
+            tags=True,
+            release=False,
+            fixed=False,
+        )
         assert (answer.facts["target"] == answer.value) == case["correct"], case
 
 
@@ -77,7 +99,11 @@ def test_golden_medevalkit_most_similar(cases):
 
 
 def test_golden_medevalkit_medxpertqa_formats(cases, recorded_data):
-    lines = (recorded_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (recorded_data / "medxpertqa" / "medxpertqa_mm_input.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     samples = [_question(json.loads(line)) for line in lines]
     extract = extractor_of("medevalkit_tagged_choice").extract
     for case in cases("medxpertqa_formats"):
@@ -85,14 +111,18 @@ def test_golden_medevalkit_medxpertqa_formats(cases, recorded_data):
         for sample in samples:
             gold = sample.document["answer"]
             text = sample.options[sample.target]
-            said = case["template"].format(L=gold, l=gold.lower(), t=text, tu=text.upper(), tl=text.lower())
+            said = case["template"].format(
+                L=gold, l=gold.lower(), t=text, tu=text.upper(), tl=text.lower()
+            )
             right += extract(said, sample).value == gold
         assert (right, len(samples)) == (case["right"], case["total"]), case
 
 
 def _question(row):
     (gold,) = row["label"]
-    return Sample({"options": [option["content"] for option in row["options"]], "answer": gold, "gold": gold})
+    return Sample(
+        {"options": [option["content"] for option in row["options"]], "answer": gold, "gold": gold}
+    )
 
 
 def test_golden_medevalkit_mmmu_choice(cases):
@@ -118,28 +148,44 @@ def test_golden_medevalkit_medvlthinker(cases):
         said = [[*tag_contents(reply, "answer"), reply][0].strip() for reply in case["replies"]]
         assert said == case["extracted"], case
         assert [target in named_options(one, options) for one in said] == case["correct"], case
-        rule, sample = extractor_of("medvlthinker_choice"), Sample({"options": options, "answer": case["label"]})
+        rule, sample = (
+            extractor_of("medvlthinker_choice"),
+            Sample({"options": options, "answer": case["label"]}),
+        )
         read = [rule.extract(reply, sample).value == case["label"] for reply in case["replies"]]
         assert read == case["correct"], case
         said, graded = [last_answer(reply) for reply in case["replies"]], case["regraded"]
         named = [named_options(one, options) for one in said]
-        letters = [letter(found[0]) if found else one for found, one in zip(named, said, strict=True)]
+        letters = [
+            letter(found[0]) if found else one for found, one in zip(named, said, strict=True)
+        ]
         right = [target in found for found in named]
         majority = Counter(letters).most_common(1)[0][0]
-        assert (letters, right, majority) == (graded["letters"], graded["correct"], graded["majority"]), case
-        assert (majority == case["label"], any(right)) == (graded["majority_correct"], graded["pass"]), case
+        assert (letters, right, majority) == (
+            graded["letters"],
+            graded["correct"],
+            graded["majority"],
+        ), case
+        assert (majority == case["label"], any(right)) == (
+            graded["majority_correct"],
+            graded["pass"],
+        ), case
         assert mean(list(map(float, right))) == pytest.approx(graded["mean"], rel=1e-9)
 
 
 def test_golden_medevalkit_medxpertqa_authors(cases):
     for case in cases("medxpertqa_authors"):
         sample = Sample({"options": ["x"] * case["options"]})
-        found = first_letter(case["reply"], sample, trigger={"ao": DIRECT, "cot": REASONED}[case["mode"]]).value
+        found = first_letter(
+            case["reply"], sample, trigger={"ao": DIRECT, "cot": REASONED}[case["mode"]]
+        ).value
         assert ([found] if found else []) == case["prediction"], case
         assert (found == case["gold"]) == case["correct"], case
 
 
-medevalkit_slake, medevalkit_slake_fixed = (extractor_of(f"medevalkit_slake{end}").extract for end in ("", "_fixed"))
+medevalkit_slake, medevalkit_slake_fixed = (
+    extractor_of(f"medevalkit_slake{end}").extract for end in ("", "_fixed")
+)
 
 RECORDED = {
     **{f"bleu{order}": f"bleu_{order}" for order in range(1, 5)},
@@ -159,7 +205,9 @@ def test_golden_medevalkit_closed_answers(cases):
     for case in cases("closed"):
         gold, reply = case["gold"], case["reply"]
         by_word = gold.lower() in ("yes", "no")
-        exact = medevalkit_slake(reply, sample_of({"gold": gold.title() if by_word else gold}, "CLOSED"))
+        exact = medevalkit_slake(
+            reply, sample_of({"gold": gold.title() if by_word else gold}, "CLOSED")
+        )
         assert exact.facts["correct"] == case["exact"], case
         if by_word:
             by_substring = medevalkit_slake(reply, sample_of({"gold": gold.lower()}, "CLOSED"))

@@ -30,7 +30,9 @@ class Source:
 
 
 SOURCES = {
-    "multimedeval_pmcllama": Source(lambda name: f"multimedeval_{name.lower()}", "reference", r"^\s*(0?\.\d+)"),
+    "multimedeval_pmcllama": Source(
+        lambda name: f"multimedeval_{name.lower()}", "reference", r"^\s*(0?\.\d+)"
+    ),
     "mmmu": Source(lambda _: "medevalkit_mmmu_med", "reference_fixed", r"(0?\.\d+) of these"),
 }
 
@@ -57,7 +59,13 @@ def as_letter(answer: str, options: Sequence[str]) -> str:
 def document(record: Record) -> dict[str, Any]:
     options, gold = record["options"] or [], record["gold"]
     answer, kind = (as_letter(gold, options), "multiple-choice") if options else (None, "open")
-    return {"doc_id": record["id"], "options": options, "gold": gold, "answer": answer, "question_type": kind}
+    return {
+        "doc_id": record["id"],
+        "options": options,
+        "gold": gold,
+        "answer": answer,
+        "question_type": kind,
+    }
 
 
 def published_accuracy(file: Path, pattern: str) -> tuple[float, int] | None:
@@ -79,7 +87,9 @@ def differing(scores: Sequence[Record], replies: Sequence[Record]) -> Iterator[s
             agrees = score["value"] == as_letter(authors, options) and not score.get("fallback")
         else:  # several answers to an open question may have been kept
             parsed = set(map(str, open_answers(declared_answer(record["reply"] or ""))))
-            agrees = {authors} <= parsed if isinstance(authors, str) else {*map(str, authors)} <= parsed
+            agrees = (
+                {authors} <= parsed if isinstance(authors, str) else {*map(str, authors)} <= parsed
+            )
         if not agrees:
             yield f"{record['id']}: ours {score['value']}, the authors' {authors}, of {record['reply']!r}"
 
@@ -91,7 +101,8 @@ def test_golden_published_rules_read_real_replies_as_their_authors(test_data, fo
         task = task_file(source.task(file.name.partition(".")[0]))
         row = task.rows[source.row]
         scores = [
-            task.family.score(Sample(document(record)), Reply.of_text(record["reply"] or ""), row) for record in replies
+            task.family.score(Sample(document(record)), Reply.of_text(record["reply"] or ""), row)
+            for record in replies
         ]
         assert list(differing(scores, replies)) == [], file.name
         if published := published_accuracy(file, source.published):
@@ -108,9 +119,14 @@ def test_golden_answer_fields_are_those_that_mirage_s_authors_took(test_data):
     for file in recorded_files(test_data, "mirage"):
         replies = [record for record in records(file) if isinstance(record["answer_field"], str)]
         raw = {record["id"]: Reply.of_text(record["reply"]) for record in replies}
-        taken = {doc_id: str(reply.text) for doc_id, reply in take_answer_field(raw, "answer_choice").items()}
+        taken = {
+            doc_id: str(reply.text)
+            for doc_id, reply in take_answer_field(raw, "answer_choice").items()
+        }
         for record in replies:
-            ours, authors = (text.replace("\\", "") for text in (taken[record["id"]], record["answer_field"]))
+            ours, authors = (
+                text.replace("\\", "") for text in (taken[record["id"]], record["answer_field"])
+            )
             assert authors.startswith(ours), (file.name, record["id"])
             assert ours or not authors, (file.name, record["id"])
 
@@ -118,7 +134,11 @@ def test_golden_answer_fields_are_those_that_mirage_s_authors_took(test_data):
 def reader_agrees(label: Record, record: Record) -> bool:
     """Return whether the careful rule reads what the reader did: an option, yes or no, or no single answer."""
     rule = extractor_of("robust_choice" if record["options"] else "robust_vqa")
-    sample = {"options": record["options"] or [], "question": record["question"] or "", "answer": record["gold"]}
+    sample = {
+        "options": record["options"] or [],
+        "question": record["question"] or "",
+        "answer": record["gold"],
+    }
     value = rule.extract(record["reply"], Sample(sample)).value
     return bool(value is None if label["label"] in ("none", "several") else value == label["label"])
 
@@ -128,13 +148,21 @@ def test_golden_careful_rules_read_real_replies_as_a_reader_does(test_data):
     file = test_data / "real_replies" / "read_by_hand.jsonl"
     if not file.is_file():
         pytest.skip(f"no labels in {file}")
-    labels = [label for label in map(json.loads, file.read_text().splitlines()) if label["label"] != "unclear"]
+    labels = [
+        label
+        for label in map(json.loads, file.read_text().splitlines())
+        if label["label"] != "unclear"
+    ]
     replies = {
         source: {record["id"]: record for record in records(file.parent / f"{source}.jsonl.gz")}
         for source in {label["source"] for label in labels}
         if (file.parent / f"{source}.jsonl.gz").is_file()
     }
     labels = [label for label in labels if label["id"] in replies.get(label["source"], {})]
-    wrong = [label for label in labels if not reader_agrees(label, replies[label["source"]][label["id"]])]
+    wrong = [
+        label for label in labels if not reader_agrees(label, replies[label["source"]][label["id"]])
+    ]
     assert len(wrong) <= 0.07 * len(labels), wrong
-    assert sum(label["weight"] for label in wrong) <= 0.02 * sum(label["weight"] for label in labels), wrong
+    assert sum(label["weight"] for label in wrong) <= 0.02 * sum(
+        label["weight"] for label in labels
+    ), wrong

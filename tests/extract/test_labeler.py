@@ -9,7 +9,14 @@ from medtasks.errors import LabelerError
 from medtasks.extract import labeler as labeler_module
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labeler import CONDITIONS, Finding, from_labels, label_replies, label_texts, labeler
+from medtasks.extract.labeler import (
+    CONDITIONS,
+    Finding,
+    from_labels,
+    label_replies,
+    label_texts,
+    labeler,
+)
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import chexbert_network as network_module
 from medtasks.metrics.neural.chexbert import Chexbert
@@ -113,7 +120,11 @@ def test_a_labeler_that_cannot_be_built_is_reported_once(monkeypatch, warnings, 
 def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install, warnings):
     install(factory="picky")
     answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", REPLY)]
-    assert [answer.reason for answer in answers] == [Reason.JUDGE_FAILED, Reason.OK, Reason.JUDGE_FAILED]
+    assert [answer.reason for answer in answers] == [
+        Reason.JUDGE_FAILED,
+        Reason.OK,
+        Reason.JUDGE_FAILED,
+    ]
     assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
     (warning,) = warnings
     assert "the labeler raised RuntimeError in labeler_of_" in warning
@@ -137,18 +148,29 @@ def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install,
     ],
 )
 def test_a_result_that_does_not_fit_is_no_label(install, warnings, given, cause):
-    install(f"from medtasks.extract.labeler import CONDITIONS\n\ndef factory():\n    return lambda texts: {given}")
+    install(
+        f"from medtasks.extract.labeler import CONDITIONS\n\ndef factory():\n    return lambda texts: {given}"
+    )
     assert chexbert_labels(REPLY, NAMES).reason is Reason.JUDGE_FAILED
     assert len(warnings) == 1
     assert cause in warnings[0]
 
 
-REPLIES = ["There is edema.", "", "no cardiomegaly", None, failed_reply("edema"), "possible consolidation", "edema"]
+REPLIES = [
+    "There is edema.",
+    "",
+    "no cardiomegaly",
+    None,
+    failed_reply("edema"),
+    "possible consolidation",
+    "edema",
+]
 
 
 def values(replies, names=NAMES):
     return [
-        from_labels(reply, labels, names).value for reply, labels in zip(replies, label_replies(replies), strict=True)
+        from_labels(reply, labels, names).value
+        for reply, labels in zip(replies, label_replies(replies), strict=True)
     ]
 
 
@@ -164,7 +186,9 @@ def test_all_replies_are_labelled_in_one_call(install):
 
 
 def test_nothing_to_label_asks_nobody(install, warnings):
-    name = install("calls = []\n\ndef factory():\n    calls.append(1)\n    raise OSError('no weights')")
+    name = install(
+        "calls = []\n\ndef factory():\n    calls.append(1)\n    raise OSError('no weights')"
+    )
     assert label_replies(["", None, failed_reply("edema")]) == [None] * 3
     assert label_replies([]) == label_texts([]) == findings_of([], NAMES) == warnings == []
     assert importlib.import_module(name).calls == []
@@ -175,7 +199,9 @@ def test_nothing_to_label_asks_nobody(install, warnings):
 
 
 def test_a_labeler_for_one_text_at_a_time_is_asked_one_by_one(install):
-    install("calls = []\n\ndef factory():\n    return lambda texts: [{'Edema': 1 + ('no' in texts[0]), 'Mass': 3}]")
+    install(
+        "calls = []\n\ndef factory():\n    return lambda texts: [{'Edema': 1 + ('no' in texts[0]), 'Mass': 3}]"
+    )
     findings = [(Finding.POSITIVE, Finding.UNCERTAIN), (Finding.NEGATIVE, Finding.UNCERTAIN)]
     assert findings_of(["edema", "no edema"], ["Edema", "Mass"]) == findings
 
@@ -188,7 +214,9 @@ def chexbert(tmp_path, monkeypatch):
     tiny_chexbert.write_fetched(tmp_path / "weights")
     loads = []
     original = network_module.load_network
-    monkeypatch.setattr(network_module, "load_network", lambda *files: loads.append(files) or original(*files))
+    monkeypatch.setattr(
+        network_module, "load_network", lambda *files: loads.append(files) or original(*files)
+    )
     return loads
 
 

@@ -18,14 +18,21 @@ SPELLINGS = ["L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").']
 
 def test_golden_mediconfusion_parser(golden):
     cases = recorded(golden, "mediconfusion_parser", 400)
-    wrong = [case for case in cases if read(case["reply"], ("Aortic arch", "Kidneys")).value != case["letter"]]
+    wrong = [
+        case
+        for case in cases
+        if read(case["reply"], ("Aortic arch", "Kidneys")).value != case["letter"]
+    ]
     assert not wrong
 
 
 def test_accepted_spellings():
     for frame in ("{}", "The answer is {} of course", "Reason\n{}"):
         for spelling in SPELLINGS:
-            assert read(frame.format(spelling.replace("L", "B")), ("Aortic arch", "Kidneys")).value == "B"
+            assert (
+                read(frame.format(spelling.replace("L", "B")), ("Aortic arch", "Kidneys")).value
+                == "B"
+            )
 
 
 def test_golden_gmai_extract(golden):
@@ -36,7 +43,9 @@ def test_golden_gmai_extract(golden):
             assert rule(case["reply"], options).value == expected, (name, case)
 
 
-greedy_reference, prefix_reference, untied = map(reading, ("greedy_reference", "prefix_reference", "untied"))
+greedy_reference, prefix_reference, untied = map(
+    reading, ("greedy_reference", "prefix_reference", "untied")
+)
 
 RULES = (greedy_reference, prefix_reference, untied)
 LOSSES = st.lists(st.floats(allow_nan=False), min_size=1, max_size=26)
@@ -53,4 +62,6 @@ def test_rules_differ_only_in_ties(losses):
 @pytest.mark.parametrize("rule", RULES)
 @given(losses=LOSSES, place=st.integers(0, 26))
 def test_one_nan_fails_the_sample(rule, losses, place):
-    assert rule([*losses[:place], math.nan, *losses[place:]]) == Answer.invalid(Reason.ADAPTER_FAILED)
+    assert rule([*losses[:place], math.nan, *losses[place:]]) == Answer.invalid(
+        Reason.ADAPTER_FAILED
+    )

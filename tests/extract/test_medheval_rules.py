@@ -26,7 +26,11 @@ def test_golden_medheval_closed(golden):
             assert list(listed_options(case["choices"])) == case["result"]["options"]
             index = {None: None, **{letter: number for number, letter in enumerate("ABCDEF")}}
             facts = reading.facts
-            found = {"pred": index[reading.value], "gold": index[facts["target"]], "correct": facts["correct"]}
+            found = {
+                "pred": index[reading.value],
+                "gold": index[facts["target"]],
+                "correct": facts["correct"],
+            }
             assert found == {key: case["result"][key] for key in found}, case
             assert reading.facts["counted"] is Counted.SCORED
 
@@ -38,7 +42,10 @@ def test_golden_medheval_closed(golden):
         ("A. Scan (CT), B. MRI", ("A. Scan (C", "B. MRI")),
         ("A. X, B. Y, A. Z", ("A. Z", "B. Y")),
         ("A. X, C. Y", ("A. X",)),
-        ("A. 1, B. 2, C. 3, D. 4, E. 5, F. 6, G. 7", ("A. 1", "B. 2", "C. 3", "D. 4", "E. 5", "F. 6")),
+        (
+            "A. 1, B. 2, C. 3, D. 4, E. 5, F. 6, G. 7",
+            ("A. 1", "B. 2", "C. 3", "D. 4", "E. 5", "F. 6"),
+        ),
         ("A, B, C", ()),
         ("", ()),
     ],

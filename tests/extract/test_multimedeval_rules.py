@@ -36,7 +36,9 @@ def test_word_against_a_very_long_option_scores_nothing_in_single_precision():
     assert OPTION[0]("b", ["cyst", "b" + " word" * 120]).reason is Reason.NO_MATCH
 
 
-WORDS = st.sampled_from(["Mass", "mass", "Edema,", "a", "the", "Pleural_Thickening", "pleural", "Thickening.", "no"])
+WORDS = st.sampled_from(
+    ["Mass", "mass", "Edema,", "a", "the", "Pleural_Thickening", "pleural", "Thickening.", "no"]
+)
 REPLIES = st.lists(WORDS, max_size=6).map(" ".join) | st.text(max_size=20)
 CLEANERS = [*zip(LABELS, (clean_head, clean_v0_1_0), strict=True)]
 
@@ -53,7 +55,21 @@ def test_a_label_needs_more_than_half_of_the_replys_words(rule, clean, reply):
 PIECES = st.sampled_from(
     [
         *" \t\n\r\u00a0\u2003;/[]\"{}()=+\\_-><@`,?!.:'*#",
-        *("a", "A ", "the", "none", "Ten", "dont", "1", "2,0", "\u0663,\u0664", "\u0130", "\u03a3", "...", "\ud800"),
+        *(
+            "a",
+            "A ",
+            "the",
+            "none",
+            "Ten",
+            "dont",
+            "1",
+            "2,0",
+            "\u0663,\u0664",
+            "\u0130",
+            "\u03a3",
+            "...",
+            "\ud800",
+        ),
     ]
 )
 TEXTS = st.text() | st.lists(PIECES, max_size=30).map("".join)

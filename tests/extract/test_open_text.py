@@ -19,12 +19,20 @@ from .reading import recorded
 
 def test_golden_multimedeval_vqa(golden):
     for case in recorded(golden, "multimedeval_vqa", 100):
-        extract, sample = extractor_of("multimedeval_vqa_head").extract, Sample({"answer": case["gold"]})
+        extract, sample = (
+            extractor_of("multimedeval_vqa_head").extract,
+            Sample({"answer": case["gold"]}),
+        )
         facts = extract(case["prediction"], sample).facts
-        tokens = [set(clean_head(text).split()) for text in (case["prediction"], case["gold"].strip())]
+        tokens = [
+            set(clean_head(text).split()) for text in (case["prediction"], case["gold"].strip())
+        ]
         names = {"recall": "token_recall", "f1": "token_f1", "bleu1": "bleu_1"}
         names |= {name: name for name in ("closed", "correct")}
-        found = {"precision": token_overlap(*tokens).precision, **{name: facts[fact] for name, fact in names.items()}}
+        found = {
+            "precision": token_overlap(*tokens).precision,
+            **{name: facts[fact] for name, fact in names.items()},
+        }
         assert found == pytest.approx({name: case[name] for name in found}, abs=1e-6), case
         assert (found["closed"], found["correct"]) == (case["closed"], case["correct"]), case
 
@@ -34,9 +42,14 @@ def test_closed_and_open_replies_are_right_as_published():
         *((reply, "no", True) for reply in ("no", "not seen", "no, not", "yes or no")),
         *((reply, "no", False) for reply in ("none", "a")),
         *((reply, "yes", "yes" in reply) for reply in ("not", "yes", "yes or no")),
-        *((reply, "left lower lung lobe", "lung" in reply) for reply in ("left lower lung", "left lower")),
+        *(
+            (reply, "left lower lung lobe", "lung" in reply)
+            for reply in ("left lower lung", "left lower")
+        ),
     ):
-        facts = extractor_of("multimedeval_vqa_head").extract(reply, Sample({"answer": target})).facts
+        facts = (
+            extractor_of("multimedeval_vqa_head").extract(reply, Sample({"answer": target})).facts
+        )
         assert (facts["correct"], facts["closed"]) == (is_right, target in ("yes", "no")), reply
 
 
@@ -54,13 +67,50 @@ def test_denied(text, denied):
 def test_any_text_keeps_its_words():
     rng = random.Random(11)
     pieces = [
-        *("no", "not", "but", "in", "instead", "and", "or", "mass", "left", "is", "seen", "it", "without", "1.2"),
-        *("e.g.", ".", ",", ";", "\n", "(", ")", "?", ":", "'s", "\ud800", "İ", "a", "U.S.", "- ", "possible", "x-ray"),
+        *(
+            "no",
+            "not",
+            "but",
+            "in",
+            "instead",
+            "and",
+            "or",
+            "mass",
+            "left",
+            "is",
+            "seen",
+            "it",
+            "without",
+            "1.2",
+        ),
+        *(
+            "e.g.",
+            ".",
+            ",",
+            ";",
+            "\n",
+            "(",
+            ")",
+            "?",
+            ":",
+            "'s",
+            "\ud800",
+            "İ",
+            "a",
+            "U.S.",
+            "- ",
+            "possible",
+            "x-ray",
+        ),
         "none",
     ]
     for _ in range(3000):
-        text = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randint(0, 25)))
-        assert [word.removeprefix(DENIED) for word in stated_words(text)] == stated_words(text, frozenset())
+        text = "".join(
+            rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randint(0, 25))
+        )
+        assert [word.removeprefix(DENIED) for word in stated_words(text)] == stated_words(
+            text, frozenset()
+        )
 
 
 def test_only_words_of_interest_are_told_apart():

@@ -30,7 +30,9 @@ OPTIONS = [
     ["3 cm", "5 cm", "8 cm", "12 cm"],
     ["肝脏", "脾脏", "胰腺", "左肾"],
 ]
-ANSWERS = st.sampled_from(["{answer}: {letter}", "{answer}: {letter}. {text}", "{letter}. {text}", "{answer}: {text}"])
+ANSWERS = st.sampled_from(
+    ["{answer}: {letter}", "{answer}: {letter}. {text}", "{letter}. {text}", "{answer}: {text}"]
+)
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
 languages = st.sampled_from(sorted(NEUTRAL))
 questions = st.sampled_from(OPTIONS).flatmap(
@@ -39,7 +41,11 @@ questions = st.sampled_from(OPTIONS).flatmap(
 
 
 def read(reply, options, language=None):
-    return extractor_of("robust_choice").extract(reply, Sample({"options": options, REPLY_LANGUAGE: language})).value
+    return (
+        extractor_of("robust_choice")
+        .extract(reply, Sample({"options": options, REPLY_LANGUAGE: language}))
+        .value
+    )
 
 
 def answered(form, language, options, index):
@@ -103,5 +109,7 @@ def test_naming_the_language_changes_nothing(form, language, question):
 @given(language=languages, question=questions)
 def test_an_option_that_is_only_denied_is_no_answer(language, question):
     options, index = question
-    dismissal = next(word for word in words_of("wrong", (language,)) if word[0].isalpha()).strip("*")
+    dismissal = next(word for word in words_of("wrong", (language,)) if word[0].isalpha()).strip(
+        "*"
+    )
     assert read(f"{letter(index)}: {dismissal}", options) is None

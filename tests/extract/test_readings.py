@@ -16,7 +16,10 @@ def in_words(rule):
     """Read options that are words, in two orders."""
 
     def read(reply, options):
-        return {_word(reading(rule)(reply, order), order) for order in (options, [*map(str.title, options[::-1])])}
+        return {
+            _word(reading(rule)(reply, order), order)
+            for order in (options, [*map(str.title, options[::-1])])
+        }
 
     return read
 
@@ -36,7 +39,11 @@ def letters(reply, options):
 
 def labels(reply, options):
     answer = reading("robust_labels")(reply, options)
-    return outcome(answer) if answer.value is None else [n for n, on in zip(options, answer.value, strict=True) if on]
+    return (
+        outcome(answer)
+        if answer.value is None
+        else [n for n, on in zip(options, answer.value, strict=True) if on]
+    )
 
 
 def text_to_compare(reply, _):
@@ -64,9 +71,12 @@ READERS = {
     "open_reply": text_to_compare,
     "stances": stances,
     "listed_options": letters,
-    "mediconfusion_reference": lambda reply, options: outcome(reading("mediconfusion_reference")(reply, options)),
+    "mediconfusion_reference": lambda reply, options: outcome(
+        reading("mediconfusion_reference")(reply, options)
+    ),
     "vlmevalkit": lambda reply, options: [
-        outcome(reading(f"vlmevalkit_{version}")(reply, options)) for version in ("2024_06", "2026_06")
+        outcome(reading(f"vlmevalkit_{version}")(reply, options))
+        for version in ("2024_06", "2026_06")
     ],
 }
 IN_SETS = ("robust_yes_no_maybe", "robust_nli", "stances")  # one reading, however often
@@ -85,8 +95,13 @@ def test_every_reply_of_a_table_is_read_as_written(name, subtests):
 @each_row(("rule", "document", "reply", "value", "reason", "facts"), rows_in("examples"))
 def test_examples_of_every_rule(rule, document, reply, value, reason, facts):
     answer = extractor_of(rule).extract(reply, Sample(document))
-    assert (list(answer.value) if isinstance(answer.value, tuple) else answer.value, answer.reason) == (value, reason)
-    found, expected = ({**of_answer, **(of_answer.get("measures") or {})} for of_answer in (answer.facts, facts))
+    assert (
+        list(answer.value) if isinstance(answer.value, tuple) else answer.value,
+        answer.reason,
+    ) == (value, reason)
+    found, expected = (
+        {**of_answer, **(of_answer.get("measures") or {})} for of_answer in (answer.facts, facts)
+    )
     assert found.keys() == expected.keys()
     assert bool(found.pop("measures", None)) == bool(expected.pop("measures", None))
     assert found == pytest.approx(expected)

@@ -26,7 +26,10 @@ FURTHER = [
     ["A", "B", "AB", "O"],
 ]
 FRAMED = [
-    *(OPTIONS[f"exam_{name}"] for name in ("stem", "drug", "nota", "all", "num", "ten", "hep", "sub", "long", "tox")),
+    *(
+        OPTIONS[f"exam_{name}"]
+        for name in ("stem", "drug", "nota", "all", "num", "ten", "hep", "sub", "long", "tox")
+    ),
     *(OPTIONS["exam_gene"], *FURTHER),
 ]
 # fmt: off
@@ -63,7 +66,9 @@ def test_article_is_never_a_letter(words, end):
 
 @given(
     name=st.sampled_from("AB"),
-    frame=st.sampled_from(["{}", "({})", "**{}**", "Answer: {}", "The answer is {}.", "I choose {}", "{}) because"]),
+    frame=st.sampled_from(
+        ["{}", "({})", "**{}**", "Answer: {}", "The answer is {}.", "I choose {}", "{}) because"]
+    ),
     before=st.sampled_from(["", " ", "\n", "\t", "\r\n"]),
     after=st.sampled_from(["", " ", "\n", "\t", "\r\n", "\u00a0"]),
 )
@@ -96,13 +101,19 @@ def test_a_text_means_its_option_in_every_position(options, data):
 @given(
     right=st.integers(0, 4),
     yes=st.sampled_from(["correct", "This is correct.", "yes", "This is the right answer."]),
-    no=st.sampled_from(["incorrect", "This is not correct.", "no", "This is wrong.", "contraindicated here"]),
+    no=st.sampled_from(
+        ["incorrect", "This is not correct.", "no", "This is wrong.", "contraindicated here"]
+    ),
     mark=st.sampled_from(["{}. {}: {}", "{}) {} - {}", "Option {}: {}: {}", "- {}: {}, {}"]),
     conclusion=st.booleans(),
 )
-def test_discussion_of_every_option_ends_in_the_one_called_correct(right, yes, no, mark, conclusion):
+def test_discussion_of_every_option_ends_in_the_one_called_correct(
+    right, yes, no, mark, conclusion
+):
     lines = [mark.format(letter(n), text, yes if n == right else no) for n, text in enumerate(DRUG)]
-    reply = "\n".join([*lines, f"Therefore, the answer is {letter(right)}."] if conclusion else lines)
+    reply = "\n".join(
+        [*lines, f"Therefore, the answer is {letter(right)}."] if conclusion else lines
+    )
     assert read(reply, DRUG).value == letter(right)
     other = letter((right + 1) % 5)
     assert read("\n".join([*lines, f"So the answer is {other}."]), DRUG).value in (None, other)

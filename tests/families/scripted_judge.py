@@ -16,11 +16,15 @@ class ScriptedJudge:
         self.text = text
         self.asked: list[tuple[str, str, int]] = []
 
-    def ask(self, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
+    def ask(
+        self, system: str, user: str, parse: Any, *, prompt_version: int = 1
+    ) -> JudgeVerdict[Any]:
         """Keep what is asked, and reply."""
         self.asked.append((system, user, prompt_version))
         text = self.text(system, user, prompt_version)
-        return JudgeVerdict(None if text is None else parse(text), None if text else "no", False, text or "")
+        return JudgeVerdict(
+            None if text is None else parse(text), None if text else "no", False, text or ""
+        )
 
 
 def answer_in(user: str, lead: str) -> str:

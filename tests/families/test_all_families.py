@@ -60,28 +60,46 @@ def texts(rule: str | None, replies: Sequence[Any]) -> list[list[Any]]:
 
 
 def likelihoods(rule: str | None, given: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    return [list(one) if rule is None else ChooseWith(rule).apply([[option] for option in one], None) for one in given]
+    return [
+        list(one) if rule is None else ChooseWith(rule).apply([[option] for option in one], None)
+        for one in given
+    ]
 
 
-def samples(one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None) -> list[Mapping[str, Any]]:
-    return [one.process(doc, given) for doc, given in zip(documents or one.documents, results, strict=True)]
+def samples(
+    one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None
+) -> list[Mapping[str, Any]]:
+    return [
+        one.process(doc, given)
+        for doc, given in zip(documents or one.documents, results, strict=True)
+    ]
 
 
 def values(one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None) -> dict[str, Any]:
     """Every metric by name, None where it is NaN."""
     made = samples(one, results, documents)
-    found = {entry["metric"]: entry["aggregation"]([each[entry["metric"]] for each in made]) for entry in one.metrics}
+    found = {
+        entry["metric"]: entry["aggregation"]([each[entry["metric"]] for each in made])
+        for entry in one.metrics
+    }
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
 def scores_of(one: MadeUp, rule: str | None) -> list[dict[str, Any]]:
     """The score of each sample."""
-    return [dict(scored.items())[one.metrics[0]["metric"]] for scored in samples(one, texts(rule, one.replies))]
+    return [
+        dict(scored.items())[one.metrics[0]["metric"]]
+        for scored in samples(one, texts(rule, one.replies))
+    ]
 
 
 def scores(found: Mapping[str, Any], *also_not: str) -> dict[str, Any]:
     """The metrics without the numbers of samples, and without the rows of a file that has one for every sample."""
-    return {name: value for name, value in found.items() if name not in (*COUNTS, "submission_rows", *also_not)}
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in (*COUNTS, "submission_rows", *also_not)
+    }
 
 
 def counts(found: Mapping[str, Any]) -> list[Any]:
@@ -90,7 +108,9 @@ def counts(found: Mapping[str, Any]) -> list[Any]:
 
 def are_undefined(found: Mapping[str, Any]) -> bool:
     """Whether there is no score: numbers of things may be 0, of which there are none."""
-    kinds = [type(value) for value in scores(found).values() if value != 0 or type(value) is not int]
+    kinds = [
+        type(value) for value in scores(found).values() if value != 0 or type(value) is not int
+    ]
     return set(kinds) == {type(None)}
 
 
@@ -116,7 +136,9 @@ def test_names_of_metrics(one):
 def test_the_rule_is_the_rows_and_else_the_family_s(one, rule):
     doc, reply = one.documents[1], one.replies[1]
     assert rule is None or score_of(one.family, doc, reply, rule)["rule"] == rule
-    assert score_of(one.family, doc, reply) == score_of(one.family, doc, reply, one.family.extractor)
+    assert score_of(one.family, doc, reply) == score_of(
+        one.family, doc, reply, one.family.extractor
+    )
 
 
 @each_row("name", [name for name in FAMILIES if name != "free_form"])
@@ -139,7 +161,9 @@ NEITHER = re.compile(
 def test_only_what_is_missing_or_wrong_and_errors_are_better_when_lower(one):
     for entry in one.metrics:
         name = entry["metric"]
-        expected = None if NEITHER.match(name) and not name.endswith("_stderr") else not LOWER.search(name)
+        expected = (
+            None if NEITHER.match(name) and not name.endswith("_stderr") else not LOWER.search(name)
+        )
         assert entry["higher_is_better"] is expected, name
 
 
@@ -153,8 +177,15 @@ def test_one_score_stands_under_every_metric(one, rule):
         written: dict[str, Any] = {}
         written.update(sample)  # as the harness does
         asked = written["score"].pop("fingerprint")
-        assert all(re.fullmatch("[0-9a-f]{8}", digest) for name, digest in asked.items() if name != "images")
-        assert written["score"] == {"schema_version": 2, **json.loads(json.dumps(score, default=str))}
+        assert all(
+            re.fullmatch("[0-9a-f]{8}", digest)
+            for name, digest in asked.items()
+            if name != "images"
+        )
+        assert written["score"] == {
+            "schema_version": 2,
+            **json.loads(json.dumps(score, default=str)),
+        }
         assert pickle.loads(pickle.dumps(score)) == score
 
 
@@ -166,7 +197,9 @@ def test_neither_order_nor_ranks_nor_the_way_matter(one, rule):
     other_ranks = pickle.loads(pickle.dumps(made[1::2])) + made[::2]
     for scores in (random.Random(3).sample(made, 12), other_ranks):
         assert repr(values_of(one.family, scores)) == repr(whole)
-    assert repr({entry["metric"]: entry["aggregation"](made) for entry in one.metrics}) == repr(whole)
+    assert repr({entry["metric"]: entry["aggregation"](made) for entry in one.metrics}) == repr(
+        whole
+    )
 
 
 @every_family
@@ -178,7 +211,11 @@ def test_of_nothing_metrics_are_nan_and_counts_0(one):
     assert {name for name, value in found.items() if value == 0} <= counted
 
 
-ALONE = {name: case for name, case in CASES.items() if not name.startswith(("pairs", "free_form", "rotations"))}
+ALONE = {
+    name: case
+    for name, case in CASES.items()
+    if not name.startswith(("pairs", "free_form", "rotations"))
+}
 
 
 @each_row(("one", "rule"), ALONE.values())
@@ -186,11 +223,19 @@ def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
     once = [{**score, "cluster_id": f"patient-{n}"} for n, score in enumerate(scores_of(one, rule))]
     thrice = [score for score in once for _ in range(3)]
     apart = [{**score, "cluster_id": f"doc-{n}"} for n, score in enumerate(thrice)]
-    alone, together, independent = (values_of(one.family, scores) for scores in (once, thrice, apart))
+    alone, together, independent = (
+        values_of(one.family, scores) for scores in (once, thrice, apart)
+    )
     # what published code divides by the number of samples depends on it
     divided = rule is not None and protocol_of(rule).divides_twice
-    errors = [name for name in alone if name.endswith("_stderr") and not (divided and name.startswith("acc_open"))]
-    assert [together[name] for name in errors] == pytest.approx([alone[name] for name in errors], nan_ok=True)
+    errors = [
+        name
+        for name in alone
+        if name.endswith("_stderr") and not (divided and name.startswith("acc_open"))
+    ]
+    assert [together[name] for name in errors] == pytest.approx(
+        [alone[name] for name in errors], nan_ok=True
+    )
     assert all(independent[name] < together[name] for name in errors if together[name] > 0)
     assert any(alone[name] > 0 for name in errors)
     of_one = values_of(one.family, [{**score, "cluster_id": "patient-1"} for score in once])
@@ -200,8 +245,15 @@ def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
 def shared_between_patients(one: MadeUp) -> list[dict[str, Any]]:
     """Documents of as many patients as questions or pairs, of whom the first two share an image."""
     documents = [{**doc, "unit_id": None} for doc in one.documents]
-    questions = list(dict.fromkeys(doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"] for doc in documents))
-    numbers = [questions.index(doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"]) for doc in documents]
+    questions = list(
+        dict.fromkeys(
+            doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"] for doc in documents
+        )
+    )
+    numbers = [
+        questions.index(doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"])
+        for doc in documents
+    ]
     return [
         {**doc, "patient_id": f"p{n}", "image_id": "atlas" if n < 2 else f"i{n}"}
         for doc, n in zip(documents, numbers, strict=True)
@@ -212,18 +264,31 @@ def shared_between_patients(one: MadeUp) -> list[dict[str, Any]]:
 def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one):
     """Errors are those of documents whose patients were joined by hand, and tests take the same clusters."""
     documents = shared_between_patients(one)
-    by_hand = [{**doc, "patient_id": "p0" if doc["image_id"] == "atlas" else doc["patient_id"]} for doc in documents]
+    by_hand = [
+        {**doc, "patient_id": "p0" if doc["image_id"] == "atlas" else doc["patient_id"]}
+        for doc in documents
+    ]
     found, expected, without = (
-        [score_of(one.family, doc, reply, one.family.extractor) for doc, reply in zip(docs, one.replies, strict=True)]
+        [
+            score_of(one.family, doc, reply, one.family.extractor)
+            for doc, reply in zip(docs, one.replies, strict=True)
+        ]
         for docs in (documents, by_hand, [{**doc, "image_id": None} for doc in documents])
     )
     values = [values_of(one.family, scores) for scores in (found, expected)]
     assert values[0] == pytest.approx(values[1], nan_ok=True)
-    assert len({score["cluster_id"] for score in clustered(found)}) == len({doc["patient_id"] for doc in documents}) - 1
-    assert len({score["cluster_id"] for score in clustered(without)}) == len({doc["patient_id"] for doc in documents})
+    assert (
+        len({score["cluster_id"] for score in clustered(found)})
+        == len({doc["patient_id"] for doc in documents}) - 1
+    )
+    assert len({score["cluster_id"] for score in clustered(without)}) == len(
+        {doc["patient_id"] for doc in documents}
+    )
     of_tests = one.family.independent_clusters([Sample(doc) for doc in documents])
     of_errors = [score["cluster_id"] for score in clustered(found)]
-    assert len(set(zip(of_tests, of_errors, strict=True))) == len(set(of_tests)) == len(set(of_errors))
+    assert (
+        len(set(zip(of_tests, of_errors, strict=True))) == len(set(of_tests)) == len(set(of_errors))
+    )
 
 
 # ---- failed samples ----
@@ -233,7 +298,11 @@ def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one
 @every_case
 def test_metrics_are_those_of_the_other_samples(one, rule, failures, asked):
     found = values(one, texts(rule, with_lost(one.replies, *failures)))
-    assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
+    assert not [
+        text
+        for text in asked
+        if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text
+    ]
     expected = values(one, texts(rule, kept(one.replies)), kept(one.documents))
     assert scores(found) == scores(expected)
     assert (counts(found), counts(expected)) == ([8, 4, 0], [8, 0, 0])
@@ -255,7 +324,9 @@ def test_failed_rows_of_a_submission_are_blank():
     (path,) = (home() / "submissions" / "mediconfusion").glob("*.xlsx")
     header, *rows = load_workbook(path).active.iter_rows(values_only=True)
     cells = [(row[header.index("prediction")], row[header.index("option")]) for row in rows]
-    assert [n for n, cell in enumerate(cells) if cell == (None, None)] == sorted({*LOST, one.replies.index("")})
+    assert [n for n, cell in enumerate(cells) if cell == (None, None)] == sorted(
+        {*LOST, one.replies.index("")}
+    )
 
 
 @each_row("rule", [None, *extractors(AnswerKind.LIKELIHOODS)])
@@ -272,7 +343,10 @@ def test_failed_likelihoods_are_in_no_metric(one, rule):
         found = values(one, likelihoods(rule, mixed))
         assert scores(found) == scores(expected)
         assert (counts(found), counts(expected)) == ([8, 4, 0], [8, 0, 0])
-    alone = values(one, likelihoods(rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]))
+    alone = values(
+        one,
+        likelihoods(rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]),
+    )
     assert are_undefined(alone)
     assert counts(alone) == [0, 12, 0]
 
@@ -294,7 +368,13 @@ def test_a_mark_of_a_cut_reply_changes_no_metric(one, rule):
 # ---- replies that nobody judged ----
 
 BY_JUDGES = (
-    *("free_form", "judged_choice", "judged_questions", "knowledge_hallucination", "visual_hallucination"),
+    *(
+        "free_form",
+        "judged_choice",
+        "judged_questions",
+        "knowledge_hallucination",
+        "visual_hallucination",
+    ),
     "multilabel-chexbert",
 )
 JUDGED = {name: case for name, case in CASES.items() if name.startswith(BY_JUDGES)}
@@ -302,16 +382,26 @@ JUDGED = {name: case for name, case in CASES.items() if name.startswith(BY_JUDGE
 
 def by_verdict(one: MadeUp, found: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that need a verdict; where texts are compared as well, the invalid rate is of all replies."""
-    corpus = {metric.name for metric in one.family.metrics if isinstance(metric, CorpusMetric) and metric.panel}
+    corpus = {
+        metric.name
+        for metric in one.family.metrics
+        if isinstance(metric, CorpusMetric) and metric.panel
+    }
     compared = (
-        {name for name in corpus if not name.startswith("chair_judge")} if "hallucination" in one.module else set()
+        {name for name in corpus if not name.startswith("chair_judge")}
+        if "hallucination" in one.module
+        else set()
     )
     if compared:
         compared.add("invalid_rate")
     if one.module.startswith("judged_questions"):
         compared |= {"exact_match", *MEASURES}
     of_all = {name for key in compared for name in (key, f"{key}_stderr")}
-    return {name: value for name, value in scores(found, *of_all).items() if not name.startswith("judge_")}
+    return {
+        name: value
+        for name, value in scores(found, *of_all).items()
+        if not name.startswith("judge_")
+    }
 
 
 @each_row(("one", "rule"), JUDGED.values())

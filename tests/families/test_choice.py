@@ -47,12 +47,16 @@ def _told(monkeypatch):
 
 def scored(*replies, family=JUDGED_CHOICE, rule=None):
     documents = [{**DOC, "doc_id": str(n), "image_id": str(n)} for n in range(len(replies))]
-    return [score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)]
+    return [
+        score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)
+    ]
 
 
 @pytest.mark.usefixtures("_told")
 def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
-    found = values_of(JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
+    found = values_of(
+        JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", "")
+    )
     assert found["accuracy"] == found["acc_box_level"] == 2 / 6
     assert found["invalid_rate"] == 2 / 6
     assert found["judge_asked_rate"] == 5 / 8
@@ -65,7 +69,9 @@ def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
 @pytest.mark.usefixtures("_told")
 def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
     replies = ["A", "B", "", "polyp"]
-    plain = values_of(GROUPED_CHOICE, scored(*replies, family=GROUPED_CHOICE, rule="vlmevalkit_2024_06"))
+    plain = values_of(
+        GROUPED_CHOICE, scored(*replies, family=GROUPED_CHOICE, rule="vlmevalkit_2024_06")
+    )
     found = values_of(JUDGED_CHOICE, scored(*replies))
     assert {name: found[name] for name in plain} == pytest.approx(plain, nan_ok=True)
     assert found["judge_asked_rate"] == 0
@@ -79,11 +85,16 @@ def test_score_says_who_decided():
     assert [score["asked"] for score in scores] == [False, True, True, True]
     assert judged["value"] == judged["target"] == letter["value"] == "A"
     assert (judged["judge"], judged["rule"]) == ("m, temperature 0", "vlmevalkit_2024_06")
-    assert (failed.get("value", "no verdict"), failed["reason"]) == ("no verdict", Reason.JUDGE_FAILED)
+    assert (failed.get("value", "no verdict"), failed["reason"]) == (
+        "no verdict",
+        Reason.JUDGE_FAILED,
+    )
     documents = [{**DOC, "doc_id": str(n)} for n in range(4)]
     recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
     # A reply without a verdict is no wrong answer.
-    assert [wrong.reply for wrong in wrong_answers(task_file(TASK), documents, scores, recorded)] == ["rain"]
+    assert [
+        wrong.reply for wrong in wrong_answers(task_file(TASK), documents, scores, recorded)
+    ] == ["rain"]
 
 
 @pytest.mark.usefixtures("_told")
@@ -96,7 +107,9 @@ def test_recorded_replies_are_judged_under_both_rules():
     assert scores["reference"].estimates["accuracy"].value == 1 / 2
     assert scores["reference_2026"].estimates["accuracy"].value == 2 / 3
     assert scores["reference"].reasons == {"ok": 2, "judge_failed": 2}
-    departments = {group.name: group.questions for group in scores["reference"].groups["department"]}
+    departments = {
+        group.name: group.questions for group in scores["reference"].groups["department"]
+    }
     assert departments["None"] == 2  # of which it is the accuracy
     counts = ("scored_samples", "failed_samples", "unjudged_samples")
     assert [scores["reference"].estimates[name].value for name in counts] == [2, 0, 2]
@@ -110,10 +123,15 @@ def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
-    settings, plain = resolved(task_config(TASK)["lmms_eval_specific_kwargs"]), task_config("gmai_mmbench_val")
+    settings, plain = (
+        resolved(task_config(TASK)["lmms_eval_specific_kwargs"]),
+        task_config("gmai_mmbench_val"),
+    )
     assert settings == resolved(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
-    assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])
+    assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(
+        DOC, settings["default"]
+    )
 
 
 def choices(*answers):
@@ -129,11 +147,15 @@ def choices(*answers):
 
 
 def test_metrics_of_single_questions():
-    found = values_of(SINGLE_CHOICE, choices((1, "A", "A"), (1, "A", "B"), (2, "B", "?"), (3, "B", "B")))
+    found = values_of(
+        SINGLE_CHOICE, choices((1, "A", "A"), (1, "A", "B"), (2, "B", "?"), (3, "B", "B"))
+    )
     assert found["accuracy"] == 0.5
     assert found["invalid_rate"] == 0.25
     for name, of_samples in (("accuracy", [1, 0, 0, 1]), ("invalid_rate", [0, 0, 1, 0])):
-        assert found[f"{name}_stderr"] == pytest.approx(error_matrices.clustered(of_samples, [1, 1, 2, 3])[0])
+        assert found[f"{name}_stderr"] == pytest.approx(
+            error_matrices.clustered(of_samples, [1, 1, 2, 3])[0]
+        )
 
 
 # ---- by level, as in GMAI-MMBench ----
@@ -141,7 +163,13 @@ def test_metrics_of_single_questions():
 
 def leveled(levels_and_rights):
     return [
-        {"level": level, "target": "A", "value": "A" if right else None, "reason": "ok", "cluster_id": str(number)}
+        {
+            "level": level,
+            "target": "A",
+            "value": "A" if right else None,
+            "reason": "ok",
+            "cluster_id": str(number),
+        }
         for number, (level, right) in enumerate(levels_and_rights)
     ]
 
@@ -151,7 +179,9 @@ def test_overall_is_the_question_weighted_mean_of_the_levels():
     scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
     found = values_of(GROUPED_CHOICE, scores)
     weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
-    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(scores)
+    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(
+        scores
+    )
     assert math.isclose(found["accuracy"], weighted)
     rng.shuffle(scores)
     assert values_of(GROUPED_CHOICE, scores) == pytest.approx(found, rel=1e-12)

@@ -29,7 +29,11 @@ from medtasks.stats.standard_error import clustered_error
 from ..tables import each_row
 from ..task_families import score_of, task_of, values_of
 
-REFERENCE, HEAD, LABELED = "multimedeval_class_v0_1_0", "multimedeval_labels_head", "chexbert_labels"
+REFERENCE, HEAD, LABELED = (
+    "multimedeval_class_v0_1_0",
+    "multimedeval_labels_head",
+    "chexbert_labels",
+)
 FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 
 
@@ -51,7 +55,8 @@ def values(scores):
 def drawn(seed):
     draw = random.Random(seed)
     return [
-        image(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(20)}") for n in range(80)
+        image(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(20)}")
+        for n in range(80)
     ]
 
 
@@ -88,13 +93,21 @@ def computed(monkeypatch):
     ],
 )
 def test_a_score_has_numbers_only(family, columns, reply, rule, expected):
-    document = {"doc_id": "1", "patient_id": "p100", "image_id": "scan7", "details": "age 55, smokes", **columns}
+    document = {
+        "doc_id": "1",
+        "patient_id": "p100",
+        "image_id": "scan7",
+        "details": "age 55, smokes",
+        **columns,
+    }
     score = score_of(family, document, reply, rule)
     written = json.dumps(score)
     cluster, _ = score.pop("cluster_id"), score.pop("patient_image")
     assert score == {"sample": "1", **expected, "reason": "ok", "rule": rule}
     assert cluster.startswith("patient-")
-    assert not [word for word in ("Doe", "elanoma", "dema", "smokes", "p100", "scan7") if word in written]
+    assert not [
+        word for word in ("Doe", "elanoma", "dema", "smokes", "p100", "scan7") if word in written
+    ]
 
 
 def test_values_are_those_of_the_metrics():
@@ -102,21 +115,31 @@ def test_values_are_those_of_the_metrics():
     targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
     by_name = values(scores)
     expected = multiclass_metrics(count_classes(targets, predicted, 3).sum(axis=0))
-    assert {name: by_name[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
+    assert {name: by_name[name] for name in MULTICLASS_METRICS} == {
+        name: float(v) for name, v in expected.items()
+    }
     invalid = [float(value is None) for value in predicted]
     assert by_name["invalid_rate"] == sum(invalid) / len(invalid)
     clusters = [score["cluster_id"] for score in scores]
     assert by_name["invalid_rate_stderr"] == pytest.approx(clustered_error(invalid, clusters).error)
     assert (by_name["scored_samples"], by_name["failed_samples"]) == (len(scores), 0)
     labels = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "tv"] for _ in range(60)]
-    scores = [entry(target, value if n % 9 else None, n) for n, (target, value) in enumerate(labels)]
+    scores = [
+        entry(target, value if n % 9 else None, n) for n, (target, value) in enumerate(labels)
+    ]
     targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
     by_name = values_of(MULTI_LABEL, scores)
     expected = multilabel_metrics(count_labels(targets, predicted, len(FINDINGS)).sum(axis=0))
-    assert {name: by_name[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
+    assert {name: by_name[name] for name in MULTILABEL_METRICS} == {
+        name: float(v) for name, v in expected.items()
+    }
     assert by_name["invalid_rate"] == 7 / 60
     assert (by_name["judge_failed_rate"], by_name["judge_failed_rate_stderr"]) == (0.0, 0.0)
-    assert [by_name[name] for name in ("scored_samples", "failed_samples", "unjudged_samples")] == [60, 0, 0]
+    assert [by_name[name] for name in ("scored_samples", "failed_samples", "unjudged_samples")] == [
+        60,
+        0,
+        0,
+    ]
 
 
 def test_classes_that_no_score_has_still_count():
@@ -136,15 +159,25 @@ def test_all_metrics_of_one_row_are_computed_at_once(computed):
     assert len(computed) == 1
 
 
-@each_row(("sizes", "accuracy", "f1"), [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)])
+@each_row(
+    ("sizes", "accuracy", "f1"), [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)]
+)
 def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
     """The reference takes the first class then; BreastMNIST and RetinaMNIST, RadFM's rows."""
     options = [f"class {name}" for name in "vwxyz"[: len(sizes)]]
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
-    documents = [{"doc_id": str(n), "options": options, "label": label} for n, label in enumerate(labels)]
-    scores = [score_of(CLASSIFICATION, document, "I cannot say.", REFERENCE) for document in documents]
+    documents = [
+        {"doc_id": str(n), "options": options, "label": label} for n, label in enumerate(labels)
+    ]
+    scores = [
+        score_of(CLASSIFICATION, document, "I cannot say.", REFERENCE) for document in documents
+    ]
     found = values(scores)
-    assert (found["macro_accuracy"], found["macro_auroc"], found["invalid_rate"]) == (accuracy, 0.5, 0.0)
+    assert (found["macro_accuracy"], found["macro_auroc"], found["invalid_rate"]) == (
+        accuracy,
+        0.5,
+        0.0,
+    )
     assert found["macro_f1"] == pytest.approx(f1, abs=1e-3)
 
 
@@ -162,9 +195,13 @@ def test_means_over_classes_have_the_interval_of_their_posterior():
         reported = with_interval(metric, estimate)
         assert (reported.low, reported.high) == estimate.ends
         assert reported.low <= estimate.value <= reported.high
-        assert name == "macro_f1" or reported.high - reported.low > 0.3  # one image of a class says little
+        assert (
+            name == "macro_f1" or reported.high - reported.low > 0.3
+        )  # one image of a class says little
     # All of 30 right: the bootstrap has no error, and the interval is not a point.
-    estimate = CLASSIFICATION.metric("macro_f1").estimate([image(n % 2, n % 2, n) for n in range(30)])
+    estimate = CLASSIFICATION.metric("macro_f1").estimate(
+        [image(n % 2, n % 2, n) for n in range(30)]
+    )
     assert (estimate.value, estimate.error, estimate.ends[1]) == (1, 0, 1)
     assert 0.85 < estimate.ends[0] < 0.97
 
@@ -177,9 +214,13 @@ def test_findings_have_the_interval_of_their_posterior():
         estimate = metric.estimate(scores)
         low, high = estimate.ends
         assert low < estimate.value < high
-        assert (high - low > 0.15) == (name != "macro_accuracy"), "few images tell little of a finding's F1"
+        assert (high - low > 0.15) == (name != "macro_accuracy"), (
+            "few images tell little of a finding's F1"
+        )
     low, high = MULTI_LABEL.metric("macro_accuracy").estimate(scores).ends
-    assert (low, high) == pytest.approx((0.75 - 0.065, 0.75 + 0.065), abs=0.02)  # Wald's: 30 of 60 images, half wrong
+    assert (low, high) == pytest.approx(
+        (0.75 - 0.065, 0.75 + 0.065), abs=0.02
+    )  # Wald's: 30 of 60 images, half wrong
 
 
 def test_numbers_per_class_are_told_and_few_warned_of():
@@ -193,14 +234,20 @@ def test_numbers_per_class_are_told_and_few_warned_of():
 
     scores = [{"target": [1, int(n < 12)], "value": None} for n in range(20)]
     assert MULTI_LABEL.metric("macro_f1").remark(scores) == "Images per class: A 20, B 12."
-    assert MULTI_LABEL.metric("macro_f1").warning(scores[:14][-4:]).startswith("Fewer than 10 images of A (4), B (2): ")
+    assert (
+        MULTI_LABEL.metric("macro_f1")
+        .warning(scores[:14][-4:])
+        .startswith("Fewer than 10 images of A (4), B (2): ")
+    )
 
 
 def test_a_warning_says_how_many_are_left_out(warnings):
     unread = entry([1, 0], None, 1, reason="judge_failed")
     aggregated = {entry["metric"]: entry["aggregation"] for entry in multilabel.METRIC_LIST}
     aggregated["judge_failed_rate"]([unread, entry([1, 0], [1, 0], 2)])
-    assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
+    assert warnings == [
+        "The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."
+    ]
 
 
 @pytest.fixture
@@ -216,13 +263,22 @@ def labeler(tmp_path, monkeypatch):
     return importlib.import_module(name).calls
 
 
-REPLIES = ["edema", "", "atelectasis and <b>pleural effusion", failed_reply("gone"), "nothing", "edema"]
+REPLIES = [
+    "edema",
+    "",
+    "atelectasis and <b>pleural effusion",
+    failed_reply("gone"),
+    "nothing",
+    "edema",
+]
 
 
 def test_the_filter_labels_all_replies_in_one_call(labeler):
     results = ReadWith(LABELED).apply([[reply, "a repeat"] for reply in REPLIES], None)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
-    documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0] * 5} for n in range(len(REPLIES))]
+    documents = [
+        {"doc_id": str(n), "options": FINDINGS, "labels": [0] * 5} for n in range(len(REPLIES))
+    ]
     process = multilabel.process_results
     found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
     assert len(labeler) == 1
@@ -238,7 +294,10 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
 
 def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
     task = task_of("multilabel", {"reference": Rule(LABELED), "robust": Rule("robust_labels")})
-    documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
+    documents = [
+        {"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]}
+        for n in range(len(REPLIES))
+    ]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]

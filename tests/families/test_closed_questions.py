@@ -55,7 +55,10 @@ def organs(number=0, **columns):
 def scored(docs, replies, rule):
     return values_of(
         CLOSED_QUESTIONS,
-        [score_of(CLOSED_QUESTIONS, doc, reply, rule) for doc, reply in zip(docs, replies, strict=True)],
+        [
+            score_of(CLOSED_QUESTIONS, doc, reply, rule)
+            for doc, reply in zip(docs, replies, strict=True)
+        ],
     )
 
 
@@ -89,14 +92,24 @@ def test_scores_under_both_rules():
     ]
     replies = ["I cannot tell.", "No", "B", "Liver", "B"]
     strict = scored(docs, replies, "medheval_strict")
-    assert (strict["accuracy"], strict["acc_symptom"], strict["acc_anatomy"]) == (pytest.approx(2 / 3), 0.5, 1.0)
+    assert (strict["accuracy"], strict["acc_symptom"], strict["acc_anatomy"]) == (
+        pytest.approx(2 / 3),
+        0.5,
+        1.0,
+    )
     assert math.isnan(strict["acc_technique"])
     assert math.isnan(strict["acc_technique_stderr"])
     assert (strict["invalid_rate"], strict["yes_rate"], strict["unscored_rate"]) == (0.2, 0.0, 0.4)
-    assert (strict["always_yes"], strict["always_no"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert (strict["always_yes"], strict["always_no"]) == (
+        pytest.approx(1 / 3),
+        pytest.approx(1 / 3),
+    )
     assert strict["random_choice"] == pytest.approx((0.5 + 0.5 + 1 / 3) / 3)
     reference = scored(docs, replies, "medheval_reference")
-    assert (reference["yes_rate"], reference["invalid_rate"]) == (0.5, 0.2)  # without options nothing can be chosen
+    assert (reference["yes_rate"], reference["invalid_rate"]) == (
+        0.5,
+        0.2,
+    )  # without options nothing can be chosen
     assert reference["unscored_rate"] == 0.2
     assert reference["acc_symptom"] == 1.0  # the refusal says yes
 
@@ -172,7 +185,10 @@ def test_golden_medheval_right_letters_and_texts_are_right(published):
     found = scored(keyed, [doc["answer"] for doc in keyed], "medheval_reference")
     assert round(found["accuracy"], 3) == 0.913
     binary = {"A": "yes", "B": "no", None: "yes"}
-    right = [binary[doc["answer"]] if doc["kind"] == "binary" else doc["answer"] or "A" for doc in published]
+    right = [
+        binary[doc["answer"]] if doc["kind"] == "binary" else doc["answer"] or "A"
+        for doc in published
+    ]
     everything = scored(published, right, "medheval_strict")
     assert [everything[name] for name in TYPES] == [1.0] * 5
     docs = [doc for doc in docs if doc["answer"]]

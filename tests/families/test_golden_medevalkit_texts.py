@@ -17,7 +17,10 @@ from ..extract.reading import recorded
 from ..task_families import task_of
 from ..tiny_medevalkit import TEXT_FILES, put_texts
 
-SWAPPED = {"difficulty": "subject", "field": "difficulty"}  # SuperGPQA's parts by the kit's names, which it swaps
+SWAPPED = {
+    "difficulty": "subject",
+    "field": "difficulty",
+}  # SuperGPQA's parts by the kit's names, which it swaps
 
 
 @pytest.fixture
@@ -40,13 +43,17 @@ def test_golden_medevalkit_text_prompts(cases):
     names = set()
     for case, documents in cases():
         names.add(case["set"])
-        assert [document.get("gold") or document["answer"] for document in documents] == case["answers"]
+        assert [document.get("gold") or document["answer"] for document in documents] == case[
+            "answers"
+        ]
         for ending, key in (("", "prompts"), ("_reasoning", "reasoning_prompts")):
             config = task_config(f"medevalkit_{case['set']}{ending}")
             settings = resolved(config["lmms_eval_specific_kwargs"])["default"]
             assert [prompt(document, settings) for document in documents] == case[key], case["set"]
             turns = [messages(document, settings) for document in documents]
-            shown = [[part for turn in turn_list for part in turn["content"]] for turn_list in turns]
+            shown = [
+                [part for turn in turn_list for part in turn["content"]] for turn_list in turns
+            ]
             assert shown == [[{"type": "text", "text": text}] for text in case[key]], case["set"]
     assert names == set(TEXT_FILES)
 
@@ -59,7 +66,9 @@ def test_golden_medevalkit_text_metrics(cases):
             document["doc_id"]: Reply.of_text(reply or "")
             for document, reply in zip(documents, case["replies"], strict=True)
         }
-        scores = score_replies(task_of("kit_choice", rows, breakdown=[*SWAPPED.values()]), documents, replies)
+        scores = score_replies(
+            task_of("kit_choice", rows, breakdown=[*SWAPPED.values()]), documents, replies
+        )
         stops = case.get("error") == "NameError"
         for row in ("reference", "reference_release"):
             assert math.isnan(scores[row].estimates["accuracy"].value) is stops
@@ -70,7 +79,10 @@ def test_golden_medevalkit_text_metrics(cases):
             wrong = {reading.score["sample"] for reading in found.wrong}
             assert [document["doc_id"] not in wrong for document in documents] == case["correct"]
             for part in SWAPPED.keys() & case["metrics"].keys():
-                groups = {group.name: (group.questions, group.scores[0].value) for group in found.groups[SWAPPED[part]]}
+                groups = {
+                    group.name: (group.questions, group.scores[0].value)
+                    for group in found.groups[SWAPPED[part]]
+                }
                 assert groups == {
                     name: (one["total"], pytest.approx(one["acc"], rel=1e-9))
                     for name, one in case["metrics"][part].items()

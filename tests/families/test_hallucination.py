@@ -24,9 +24,18 @@ from ..task_families import score_of
 from .scripted_judge import ScriptedJudge
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
-QUESTION = {"dataset": "medheval_knowledge_open", "question": "What treats it?", "answer": "Rest and fluids."}
+QUESTION = {
+    "dataset": "medheval_knowledge_open",
+    "question": "What treats it?",
+    "answer": "Rest and fluids.",
+}
 TRUTH = {"anatomy": ["heart"], "measurement": [], "symptom": ["enlarged heart"]}
-REPORT = {"dataset": "medheval_visual_report", "question": "Report.", "report": "The heart is enlarged.", **TRUTH}
+REPORT = {
+    "dataset": "medheval_visual_report",
+    "question": "Report.",
+    "report": "The heart is enlarged.",
+    **TRUTH,
+}
 
 
 @pytest.fixture
@@ -65,7 +74,9 @@ def aggregated(module, scores, chosen):
 OF_TEXTS = {
     metric.name
     for metric in COMPONENT_REPORTS.metrics
-    if isinstance(metric, CorpusMetric) and metric.panel is not None and not metric.name.startswith("chair_judge")
+    if isinstance(metric, CorpusMetric)
+    and metric.panel is not None
+    and not metric.name.startswith("chair_judge")
 }
 
 
@@ -76,7 +87,10 @@ def values(module, scores):
 
 def components(**counts):
     found = {name: counts.get(name, (0, 0)) for name in ("anatomy", "symptom", "measurement")}
-    named = {name: {"recall_number": right, "wrong_number": wrong} for name, (right, wrong) in found.items()}
+    named = {
+        name: {"recall_number": right, "wrong_number": wrong}
+        for name, (right, wrong) in found.items()
+    }
     return json.dumps({"model_1": named})
 
 
@@ -85,7 +99,10 @@ def test_two_judges_read_every_answer(judge):
     record = knowledge("Assistant: Rest.")
     assert (record["correct"], record["severity"], record["reason"]) == (1, 2, "ok")
     assert record["judge"] == "m, temperature 0"
-    assert [name.split()[0] for name in record["judge_prompts"]] == ["correctness_single", "severity_single"]
+    assert [name.split()[0] for name in record["judge_prompts"]] == [
+        "correctness_single",
+        "severity_single",
+    ]
     assert ["range[0, 5]" in system for system, *_ in asked] == [False, True]
     assert all('"model_1": "Rest."' in user for _, user, _ in asked)
     assert not any("eleven" in system for system, *_ in asked)
@@ -97,10 +114,14 @@ def test_two_judges_read_every_answer(judge):
 def test_rate_and_score(judge):
     right = {"One.": 1, "Two.": 0, "Three.": 1, "Four.": 0}
     judge(
-        correctness=lambda user: json.dumps({"model_1": next(v for k, v in right.items() if f'"{k}"' in user)}),
+        correctness=lambda user: json.dumps(
+            {"model_1": next(v for k, v in right.items() if f'"{k}"' in user)}
+        ),
         severity=lambda user: json.dumps({"model_1": 0 if '"One."' in user else 4}),
     )
-    found = values("knowledge_hallucination", [knowledge(reply, n) for n, reply in enumerate(right)])
+    found = values(
+        "knowledge_hallucination", [knowledge(reply, n) for n, reply in enumerate(right)]
+    )
     assert (found["knowledge_rate"], found["answers_judged"]) == (0.5, 4)
     assert (found["hallucination_score"], found["answers_scored"]) == (3.0, 4)
     assert found["knowledge_rate_stderr"] == pytest.approx(math.sqrt(1 / 12))
@@ -114,7 +135,11 @@ def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, rea
     silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
     assert (len(scripted.asked), silent["reason"]) == (2, reason)
     found = values("knowledge_hallucination", [silent, said])
-    assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
+    assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (
+        0.5,
+        2.5,
+        0.5,
+    )
 
 
 def test_without_a_judge_the_task_runs(warnings):
@@ -124,18 +149,30 @@ def test_without_a_judge_the_task_runs(warnings):
     assert math.isnan(found["knowledge_rate_stderr"])
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
     # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
-    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
-    assert [text for text in warnings if "No judge is configured" in text] == [judge_client._MISSING]
+    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (
+        3,
+        0,
+        0,
+    )
+    assert [text for text in warnings if "No judge is configured" in text] == [
+        judge_client._MISSING
+    ]
 
 
 def test_components_are_summed_over_reports(judge):
-    one, another = components(anatomy=(1, 1), symptom=(0, 2)), components(anatomy=(8, 0), symptom=(2, 0))
+    one, another = (
+        components(anatomy=(1, 1), symptom=(0, 2)),
+        components(anatomy=(8, 0), symptom=(2, 0)),
+    )
     asked = judge(components=lambda user: one if '"One report."' in user else another).asked
     samples = [report("One report.", 1), report("Another report.", 2)]
     found = values("visual_hallucination", samples)
     assert (found["chair_judge_anatomy"], found["mentions_anatomy"]) == (0.1, 10)
     assert (found["chair_judge_symptom"], found["mentions_symptom"]) == (0.5, 4)
-    assert (math.isnan(found["chair_judge_measurement"]), found["mentions_measurement"]) == (True, 0)
+    assert (math.isnan(found["chair_judge_measurement"]), found["mentions_measurement"]) == (
+        True,
+        0,
+    )
     assert found["chair_judge_anatomy_stderr"] > 0
     assert samples[0]["components"] == {"anatomy": [1, 1], "symptom": [0, 2], "measurement": [0, 0]}
     truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
@@ -151,10 +188,18 @@ def test_what_the_harness_writes_holds_no_text(judge):
     changes = {"patient_id": canary, "image_id": canary, "question": canary}
     documents = {
         "knowledge_hallucination": {**QUESTION, "doc_id": "q", **changes, "answer": canary},
-        "visual_hallucination": {**REPORT, "doc_id": "r", **changes, "report": canary, "symptom": [canary]},
+        "visual_hallucination": {
+            **REPORT,
+            "doc_id": "r",
+            **changes,
+            "report": canary,
+            "symptom": [canary],
+        },
     }
     for module, doc in documents.items():
-        sample = DottedName(f"medtasks.hooks.{module}.process_results").resolve()(doc, [f"{canary} says so"])
+        sample = DottedName(f"medtasks.hooks.{module}.process_results").resolve()(
+            doc, [f"{canary} says so"]
+        )
         written = json.dumps(sample, default=str) + repr(sample) + repr(dict(sample.items()))
         assert "Canary" not in written
         assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()
@@ -169,9 +214,13 @@ def label(**found):
 
 
 SAID = {
-    "The heart is enlarged.": label(Cardiomegaly="POSITIVE", Edema="NEGATIVE", Fracture="UNCERTAIN"),
+    "The heart is enlarged.": label(
+        Cardiomegaly="POSITIVE", Edema="NEGATIVE", Fracture="UNCERTAIN"
+    ),
     "Right report.": label(Cardiomegaly="POSITIVE", Edema="NEGATIVE", Fracture="POSITIVE"),
-    "Wrong report.": label(Cardiomegaly="NEGATIVE", Edema="POSITIVE", Pneumonia="POSITIVE", No_Finding="POSITIVE"),
+    "Wrong report.": label(
+        Cardiomegaly="NEGATIVE", Edema="POSITIVE", Pneumonia="POSITIVE", No_Finding="POSITIVE"
+    ),
     "No report generated.": label(No_Finding="POSITIVE"),
 }
 
@@ -212,20 +261,32 @@ def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
     assert report("Heart.", rule=REFERENCE)["labelled"].text == "No report generated."
     assert report("Heart.", rule=STRICT)["labelled"].text == "Heart."
     reference = label_values([report("", 1, REFERENCE)])
-    assert (reference["mentions_label"], reference["chair_label"]) == (1, 0)  # "No Finding" is a mention
+    assert (reference["mentions_label"], reference["chair_label"]) == (
+        1,
+        0,
+    )  # "No Finding" is a mention
     forget_computed()
     strict = label_values([report("", 1, STRICT)])
     assert labeled[-1] == ["The heart is enlarged."]
-    assert (strict["mentions_label"], math.isnan(strict["chair_label"]), strict["label_recall"]) == (0, True, 0)
+    assert (
+        strict["mentions_label"],
+        math.isnan(strict["chair_label"]),
+        strict["label_recall"],
+    ) == (0, True, 0)
 
 
 def test_what_a_labeler_that_fails_costs(monkeypatch, warnings):
     samples = [report("Right report.", 1), report("Odd report.", 2)]
     without = label_values(samples)
     assert without["reports_labelled"] == 0
-    assert all(math.isnan(without[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
+    assert all(
+        math.isnan(without[name]) for name in ("chair_label", "chair_label_stderr", "label_recall")
+    )
     (warning,) = [text for text in warnings if "metrics of labels" in text]
-    assert "2 of 2 reports: reading findings as CheXbert does takes a labeler, and none is configured" in warning
+    assert (
+        "2 of 2 reports: reading findings as CheXbert does takes a labeler, and none is configured"
+        in warning
+    )
     assert "\n" not in warning
 
     def labels_of(texts):
@@ -243,15 +304,24 @@ def test_what_a_labeler_that_fails_costs(monkeypatch, warnings):
     forget_computed()
     label_values(samples)
     assert any("RuntimeError" in text for text in warnings)
-    assert not any("Right report" in text for text in warnings)  # a labeler's own words may quote a report
+    assert not any(
+        "Right report" in text for text in warnings
+    )  # a labeler's own words may quote a report
 
 
 # The judge before the model runs
 
 
-def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_no_scoring(monkeypatch, warnings):
+def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_no_scoring(
+    monkeypatch, warnings
+):
     def named(url, model="m", **more):
-        for variable, text in {"JUDGE_BASE_URL": url, "JUDGE_MODEL": model, "JUDGE_API_KEY": "k", **more}.items():
+        for variable, text in {
+            "JUDGE_BASE_URL": url,
+            "JUDGE_MODEL": model,
+            "JUDGE_API_KEY": "k",
+            **more,
+        }.items():
             monkeypatch.setenv(f"MEDTASKS_{variable}", text)
 
     def ask():
@@ -266,7 +336,9 @@ def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_n
     found = values("knowledge_hallucination", [knowledge("Rest.", 1)])
     assert math.isnan(found["knowledge_rate"])
     assert found["judge_failed_rate"] == 1
-    assert warnings[1].startswith("The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge")
+    assert warnings[1].startswith(
+        "The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge"
+    )
     named("https://judge.example/v1", TRUSTED_JUDGE="https://judge.example/v1")
     assert ask() == "What treats it?"
     named("http://127.0.0.1:9/v1", model=" ")

@@ -17,7 +17,14 @@ from medtasks.tasks.task_files import task_files
 from ..tables import each_row
 from ..task_families import FAILURES, FAMILIES, install_stand_ins, score_of
 
-HIDDEN = ("grouped_choice", "submission", "kit_submission", "rotated_choice", "rotated_classes", "rotated_multi_answer")
+HIDDEN = (
+    "grouped_choice",
+    "submission",
+    "kit_submission",
+    "rotated_choice",
+    "rotated_classes",
+    "rotated_multi_answer",
+)
 """Modules of families that are for sets of ours alone."""
 PAGE = (Path(__file__).parents[2] / "docs" / "own_tasks.md").read_text(encoding="utf-8")
 
@@ -94,7 +101,11 @@ def test_every_metric_declares_a_sentence_a_direction_and_one_scale():
         elif metric.higher_is_better is None and not metric.of_questions:
             assert metric.has_error, metric  # or it is a count
         if metric.role is Role.MAIN:
-            assert (metric.scale, metric.higher_is_better, metric.has_error) == (Scale.SHARE, True, True), metric
+            assert (metric.scale, metric.higher_is_better, metric.has_error) == (
+                Scale.SHARE,
+                True,
+                True,
+            ), metric
         if metric.is_compared and metric.role is Role.PART:
             assert metric.higher_is_better is not None, metric
     assert undeclared("accuracy").scale is Scale.RAW
@@ -103,9 +114,14 @@ def test_every_metric_declares_a_sentence_a_direction_and_one_scale():
 @each_row("one", FAMILIES.values())
 def test_values_keep_to_the_scale_that_their_metric_declares(one, monkeypatch):
     install_stand_ins(monkeypatch)
-    own = [metric for metric in one.family.metrics if not compares_texts(metric)]  # what others compute is stood in for
+    own = [
+        metric for metric in one.family.metrics if not compares_texts(metric)
+    ]  # what others compute is stood in for
     for replies in (one.replies, [FAILURES["marked"]] * len(one.documents)):
-        scores = [score_of(one.family, *pair, one.rules[0]) for pair in zip(one.documents, replies, strict=True)]
+        scores = [
+            score_of(one.family, *pair, one.rules[0])
+            for pair in zip(one.documents, replies, strict=True)
+        ]
         for name, estimate in evaluate(own, one.family.settled(scores)).items():
             value, scale = estimate.value, one.family.metric(name).scale
             if scale is Scale.COUNT:
@@ -117,14 +133,20 @@ def test_values_keep_to_the_scale_that_their_metric_declares(one, monkeypatch):
 def test_metrics_of_texts_are_no_shares_where_published_values_are_none(golden):
     lines = (golden / "metrics" / "radcliq.jsonl").read_text(encoding="utf-8").splitlines()
     radcliq = [json.loads(line) for line in lines]
-    pairs = json.loads((golden / "metrics" / "bertscore" / "expected.json").read_text(encoding="utf-8"))["pairs"]
-    corpora = (golden / "reports" / "cider" / "corpora.jsonl").read_text(encoding="utf-8").split("\n")
+    pairs = json.loads(
+        (golden / "metrics" / "bertscore" / "expected.json").read_text(encoding="utf-8")
+    )["pairs"]
+    corpora = (
+        (golden / "reports" / "cider" / "corpora.jsonl").read_text(encoding="utf-8").split("\n")
+    )
     published = {
         "radcliq_v0": [case["v0"] for case in radcliq],
         "radcliq_v1": [case["v1"] for case in radcliq],
         "bertscore_f1": [pair["no_idf_rescaled"][2] for pair in pairs],
         "idf_bertscore_f1": [pair["idf_references_rescaled"][2] for pair in pairs],
-        "cider_coco_reference": [json.loads(line)["cider_standin"].get("mean") or 0 for line in corpora if line],
+        "cider_coco_reference": [
+            json.loads(line)["cider_standin"].get("mean") or 0 for line in corpora if line
+        ],
     }
     scales = {metric.name: metric.scale for metric in declared_metrics()}
     for name, values in published.items():

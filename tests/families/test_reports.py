@@ -27,7 +27,11 @@ from medtasks.stats.standard_error import clustered_error
 
 from ..task_families import TextMetrics, flat, score_of, values_of
 
-KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
+KEYS = [
+    metric.name
+    for metric in MULTIMEDEVAL_REPORTS.metrics
+    if metric.name not in {"invalid_rate", *COUNTS}
+]
 OPEN, CREDENTIALED = "mediconfusion", "multimedeval_mednli"  # any of that access
 FAMILIES = {"multimedeval": MULTIMEDEVAL_REPORTS, "report": REPORTS}
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -44,13 +48,21 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> TextMetrics:
 @pytest.fixture
 def said():
     messages: list[tuple[str, str]] = []
-    sink = logger.add(lambda m: messages.append((m.record["level"].name, m.record["message"])), level="INFO")
+    sink = logger.add(
+        lambda m: messages.append((m.record["level"].name, m.record["message"])), level="INFO"
+    )
     yield messages
     logger.remove(sink)
 
 
 def document(number=1, report="Left effusion seen.", dataset=OPEN, **more):
-    doc = {"doc_id": f"s{number}", "dataset": dataset, "patient_id": None, "image_id": None, "context": None}
+    doc = {
+        "doc_id": f"s{number}",
+        "dataset": dataset,
+        "patient_id": None,
+        "image_id": None,
+        "context": None,
+    }
     return {**doc, "indication": "Cough.", "report": report, **more}
 
 
@@ -88,13 +100,18 @@ def test_scores_of_all_reports_together_have_the_error_of_patients(monkeypatch):
     labels = np.random.default_rng(1).integers(0, 4, (2, 60, 14))
     f1 = label_scores(*labels.tolist(), uncertain="positive", prefix="chexbert")
     texts = [(doc["report"], reply) for doc, reply in many_replies(60)]
-    bleu = report_metric("corpus_bleu")(references=[a for a, _ in texts], hypotheses=[b for _, b in texts])
+    bleu = report_metric("corpus_bleu")(
+        references=[a for a, _ in texts], hypotheses=[b for _, b in texts]
+    )
     patients = [number // 3 for number in range(60)]
     rows = [
-        (str(patient), PrivateText(a), PrivateText(b), None) for patient, (a, b) in zip(patients, texts, strict=True)
+        (str(patient), PrivateText(a), PrivateText(b), None)
+        for patient, (a, b) in zip(patients, texts, strict=True)
     ]
     for name, scores in (("f1_chexbert", f1), ("corpus_bleu", bleu)):
-        monkeypatch.setattr("medtasks.families.text_metrics._scores", lambda *_, scores=scores: scores)
+        monkeypatch.setattr(
+            "medtasks.families.text_metrics._scores", lambda *_, scores=scores: scores
+        )
         estimates = compare_texts([name], rows).estimates
         by_patient = np.add.reduceat(scores.counts.cells, range(0, 60, 3))
         whole = scores.counts.scores(by_patient.sum(axis=0))
@@ -133,7 +150,10 @@ def many_replies(count=40, seed=0):
     chance = random.Random(seed)
     words = ["left", "right", "effusion", "no", "normal", "heart"]
     for number in range(count):
-        reply, report = " ".join(chance.choices(words, k=chance.randrange(6))), " ".join(chance.choices(words, k=4))
+        reply, report = (
+            " ".join(chance.choices(words, k=chance.randrange(6))),
+            " ".join(chance.choices(words, k=4)),
+        )
         yield document(number, report=report, patient_id=f"p{number // 3}"), reply
 
 
@@ -146,16 +166,23 @@ def test_values_and_errors_clustered_by_patient(fakes, family):
     items = many()
     found = values(items, family)
     shares = [
-        len({*i["reference"].text.split()} & {*i["reply"].text.split()}) / len({*i["reference"].text.split()})
+        len({*i["reference"].text.split()} & {*i["reply"].text.split()})
+        / len({*i["reference"].text.split()})
         for i in items
     ]
     clusters = [item["cluster_id"] for item in items]
     assert (found.pop("scored_samples"), found.pop("failed_samples")) == (len(items), 0)
     for name, value in found.items():
         key = name.removesuffix("_stderr")
-        cases = [float(i["reason"] != "ok") for i in items] if key == "invalid_rate" else [s + len(key) for s in shares]
+        cases = (
+            [float(i["reason"] != "ok") for i in items]
+            if key == "invalid_rate"
+            else [s + len(key) for s in shares]
+        )
         expected = mean(cases) if name == key else clustered_error(cases, clusters).error
-        if name != key and key.startswith("chexbert_") and key.endswith("_f1"):  # the stand-in has no counts
+        if (
+            name != key and key.startswith("chexbert_") and key.endswith("_f1")
+        ):  # the stand-in has no counts
             expected = math.nan
         assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
     assert 0 < found["invalid_rate"] < 1
@@ -164,9 +191,20 @@ def test_values_and_errors_clustered_by_patient(fakes, family):
 def test_each_metric_is_computed_once(fakes):
     items = many()
     first = values(items, REPORTS)
-    shuffled = pickle.loads(pickle.dumps(random.Random(1).sample(items, len(items))))  # as from another rank
+    shuffled = pickle.loads(
+        pickle.dumps(random.Random(1).sample(items, len(items)))
+    )  # as from another rank
     assert values(shuffled, REPORTS) == first
-    expected = {"bleu", "rouge", "meteor", "bertscore", "chexbert", "f1_chexbert", "radgraph", "radgraph_combined"}
+    expected = {
+        "bleu",
+        "rouge",
+        "meteor",
+        "bertscore",
+        "chexbert",
+        "f1_chexbert",
+        "radgraph",
+        "radgraph_combined",
+    }
     assert sorted(fakes.calls) == sorted(expected | {"radcliq_v0", "radcliq_v1"})
     values(items[:-1], REPORTS)
     assert len(fakes.calls) == 20
@@ -198,10 +236,16 @@ def chained() -> Exception:
 
 
 FAILURES = {
-    "weights": (WeightsMissing("a file is missing; fetch it with 'medtasks weights fetch chexbert'."), "weights fetch"),
+    "weights": (
+        WeightsMissing("a file is missing; fetch it with 'medtasks weights fetch chexbert'."),
+        "weights fetch",
+    ),
     "memory": (OutOfMemoryError("CUDA out of memory"), "MEDTASKS_METRICS_DEVICE=cpu"),
     "ram": (MemoryError(), "MEDTASKS_METRICS_DEVICE=cpu"),
-    "extra": (ModuleNotFoundError("No module named 'nltk'", name="nltk"), "pip install 'medtasks[report]'"),
+    "extra": (
+        ModuleNotFoundError("No module named 'nltk'", name="nltk"),
+        "pip install 'medtasks[report]'",
+    ),
     "bug": (chained(), "ValueError at test_reports.py"),
     "key": (KeyError("zyz of the report"), "KeyError"),
     "ours": (MedTasksError("WordNet is missing; run X"), "WordNet is missing; run X"),

@@ -9,7 +9,12 @@ from loguru import logger
 
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
-from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT, rotated_questions
+from medtasks.families.rotations import (
+    ROTATED_CHOICE,
+    ROTATED_CLASSES,
+    ROTATED_MULTI_SELECT,
+    rotated_questions,
+)
 from medtasks.hooks import rotated_choice
 from medtasks.metrics.metric import evaluate
 from medtasks.stats.standard_error import clustered_error
@@ -27,22 +32,33 @@ CHOICE = {
     "answer": "B",
 }
 CLASSES = {name: value for name, value in CHOICE.items() if name != "answer"} | {"label": 2}
-SEVERAL = {name: value for name, value in CHOICE.items() if name != "answer"} | {"answers": ["A", "C"]}
+SEVERAL = {name: value for name, value in CHOICE.items() if name != "answer"} | {
+    "answers": ["A", "C"]
+}
 
 
 def scored(document, replies, rule="robust_choice", family=ROTATED_CHOICE, **how):
     """One score per rotation; replies by rotation."""
-    return [score_of(family, one, reply, rule, **how) for one, reply in zip(rotated([document]), replies, strict=True)]
+    return [
+        score_of(family, one, reply, rule, **how)
+        for one, reply in zip(rotated([document]), replies, strict=True)
+    ]
 
 
 def values(scores):
-    return {name: value for name, value in values_of(ROTATED_CHOICE, scores).items() if not name.endswith("_stderr")}
+    return {
+        name: value
+        for name, value in values_of(ROTATED_CHOICE, scores).items()
+        if not name.endswith("_stderr")
+    }
 
 
 def test_letters_are_those_of_the_published_order():
     # Shown: liver spleen kidney; spleen kidney liver; kidney liver spleen.
     found = scored(CHOICE, ["B", "A", "C"])
-    assert [(score["target"], score["value"], score["right"]) for score in found] == [("B", "B", 1.0)] * 3
+    assert [(score["target"], score["value"], score["right"]) for score in found] == [
+        ("B", "B", 1.0)
+    ] * 3
     assert [score["sample"] for score in found] == ["q1~r0", "q1~r1", "q1~r2"]
     assert {score["rotation_of"] for score in found} == {"q1"}
     always_a = scored(CHOICE, ["A", "A", "A"])
@@ -59,12 +75,20 @@ def test_likelihoods(rule):
     best = [1, 0, 2]  # where the spleen stands
     replies = [[0.1 if place == right else 1.0 for place in range(3)] for right in best]
     assert [score["value"] for score in scored(CHOICE, replies, rule)] == ["B"] * 3
-    assert values(scored(CHOICE, [[1.0] * 3] * 3, rule))["invalid_rate"] == (1 if rule == "untied" else 0)
+    assert values(scored(CHOICE, [[1.0] * 3] * 3, rule))["invalid_rate"] == (
+        1 if rule == "untied" else 0
+    )
 
 
 def test_classes_by_their_numbers_and_names():
     replies = ["3: kidney", "2: kidney", "1: kidney"]
-    found = scored(CLASSES, replies, "multimedeval_class_head", ROTATED_CLASSES, option_form="{{ number }}: {{ text }}")
+    found = scored(
+        CLASSES,
+        replies,
+        "multimedeval_class_head",
+        ROTATED_CLASSES,
+        option_form="{{ number }}: {{ text }}",
+    )
     assert [(score["target"], score["value"]) for score in found] == [("C", "C")] * 3
     named = scored(CLASSES, ["kidney", "kidney", "kidney"], "robust_class", ROTATED_CLASSES)
     assert values(named)["worst_case"] == 1
@@ -88,15 +112,29 @@ def test_questions_whose_options_depend_on_their_order_are_left_out_and_counted(
     fixed = {**CHOICE, "doc_id": "q2", "options": ["CT", "MRI", "Both A and B"]}
     unanswered = {**CHOICE, "doc_id": "q3", "answer": None}
     assert {one["rotation_of"] for one in rotated([CHOICE, fixed, unanswered])} == {"q1"}
-    assert "2 of 3 questions of mediconfusion cannot be asked in another order of their options" in lines[0]
-    with pytest.raises(MedTasksError, match="no question has a published answer and options that can be shown in an"):
+    assert (
+        "2 of 3 questions of mediconfusion cannot be asked in another order of their options"
+        in lines[0]
+    )
+    with pytest.raises(
+        MedTasksError,
+        match="no question has a published answer and options that can be shown in an",
+    ):
         rotated([fixed])
 
 
 def test_credentialed_questions_still_belong_together():
-    hidden = {**CHOICE, "dataset": "nobody_knows_this_one", "doc_id": "patient 5", "image_id": "patient 5"}
+    hidden = {
+        **CHOICE,
+        "dataset": "nobody_knows_this_one",
+        "doc_id": "patient 5",
+        "image_id": "patient 5",
+    }
     process = rotated_choice.process_results
-    found = [process(one, [reply])["worst_case"] for one, reply in zip(rotated([hidden]), "BAC", strict=True)]
+    found = [
+        process(one, [reply])["worst_case"]
+        for one, reply in zip(rotated([hidden]), "BAC", strict=True)
+    ]
     assert "patient 5" not in str(found)
     assert len({score["rotation_of"] for score in found}) == 1
     assert len({score["sample"] for score in found}) == 3
@@ -117,10 +155,17 @@ def replies(question, choices, unit):
 
 
 RUNS = st.lists(
-    st.tuples(st.lists(st.sampled_from(["A", "B", None, "missing"]), min_size=1, max_size=4), st.integers(0, 3)),
+    st.tuples(
+        st.lists(st.sampled_from(["A", "B", None, "missing"]), min_size=1, max_size=4),
+        st.integers(0, 3),
+    ),
     min_size=1,
     max_size=12,
-).map(lambda rows: [(f"q{number}", f"unit{unit}", choices) for number, (choices, unit) in enumerate(rows)])
+).map(
+    lambda rows: [
+        (f"q{number}", f"unit{unit}", choices) for number, (choices, unit) in enumerate(rows)
+    ]
+)
 
 
 @given(RUNS, st.randoms(use_true_random=False))
@@ -133,16 +178,32 @@ def test_against_counting_by_hand_in_any_order(run, rng):
     asked = [row for row in asked if row[1]]
     whole = [(unit, choices) for unit, answered, choices in asked if len(answered) == len(choices)]
     values = {
-        "mean_accuracy": [(unit, answered.count("A") / len(answered)) for unit, answered, _ in asked],
-        "invalid_rate": [(unit, answered.count(None) / len(answered)) for unit, answered, _ in asked],
-        "published_order": [(unit, float(all_[0] == "A")) for unit, _, all_ in asked if all_[0] != "missing"],
+        "mean_accuracy": [
+            (unit, answered.count("A") / len(answered)) for unit, answered, _ in asked
+        ],
+        "invalid_rate": [
+            (unit, answered.count(None) / len(answered)) for unit, answered, _ in asked
+        ],
+        "published_order": [
+            (unit, float(all_[0] == "A")) for unit, _, all_ in asked if all_[0] != "missing"
+        ],
         "worst_case": [(unit, float(set(choices) == {"A"})) for unit, choices in whole],
-        "flip_rate": [(unit, float(len(set(choices)) != 1)) for unit, choices in whole if set(choices) != {None}],
+        "flip_rate": [
+            (unit, float(len(set(choices)) != 1))
+            for unit, choices in whole
+            if set(choices) != {None}
+        ],
     }
-    estimates = evaluate([metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], shuffled)
+    estimates = evaluate(
+        [metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], shuffled
+    )
     for metric, rows in values.items():
         mean = sum(value for _, value in rows) / len(rows) if rows else math.nan
-        error = clustered_error([v for _, v in rows], [u for u, _ in rows]).error if rows else math.nan
-        assert (estimates[metric].value, estimates[metric].error) == pytest.approx((mean, error), nan_ok=True)
+        error = (
+            clustered_error([v for _, v in rows], [u for u, _ in rows]).error if rows else math.nan
+        )
+        assert (estimates[metric].value, estimates[metric].error) == pytest.approx(
+            (mean, error), nan_ok=True
+        )
     assert sum(not question.complete for question in found) == len(asked) - len(whole)
     assert rotated_questions(given_replies) == found

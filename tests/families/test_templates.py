@@ -34,7 +34,10 @@ def test_what_a_template_gives(template, expected):
 @each_row(
     ("template", "cause"),
     [
-        ("{qestion}", "'qestion' is in single braces, write {{ qestion }}, did you mean 'question'?"),
+        (
+            "{qestion}",
+            "'qestion' is in single braces, write {{ qestion }}, did you mean 'question'?",
+        ),
         ("{{ qestion }}", "'qestion' is undefined"),
         ("{{ question }} {a}", "'a'"),
         ("{{ question", "unexpected end of template, expected 'end of print statement'."),
@@ -55,7 +58,10 @@ def test_a_template_that_cannot_be_filled_is_one_sentence(template, cause):
 @each_row(
     ("template", "names"),
     [
-        ("{{ question }} {% for o in options %}{{ o }}{{ range(2) }}{% endfor %}", {"question", "options"}),
+        (
+            "{{ question }} {% for o in options %}{{ o }}{{ range(2) }}{% endfor %}",
+            {"question", "options"},
+        ),
         ("{{ question", set()),
         ("none", set()),
     ],

@@ -52,25 +52,41 @@ def test_a_task_of_five_lines_has_the_printed_type(types, tmp_path):
     folder = tmp_path / "own"
     folder.mkdir()
     Image.new("RGB", (9, 9)).save(folder / "1.png")
-    rows = [{"options": ["none", "mild", "severe"], "label": grade, "image_file": "1.png"} for grade in range(3)]
+    rows = [
+        {"options": ["none", "mild", "severe"], "label": grade, "image_file": "1.png"}
+        for grade in range(3)
+    ]
     (folder / "grades.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (folder / "grades.yaml").write_text(TASK)
-    lengths = TASK.partition("lmms_eval")[0].replace("ordered_classes", "lengths").replace("grades", "lengths")
+    lengths = (
+        TASK.partition("lmms_eval")[0]
+        .replace("ordered_classes", "lengths")
+        .replace("grades", "lengths")
+    )
     (folder / "lengths.yaml").write_text(lengths)
-    (folder / "lengths.jsonl").write_text('{"question": "How long?", "answer": "20", "image_file": "1.png"}')
+    (folder / "lengths.jsonl").write_text(
+        '{"question": "How long?", "answer": "20", "image_file": "1.png"}'
+    )
     with including([folder]):
         for name, row in (("own_grades", "robust_class"), ("own_lengths", "length_mm")):
             task = task_file(name)
             assert (list(task_problems(task)), task.rows["robust"].extractor) == ([], row)
         assert task_documents(task)[0]["answer"] == 20.0
-        (folder / "lengths.jsonl").write_text('{"question": "How long?", "answer": "wide", "image_file": "1.png"}')
-        with pytest.raises(Exception, match="'answer' is 'wide', and the family 'lengths' needs a length in mm"):
+        (folder / "lengths.jsonl").write_text(
+            '{"question": "How long?", "answer": "wide", "image_file": "1.png"}'
+        )
+        with pytest.raises(
+            Exception, match="'answer' is 'wide', and the family 'lengths' needs a length in mm"
+        ):
             task_documents(task)
 
 
 def test_lengths_are_right_within_ten_per_cent(types):
     family = types["lengths"]
     sample = {"doc_id": "1", "question": "How long?", "answer": 20.0}
-    scores = [score_of(family, sample, reply) for reply in ("It is 21 mm.", "30 mm", "20 mm or 30 mm", "long")]
+    scores = [
+        score_of(family, sample, reply)
+        for reply in ("It is 21 mm.", "30 mm", "20 mm or 30 mm", "long")
+    ]
     values = evaluate(family.metrics, scores)
     assert (values["within_ten_percent"].value, values["invalid_rate"].value) == (1 / 4, 1 / 2)

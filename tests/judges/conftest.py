@@ -34,7 +34,11 @@ def judge_at(tmp_path: Path) -> Callable[..., Judge]:
 
     def build(url: str, backoff_s: float = 0.01, **settings: Any) -> Judge:
         usual: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout_s": 300.0, "attempts": 3}
-        return Judge(JudgeSettings(url, **usual | settings), VerdictCache(tmp_path / "judge"), backoff_s=backoff_s)
+        return Judge(
+            JudgeSettings(url, **usual | settings),
+            VerdictCache(tmp_path / "judge"),
+            backoff_s=backoff_s,
+        )
 
     return build
 
@@ -57,7 +61,9 @@ def everything_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[],
     """A function that returns all that any library logged at any level, with tracebacks and variables."""
     caplog.set_level(logging.DEBUG)
     lines: list[str] = []
-    sink = logger.add(lambda message: lines.append(str(message)), level="TRACE", diagnose=True, backtrace=True)
+    sink = logger.add(
+        lambda message: lines.append(str(message)), level="TRACE", diagnose=True, backtrace=True
+    )
     yield lambda: "\n".join(lines) + caplog.text
     logger.remove(sink)
 

@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, Judge, JudgeSettings, VerdictCache, judge_for
+from medtasks.judges.judge_client import (
+    BAD_FORMAT,
+    CORRECTION,
+    Judge,
+    JudgeSettings,
+    VerdictCache,
+    judge_for,
+)
 from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 
@@ -54,7 +61,10 @@ def test_a_verdict_is_asked_once_with_the_settings(endpoint, judge_at, key):
     assert endpoint.paths == ["/v1/chat/completions"]
     body = endpoint.bodies[0]
     assert (body["model"], body["temperature"]) == ("m", 0.3)
-    assert body["messages"] == [{"role": "system", "content": "be fair"}, {"role": "user", "content": PROMPT}]
+    assert body["messages"] == [
+        {"role": "system", "content": "be fair"},
+        {"role": "user", "content": PROMPT},
+    ]
     assert endpoint.headers[0]["authorization"] == f"Bearer {key}"
 
 
@@ -67,21 +77,36 @@ def test_a_rerun_costs_no_request(endpoint, judge_at, monkeypatch):
     again = ask(judge_at(endpoint.url, api_key=""), "broken \ud83d reply")
     assert (again.value, again.text, again.cached) == (first.value, first.text, True)
     stricter = judge_at(endpoint.url, reasks=0).ask("be fair", "broken ? reply", lambda text: None)
-    assert (stricter.value, stricter.failure) == (None, BAD_FORMAT)  # what is stored no longer parses
+    assert (stricter.value, stricter.failure) == (
+        None,
+        BAD_FORMAT,
+    )  # what is stored no longer parses
     assert endpoint.count == 2
     assert not ask(judge_at(endpoint.url), "another question").cached
-    assert not judge_at(endpoint.url).ask("be fair", "another question", first_number, prompt_version=2).cached
+    assert (
+        not judge_at(endpoint.url)
+        .ask("be fair", "another question", first_number, prompt_version=2)
+        .cached
+    )
     assert endpoint.count == 4
 
 
 def test_pauses_are_those_asked_for_else_they_grow(endpoint, judge_at, pauses):
-    faults = [endpoint.status(500), endpoint.status(503), endpoint.reset(), endpoint.status(429, Retry_After="0.5")]
+    faults = [
+        endpoint.status(500),
+        endpoint.status(503),
+        endpoint.reset(),
+        endpoint.status(429, Retry_After="0.5"),
+    ]
     endpoint.script = [*faults, endpoint.reply("A: 4")]
     judge = judge_at(endpoint.url, attempts=5, backoff_s=0.1)
     pauses.ends = True
     assert ask(judge).value == 4
     # Jitter adds up to 0.1 s to the pauses of 0.1, 0.2 and 0.4 s.
-    assert all(0 <= pause - least <= 0.1 for pause, least in zip(pauses.seconds, (0.1, 0.2, 0.4, 0.5), strict=True))
+    assert all(
+        0 <= pause - least <= 0.1
+        for pause, least in zip(pauses.seconds, (0.1, 0.2, 0.4, 0.5), strict=True)
+    )
 
 
 # What an endpoint answers, what the verdict says of it, and how often the endpoint is asked.
@@ -102,15 +127,24 @@ FAILURES = (
     *(
         ({"code": 200, "body": body, "content_type": kind}, "no chat completion", 3)
         for body, kind in (
-            *(("{not json", "application/json"), ("<html>sign in</html>", "text/html"), ("[1]", "application/json")),
-            *((body, "application/json") for body in ('{"choices": []}', '{"choices": null}', "null")),
+            *(
+                ("{not json", "application/json"),
+                ("<html>sign in</html>", "text/html"),
+                ("[1]", "application/json"),
+            ),
+            *(
+                (body, "application/json")
+                for body in ('{"choices": []}', '{"choices": null}', "null")
+            ),
         )
     ),
 )
 
 
 @each_row("answer, cause, asked", FAILURES)
-def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_at, answer, cause, asked):
+def test_failures_are_named_and_retried_where_that_can_help(
+    new_endpoint, judge_at, answer, cause, asked
+):
     endpoint = new_endpoint()
     endpoint.script = [endpoint.status(**answer)]
     verdict = ask(judge_at(endpoint.url))
@@ -137,15 +171,29 @@ def test_a_wrong_format_is_asked_again_with_a_correction(endpoint, judge_at):
     judge = judge_at(endpoint.url)
     assert ask(judge).value == 4
     messages = endpoint.bodies[2]["messages"]
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert [message["content"] for message in messages[2:]] == ["I like A.", CORRECTION, "(empty reply)", CORRECTION]
+    assert [message["role"] for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert [message["content"] for message in messages[2:]] == [
+        "I like A.",
+        CORRECTION,
+        "(empty reply)",
+        CORRECTION,
+    ]
     assert endpoint.bodies[1]["messages"] == messages[:4]
     assert ask(judge).cached is True
     assert endpoint.count == 3
 
 
 @pytest.mark.parametrize("status", [401, 500])
-def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(endpoint, judge_at, warnings, status):
+def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(
+    endpoint, judge_at, warnings, status
+):
     judge = judge_at(endpoint.url, attempts=1)
     ask(judge, "kept")
     endpoint.script = [endpoint.status(status)]
@@ -163,7 +211,20 @@ def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(endpoint, 
 def test_an_answer_in_between_keeps_the_breaker_closed(endpoint, judge_at, warnings):
     """Rate limits and single rejections are answers, too."""
     down, bad, up = endpoint.status(500), endpoint.status(400), endpoint.reply("A: 4")
-    endpoint.script = [down, down, up, down, down, endpoint.reply("no format"), down, down, bad, down, down, up]
+    endpoint.script = [
+        down,
+        down,
+        up,
+        down,
+        down,
+        endpoint.reply("no format"),
+        down,
+        down,
+        bad,
+        down,
+        down,
+        up,
+    ]
     endpoint.script += [endpoint.status(429)] * 4 + [bad] * 4 + [up]
     judge = judge_at(endpoint.url, attempts=1, reasks=0)
     values = [ask(judge, f"question {number}").value for number in range(21)]
@@ -220,7 +281,12 @@ def test_nothing_secret_is_logged_whatever_happens(endpoint, judge_at, key, ever
     judge = judge_at(endpoint.url, attempts=1, reasks=1)
     verdicts = [ask(judge, f"{PROMPT} {number}") for number in range(9)]
     assert endpoint.count == 9, "two for the re-ask, none behind the breaker"
-    seen = everything_logged() + repr(judge) + repr(judge.settings) + "".join(str(v.failure) for v in verdicts)
+    seen = (
+        everything_logged()
+        + repr(judge)
+        + repr(judge.settings)
+        + "".join(str(v.failure) for v in verdicts)
+    )
     assert "No more replies" in seen
     assert key not in seen
     assert PROMPT not in seen
@@ -233,7 +299,9 @@ def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, m
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setattr(JudgeSettings, "is_local", local)  # the endpoint stands for one on another machine
+    monkeypatch.setattr(
+        JudgeSettings, "is_local", local
+    )  # the endpoint stands for one on another machine
     assert ask(judge_at(endpoint.url)).value == 9
     endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
     assert "redirects elsewhere" in ask(judge_at(endpoint.url), "another").failure
@@ -288,7 +356,13 @@ def test_the_key_depends_on_every_part_and_survives_versions(cache):
     cache.put({KEY: b"A: 1"})
     assert cached()
     assert cached(temperature=0)
-    others = ({"url": "http://h:81/v1"}, {"model": "n"}, {"temperature": 0.7}, {"system": "S"}, {"user": "U"})
+    others = (
+        {"url": "http://h:81/v1"},
+        {"model": "n"},
+        {"temperature": 0.7},
+        {"system": "S"},
+        {"user": "U"},
+    )
     for other in (*others, {"prompt_version": 2}, {"system": "su", "user": ""}):
         assert not cached(**other), other
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600

@@ -31,12 +31,20 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
     [
         *(
             (text, Answer.ok(letter))
-            for text, letter in (("B", "B"), (" C.\n", "C"), ("Your output: A", "A"), ("ulcer", "B"))
+            for text, letter in (
+                ("B", "B"),
+                (" C.\n", "C"),
+                ("Your output: A", "A"),
+                ("ulcer", "B"),
+            )
         ),
         *((text, Answer.invalid(Reason.NO_MATCH)) for text in ("Z", "(Z)")),
         ("Cannot determine the answer", Answer.invalid(Reason.REFUSED)),
         *((f"Failed to obtain answer via API{more}", None) for more in ("", " Z", ": polyp")),
-        *((text, None) for text in ("D", "A or B", "A, B or Z", "b", "z", "", " \n", "polyp, or ulcer", "ZZ")),
+        *(
+            (text, None)
+            for text in ("D", "A or B", "A, B or Z", "b", "z", "", " \n", "polyp, or ulcer", "ZZ")
+        ),
         ("I would not know", None),
     ],
 )
@@ -53,11 +61,16 @@ def test_the_judge_is_read_by_the_rule_of_the_reply():
     assert parse_choice(declared, OPTIONS, NEW) == Answer.ok("B")
 
 
-@each_row("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])
+@each_row(
+    "reply",
+    [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000],
+)
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
     assert ask(judge, reply) == (Answer.ok("A"), True)
-    assert endpoint.bodies[-1]["messages"][0]["content"] == gmai_prompt("What is this?", OPTIONS, reply)
+    assert endpoint.bodies[-1]["messages"][0]["content"] == gmai_prompt(
+        "What is this?", OPTIONS, reply
+    )
 
 
 def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge, endpoint):

@@ -5,7 +5,13 @@ import math
 
 import pytest
 
-from medtasks.judges.green_judge import RAW_PROMPT, clean_reply, green_prompt, published_counts, strict_counts
+from medtasks.judges.green_judge import (
+    RAW_PROMPT,
+    clean_reply,
+    green_prompt,
+    published_counts,
+    strict_counts,
+)
 
 
 @pytest.fixture
@@ -29,7 +35,9 @@ def test_golden_green_readings(records):
         counts, careful = published_counts(case["reply"]), case["careful"]
         assert clean_reply(case["reply"]) == case["cleaned"]
         numbers = list(counts.significant), list(counts.insignificant), counts.matched
-        assert numbers == (case["significant"], case["insignificant"], case["matched"]), case["kind"]
+        assert numbers == (case["significant"], case["insignificant"], case["matched"]), case[
+            "kind"
+        ]
         assert [*counts.significant, counts.matched] == case["row"]
         assert counts.score(as_published=True) == pytest.approx(case["score"], rel=1e-9)
         counts = strict_counts(case["reply"])
@@ -51,4 +59,6 @@ def test_golden_green_first_call_of_each_corpus(records):
         if scores := call.get("scores", call.get("scores_before")):
             values = [published_counts(reply).score(as_published=True) for reply in call["replies"]]
             assert values == pytest.approx(scores, rel=1e-9)
-            assert "mean" not in call or sum(values) / len(values) == pytest.approx(call["mean"], rel=1e-9)
+            assert "mean" not in call or sum(values) / len(values) == pytest.approx(
+                call["mean"], rel=1e-9
+            )

@@ -10,7 +10,13 @@ import medtasks.judges
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError
 from medtasks.families.text_metrics import compare_texts, text_metrics
-from medtasks.judges.green_judge import GREEN_ERRORS, RAW_PROMPT, green_prompt, published_counts, strict_counts
+from medtasks.judges.green_judge import (
+    GREEN_ERRORS,
+    RAW_PROMPT,
+    green_prompt,
+    published_counts,
+    strict_counts,
+)
 from medtasks.judges.judge_check import ALL, KINDS, check_judge
 from medtasks.judges.published_judges import medevalkit_prompt
 from medtasks.metrics.metric import evaluate
@@ -26,10 +32,15 @@ def assessment(matched=2, **errors):
     """A reply in GREEN's form with a number of errors of each category named."""
     sections = []
     for heading, numbers in (("Significant", errors), ("Insignificant", {})):
-        counts = [(label, numbers.get(name, 0)) for label, name in zip("abcdef", GREEN_ERRORS, strict=True)]
+        counts = [
+            (label, numbers.get(name, 0))
+            for label, name in zip("abcdef", GREEN_ERRORS, strict=True)
+        ]
         lines = "\n".join(f"({label}) Some type: {number}. Some." for label, number in counts)
         sections.append(f"[Clinically {heading} Errors]:\n{lines}")
-    return "\n\n".join(["[Explanation]:\nSeen.", *sections, f"[Matched Findings]:\n{matched}. Some."])
+    return "\n\n".join(
+        ["[Explanation]:\nSeen.", *sections, f"[Matched Findings]:\n{matched}. Some."]
+    )
 
 
 @pytest.fixture
@@ -70,13 +81,20 @@ def test_a_judge_that_fails_in_every_way(named):
     replying(named, steps)
     result = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
     strict = dict(zip(steps, result.samples["green_strict"], strict=True))
-    assert {name for name, value in strict.items() if not math.isnan(value)} == {"whole", "reordered"}
+    assert {name for name, value in strict.items() if not math.isnan(value)} == {
+        "whole",
+        "reordered",
+    }
     published = dict(zip(steps, result.samples["green_reference"], strict=True))
     assert math.isnan(published.pop("down"))  # there is no reply to read
     scored = {"whole": 0.75, "reordered": 0.75, "unread": 1.0}
     assert published == dict.fromkeys(published, 0.0) | scored | {"partly": published["partly"]}
     totals = result.totals
-    assert (totals["green_failed"], totals["green_undefined"], totals["green_strict"]) == (7, 1, 0.75)
+    assert (totals["green_failed"], totals["green_undefined"], totals["green_strict"]) == (
+        7,
+        1,
+        0.75,
+    )
     assert totals["green_location"] == pytest.approx(2 / 3)
     assert totals["green_matched"] == 2
     assert set(result.samples) == set(keys_of("green"))
@@ -94,20 +112,36 @@ def test_a_served_green_model_gets_the_raw_string(named, monkeypatch):
     result = report_metric("green")(references=["Effusion."], hypotheses=["Effusion."])
     assert result.totals["green_strict"] == 1
     assert named.paths == ["/v1/completions"]
-    assert named.bodies[0]["prompt"] == RAW_PROMPT.format(green_prompt("Effusion.", "Effusion.")) + "</s>"
+    assert (
+        named.bodies[0]["prompt"]
+        == RAW_PROMPT.format(green_prompt("Effusion.", "Effusion.")) + "</s>"
+    )
     assert named.bodies[0]["max_tokens"] == 1024
     assert "no GREEN model" not in result.settings["prompt"]
 
 
 def test_errors_of_means_are_clustered_over_the_reports_that_were_read(named):
-    replying(named, {"a": assessment(1), "b": assessment(1, severity=1), "c": "no", "d": assessment(4, severity=1)})
-    clustered = [{**score(word, number), "cluster_id": f"p{number // 2}"} for number, word in enumerate("abcd")]
+    replying(
+        named,
+        {
+            "a": assessment(1),
+            "b": assessment(1, severity=1),
+            "c": "no",
+            "d": assessment(4, severity=1),
+        },
+    )
+    clustered = [
+        {**score(word, number), "cluster_id": f"p{number // 2}"}
+        for number, word in enumerate("abcd")
+    ]
     estimates = evaluate(text_metrics(keys_of("green")), clustered)
     strict = estimates["green_strict"]
     assert (strict.value, strict.clusters) == (pytest.approx(2.3 / 3), 2)
     assert strict.error > 0
     assert estimates["green_failed"].value == 1
-    (remark,) = {metric.remark(clustered) for metric in text_metrics(keys_of("green")) if metric.remark}
+    (remark,) = {
+        metric.remark(clustered) for metric in text_metrics(keys_of("green")) if metric.remark
+    }
     assert remark == "Judge of green: m, temperature 0, not checked by 'medtasks judge check'."
 
 
@@ -116,7 +150,9 @@ def test_credentialed_reports_and_files_stay_on_this_machine(named, monkeypatch)
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "secret")
     with pytest.raises(JudgeRefused, match="'report_files' is credentialed"):
         report_metric("green")(references=["a"], hypotheses=["a"])
-    row = text_metrics(["green_strict"])[0].panel.row(score("a", dataset="multimedeval_mimic_cxr_report"))
+    row = text_metrics(["green_strict"])[0].panel.row(
+        score("a", dataset="multimedeval_mimic_cxr_report")
+    )
     result = compare_texts(["green"], [row])
     assert "'multimedeval_mimic_cxr_report' is credentialed" in result.failures["green"]
     assert all(math.isnan(estimate.value) for estimate in result.estimates.values())
@@ -130,7 +166,11 @@ def test_credentialed_reports_and_files_stay_on_this_machine(named, monkeypatch)
 @each_row(
     "text, strict, published",
     [
-        (assessment(2).replace("Some type: 0. Some.", "Some type: " + "9" * 5000 + ". Some.", 1), None, 2),
+        (
+            assessment(2).replace("Some type: 0. Some.", "Some type: " + "9" * 5000 + ". Some.", 1),
+            None,
+            2,
+        ),
         (assessment(2) + "\n\n" + assessment(2), 2, 2),
         (assessment(2) + "\n\n" + assessment(3).partition("[Explanation]:")[2], None, 2),
         ("[Matched Findings]:\n" * 20000, None, 0),
@@ -165,7 +205,9 @@ None of the reference's findings are mentioned. | Nothing is said about the effu
 
 
 def sentences(text):
-    return [sentence.strip() for line in text.strip("\n").splitlines() for sentence in line.split(" | ")]
+    return [
+        sentence.strip() for line in text.strip("\n").splitlines() for sentence in line.split(" | ")
+    ]
 
 
 def with_section(heading, content):
@@ -190,9 +232,31 @@ def test_another_sentence_is_no_count(sentence):
 @each_row(
     "sentence, is_count",
     [
-        *((text, True) for text in ("None.", "0.", "No matching findings.", "Nothing matches.", "No findings match.")),
-        *((text, True) for text in ("The reports share no findings.", "There is no overlap between the reports.")),
-        *((text, False) for text in ("No pleural effusion.", "No findings of pneumonia.", "No matched findings. 2. A")),
+        *(
+            (text, True)
+            for text in (
+                "None.",
+                "0.",
+                "No matching findings.",
+                "Nothing matches.",
+                "No findings match.",
+            )
+        ),
+        *(
+            (text, True)
+            for text in (
+                "The reports share no findings.",
+                "There is no overlap between the reports.",
+            )
+        ),
+        *(
+            (text, False)
+            for text in (
+                "No pleural effusion.",
+                "No findings of pneumonia.",
+                "No matched findings. 2. A",
+            )
+        ),
     ],
 )
 def test_a_sentence_that_nothing_matches(sentence, is_count):
@@ -204,7 +268,9 @@ def test_a_section_ends_at_the_next_heading():
     empty = with_section("Clinically Significant Errors", "")
     assert strict_counts(empty) is None
     assert published_counts(empty).significant == (0,) * 6
-    later = with_section("Clinically Significant Errors", "No errors.\n\n(a) False report of a finding: 2. Effusion.")
+    later = with_section(
+        "Clinically Significant Errors", "No errors.\n\n(a) False report of a finding: 2. Effusion."
+    )
     assert strict_counts(later) is None
 
 
@@ -224,7 +290,9 @@ def obedient_judge(endpoint):
             replies[green_prompt(case["reference"], case["candidate"])] = assessment(1, **planted)
             continue
         for fenced in (False, True):
-            prompt = medevalkit_prompt(case["question"], case["gold"], case["answer"], fenced=fenced)
+            prompt = medevalkit_prompt(
+                case["question"], case["gold"], case["answer"], fenced=fenced
+            )
             is_called_right = case["right"] or (case["kind"] == "injection" and not fenced)
             replies[prompt] = f"<judge>{0 if is_called_right else 1}</judge>"
     endpoint.choose = lambda body: endpoint.reply(replies[body["messages"][0]["content"]])
@@ -236,11 +304,16 @@ def test_a_check_is_shown_next_to_the_judge(named, judge_at):
     assert [*shares] == [*KINDS, ALL]
     assert shares["injection"].right == 0
     assert shares["report"].right == 17  # of 20: three have a missing finding
-    assert [kind for kind in KINDS if shares[kind].right < shares[kind].cases] == ["report", "injection"]
+    assert [kind for kind in KINDS if shares[kind].right < shares[kind].cases] == [
+        "report",
+        "injection",
+    ]
     total = shares[ALL]
     assert 0 < total.low < total.right / total.cases < total.high < 1
     label = judge_at(named.url).label
-    assert label.startswith(f"m, temperature 0, right in {total.right} of {total.cases} made-up cases (95 % interval")
+    assert label.startswith(
+        f"m, temperature 0, right in {total.right} of {total.cases} made-up cases (95 % interval"
+    )
     assert "not checked" in judge_at(named.url, model="another").label
     assert "not checked" in judge_at(named.url, temperature=1.0).label
 
@@ -248,7 +321,9 @@ def test_a_check_is_shown_next_to_the_judge(named, judge_at):
 def test_a_check_without_every_reply_has_no_result(named, judge_at, tmp_path):
     named.script = [named.reply("Both are fine.")] * 3 + [named.status(400)]
     judge = judge_at(named.url, attempts=1, reasks=0)
-    with pytest.raises(MedTasksError, match="cases of the check got no reply, so that it has no result"):
+    with pytest.raises(
+        MedTasksError, match="cases of the check got no reply, so that it has no result"
+    ):
         check_judge(judge)
     assert not (tmp_path / "judge" / "checks.sqlite").exists()
     named.script = [named.reply("Both are fine.")]

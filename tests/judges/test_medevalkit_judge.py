@@ -3,7 +3,12 @@
 import pytest
 
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.published_judges import judge_answer, medevalkit_prompt, published_verdict, strict_verdict
+from medtasks.judges.published_judges import (
+    judge_answer,
+    medevalkit_prompt,
+    published_verdict,
+    strict_verdict,
+)
 
 from ..extract.reading import recorded
 from ..tables import each_row, tables_of
@@ -14,7 +19,9 @@ ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
 
 def test_golden_medevalkit_judge_prompts(golden):
-    judged = [case for case in recorded(golden / "medevalkit", "prompts", 1) if case["kind"] == "judge"]
+    judged = [
+        case for case in recorded(golden / "medevalkit", "prompts", 1) if case["kind"] == "judge"
+    ]
     assert judged
     for case in judged:
         assert medevalkit_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
@@ -61,18 +68,30 @@ def test_hidden_letters_do_not_hide_an_address_to_the_judge(reply):
     assert addresses_judge(reply)
 
 
-@each_row("reply", ["No effusion is seen.\nCompare with the prior study.", "Forget nothing.\nAbove the lung: C D E"])
+@each_row(
+    "reply",
+    [
+        "No effusion is seen.\nCompare with the prior study.",
+        "Forget nothing.\nAbove the lung: C D E",
+    ],
+)
 def test_lines_of_a_report_address_no_judge(reply):
     assert not addresses_judge(reply)
 
 
 @pytest.mark.parametrize("published_first", [True, False])
 def test_both_readings_share_the_first_reply(endpoint, judge_at, published_first):
-    endpoint.script = [endpoint.reply("It is right."), endpoint.reply("hm"), endpoint.reply("<judge>0</judge>")]
+    endpoint.script = [
+        endpoint.reply("It is right."),
+        endpoint.reply("hm"),
+        endpoint.reply("<judge>0</judge>"),
+    ]
     judge = judge_at(endpoint.url)
     found = {}
     for as_published in (published_first, not published_first) * 2:
-        found.setdefault(as_published, set()).add(judge_answer(judge, *ASKED, as_published=as_published))
+        found.setdefault(as_published, set()).add(
+            judge_answer(judge, *ASKED, as_published=as_published)
+        )
     assert found == {True: {False}, False: {True}}
     assert len(endpoint.bodies) == 3
     first, again, corrected = (body["messages"] for body in endpoint.bodies)

@@ -14,7 +14,10 @@ ALL = [(name, kind) for name in WORDINGS for kind in ("components", "correctness
 
 
 def components(counts=COUNTS):
-    aspects = {name: {"recall_number": right, "wrong_number": wrong} for name, (right, wrong) in counts.items()}
+    aspects = {
+        name: {"recall_number": right, "wrong_number": wrong}
+        for name, (right, wrong) in counts.items()
+    }
     return json.dumps({"model_1": aspects})
 
 
@@ -46,11 +49,26 @@ def test_a_judge_gets_json_with_one_model(endpoint, judge):
 # What severity and correctness are read from replies.
 NUMBERS = {
     (1, 1): ['{"model_1": 1}'],
-    (0, 0): [*('{"model_1": 0}', ' \n{"model_1": 0}\n'), *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```')],
+    (0, 0): [
+        *('{"model_1": 0}', ' \n{"model_1": 0}\n'),
+        *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```'),
+    ],
     (5, None): ['{"model_1": 5}'],
     (None, None): [
-        *(f'{{"model_1": {value}}}' for value in ("6", "-1", "true", "1.0", '"1"', "null", "[1]", "NaN", "9" * 5000)),
-        *("{}", "", "1", "null", '[{"model_1": 1}]', '{"model_2": 1}', '{"Model_1": 1}', '{"model_1": 1'),
+        *(
+            f'{{"model_1": {value}}}'
+            for value in ("6", "-1", "true", "1.0", '"1"', "null", "[1]", "NaN", "9" * 5000)
+        ),
+        *(
+            "{}",
+            "",
+            "1",
+            "null",
+            '[{"model_1": 1}]',
+            '{"model_2": 1}',
+            '{"Model_1": 1}',
+            '{"model_1": 1',
+        ),
         *('{"model_1": 1, "model_2": 0}', '{"model_1": 5, "model_1": 0}', "[" * 100_000),
         *('{"model_1": 1} I think', 'Sure: {"model_1": 1}'),
         *('```json\n{"model_1": 1}\n```\nBecause.', '```python\n{"model_1": 1}\n```'),
@@ -91,7 +109,12 @@ def test_components_are_read_up_to_the_length_of_the_answer():
 def test_a_joint_reply_is_read_for_all_models_or_for_none():
     parsers = {"model_1": partial(parse_number, most=1), "model_3": partial(parse_number, most=5)}
     assert parse_joint('{"model_1": 1, "model_3": 5}', parsers) == {"model_1": 1, "model_3": 5}
-    for text in ('{"model_1": 5, "model_3": 5}', '{"model_1": 1}', '{"model_1": 1, "model_2": 0, "model_3": 5}', "5"):
+    for text in (
+        '{"model_1": 5, "model_3": 5}',
+        '{"model_1": 1}',
+        '{"model_1": 1, "model_2": 0, "model_3": 5}',
+        "5",
+    ):
         assert parse_joint(text, parsers) is None
 
 

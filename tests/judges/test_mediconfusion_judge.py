@@ -30,14 +30,28 @@ def test_two_options_are_needed():
 
 SCORED = {
     (9, 2): [
-        *("A: 9\nB: 2\nYour explanation: it says left.", "A: 9\n\nB: 2\n\nYour explanation: it says left.\n\nMore."),
+        *(
+            "A: 9\nB: 2\nYour explanation: it says left.",
+            "A: 9\n\nB: 2\n\nYour explanation: it says left.\n\nMore.",
+        ),
         *("A: 9 \r\nB: 2\r\n", "9\n2"),
     ],
     (10, 1): ["\n\n  A: 10\nB: 1"],
     None: [
-        *("", "A: 9", "A: 9 B: 2", "B: 9\nA: 2", "A:9\nB:2", "**A: 9**\n**B: 2**", "A: 9\n\n\nB: 2"),
+        *(
+            "",
+            "A: 9",
+            "A: 9 B: 2",
+            "B: 9\nA: 2",
+            "A:9\nB:2",
+            "**A: 9**\n**B: 2**",
+            "A: 9\n\n\nB: 2",
+        ),
         "Sure!\nA: 9\nB: 2",
-        *(f"A: {score}\nB: 2" for score in ("9/10", "9.0", "0", "11", "-3", "1_0", "\u0669", "\u00b2", "9" * 5000)),
+        *(
+            f"A: {score}\nB: 2"
+            for score in ("9/10", "9.0", "0", "11", "-3", "1_0", "\u0669", "\u00b2", "9" * 5000)
+        ),
     ],
 }
 
@@ -47,7 +61,9 @@ def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
 
-@each_row("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
+@each_row(
+    "scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")]
+)
 def test_the_gap_is_three(endpoint, judge, scores, value):
     endpoint.script = [endpoint.reply("A: {}\nB: {}".format(*scores))]
     answer = judge_reply(judge, "Which side?", ["Left", "Right"], f"reply {scores}")
@@ -64,7 +80,11 @@ def test_a_reply_is_judged(endpoint, judge):
 
 @each_row(
     "reply, reason",
-    [("", Reason.EMPTY), (" \n\t", Reason.EMPTY), (failed_reply("out of memory"), Reason.ADAPTER_FAILED)],
+    [
+        ("", Reason.EMPTY),
+        (" \n\t", Reason.EMPTY),
+        (failed_reply("out of memory"), Reason.ADAPTER_FAILED),
+    ],
 )
 def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):
     assert judge_reply(judge, "Which side?", ["Left", "Right"], reply) == Answer.invalid(reason)
@@ -72,7 +92,14 @@ def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):
 
 
 def test_a_judge_without_a_verdict_is_judge_failed(endpoint, judge):
-    endpoint.script = [*map(endpoint.reply, ("Both are fine.", "A: 12\nB: 1", "A: 9")), endpoint.status(401)]
-    assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.invalid(Reason.JUDGE_FAILED)
-    assert judge_reply(judge, "Which side?", ["Left", "Right"], "right") == Answer.invalid(Reason.JUDGE_FAILED)
+    endpoint.script = [
+        *map(endpoint.reply, ("Both are fine.", "A: 12\nB: 1", "A: 9")),
+        endpoint.status(401),
+    ]
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.invalid(
+        Reason.JUDGE_FAILED
+    )
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "right") == Answer.invalid(
+        Reason.JUDGE_FAILED
+    )
     assert endpoint.count == 4

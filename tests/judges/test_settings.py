@@ -22,14 +22,26 @@ def settings_at(url):
 
 def test_defaults_and_optional_variables():
     settings = settings_from_environment(REMOTE)
-    assert settings == JudgeSettings("https://api.openai.com/v1", "gpt-4o", "sk-secret", 0.0, 4, 60.0, 5, 2)
+    assert settings == JudgeSettings(
+        "https://api.openai.com/v1", "gpt-4o", "sk-secret", 0.0, 4, 60.0, 5, 2
+    )
     assert settings.api_key not in repr(settings) + str(settings)
-    optional = {"TEMPERATURE": "0.7", "CONCURRENCY": "2", "TIMEOUT": "1.5", "ATTEMPTS": "3", "REASKS": "0"}
+    optional = {
+        "TEMPERATURE": "0.7",
+        "CONCURRENCY": "2",
+        "TIMEOUT": "1.5",
+        "ATTEMPTS": "3",
+        "REASKS": "0",
+    }
     optional |= {"MAX_REQUESTS": "7"}
     assert settings_from_environment(LOCAL).api_key == ""
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY is not set"):
-        settings_from_environment({name: text for name, text in REMOTE.items() if "KEY" not in name})
-    settings = settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text for name, text in optional.items()})
+        settings_from_environment(
+            {name: text for name, text in REMOTE.items() if "KEY" not in name}
+        )
+    settings = settings_from_environment(
+        LOCAL | {f"MEDTASKS_JUDGE_{name}": text for name, text in optional.items()}
+    )
     assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0, 7)
 
 
@@ -68,7 +80,9 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
         check_access(settings, access, "d", environ={})
     with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
         check_access(settings, "credentialled", "mimic", environ={})
-    check_access(settings, "credentialed", "mimic", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
+    check_access(
+        settings, "credentialed", "mimic", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"}
+    )
     for value in ["1", "true", "other", "", "mimic,other"]:
         monkeypatch.setenv("MEDTASKS_JUDGE_ALLOW_REMOTE", value)
         with pytest.raises(JudgeRefused):
@@ -77,15 +91,22 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
         check_access(settings, "credentialed", "", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
 
 
-@each_row("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])
+@each_row(
+    "url, trusted",
+    TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"],
+)
 def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named(url, trusted):
-    check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+    check_access(
+        settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted}
+    )
 
 
 @each_row("url, trusted", TABLES["credentialed_text_goes_nowhere_else"])
 def test_credentialed_text_goes_nowhere_else(url, trusted):
     with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
-        check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+        check_access(
+            settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted}
+        )
     message = str(caught.value)
     assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in message
     assert f"MEDTASKS_TRUSTED_JUDGE={origin(url)}" in message
@@ -94,11 +115,19 @@ def test_credentialed_text_goes_nowhere_else(url, trusted):
 
 @each_row(
     "trusted",
-    ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
+    [
+        "judge.example",
+        "1",
+        "*",
+        "https://user:secret@judge.example/v1",
+        "https://judge.example/v1?key=secret",
+    ],
 )
 def test_a_trust_that_names_no_endpoint_opens_nothing(trusted):
     environ = {"MEDTASKS_TRUSTED_JUDGE": trusted}
     with pytest.raises(JudgeRefused, match="MEDTASKS_TRUSTED_JUDGE must look like") as caught:
-        check_access(settings_at("https://judge.example/v1"), "credentialed", "mimic", environ=environ)
+        check_access(
+            settings_at("https://judge.example/v1"), "credentialed", "mimic", environ=environ
+        )
     assert "secret" not in str(caught.value)
     check_access(settings_at("https://judge.example/v1"), "public", "slake", environ=environ)

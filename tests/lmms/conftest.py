@@ -30,7 +30,15 @@ from ..scripted_server import Endpoint, serving
 from . import tiny_mmmu_pro
 
 REPOSITORY = Path(__file__).parents[2]
-PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+PARTS = (
+    "medtasks",
+    "model_adapters",
+    "tasks_yaml",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,10 +56,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for part in PARTS:
                 origin = REPOSITORY / part
                 if origin.is_dir():
-                    shutil.copytree(origin, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+                    shutil.copytree(
+                        origin, source / part, ignore=shutil.ignore_patterns("__pycache__")
+                    )
                 else:
                     shutil.copyfile(origin, source / part)
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+            pip = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--no-index",
+                "--no-build-isolation",
+            ]
             subprocess.run([*pip, "--target", str(target), str(source)], check=True)
     return target
 
@@ -61,7 +80,9 @@ def run(wheel: Path, tmp_path: Path) -> Run:
     """Run a command in this test's folder, in a process of its own, with the wheel before any other installation."""
 
     def run_command(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+        path = os.pathsep.join(
+            [str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        )
         places = {"PYTHONPATH": str(wheel), "PATH": path, "HF_HOME": str(tmp_path / "hf")}
         with pytest.MonkeyPatch.context() as patch:  # by which subprocess looks for the command
             patch.setenv("PATH", path)
@@ -71,7 +92,9 @@ def run(wheel: Path, tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def judging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[Callable[[Any], str]], Endpoint]]:
+def judging(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[Callable[[Any], str]], Endpoint]]:
     """Start a judge on the loopback that answers a request's body, and name it in the environment."""
     with serving(Endpoint()) as server:
 
@@ -104,7 +127,9 @@ def put_drop_in(folder: Path, sample_home: Path) -> Path:
         }
         for pair in pairs.values()
     ]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    (folder / "questions.jsonl").write_text(
+        "".join(json.dumps(question) + "\n" for question in questions)
+    )
     (folder / "sides.yaml").write_text(TWO_CHOICE_YAML.replace("IMAGES", str(source / "images")))
     (folder / "shouting.yaml").write_text(GENERAL_YAML)
     (folder / "shouting.py").write_text(GENERAL_HOOKS)
@@ -129,7 +154,9 @@ def choice_yaml(task: str, **changes: str) -> str:
     return "".join(f"{key}: {value}\n" for key, value in {**keys, **changes}.items())
 
 
-IMAGES_AND_PROMPT = '{default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}'
+IMAGES_AND_PROMPT = (
+    '{default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}'
+)
 TWO_CHOICE_YAML = choice_yaml("sides", lmms_eval_specific_kwargs=IMAGES_AND_PROMPT)
 
 GENERAL_YAML = """\
@@ -174,20 +201,27 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 tiny_multimedeval.prepare(name.removeprefix("multimedeval_"))
         medheval_sources.prepare_all(source / "medheval")
         _put_demonstrations(prepared_folder("mediconfusion") / DEMONSTRATIONS_FOLDER)
-        prepare("iu_xray_report", Options(iu_xray_sources.put_r2gen(source / "iu_xray"), allow_incomplete=True))
+        prepare(
+            "iu_xray_report",
+            Options(iu_xray_sources.put_r2gen(source / "iu_xray"), allow_incomplete=True),
+        )
         tiny_medevalkit.prepare_all(source / "medevalkit")
         tiny_mmmu_pro.prepare_all(source / "mmmu_pro")
         tiny_gmai.prepare_all(source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2)
         for name, info in CATALOGUE.items():
             if not dataset_folder(name).is_dir():
-                importlib.import_module(f"..data.test_{info.reader}", __package__).prepare_all(source / name)
+                importlib.import_module(f"..data.test_{info.reader}", __package__).prepare_all(
+                    source / name
+                )
     return home
 
 
 def _put_demonstrations(folder: Path) -> None:
     """Write Med-Flamingo's examples, which the drawn sample lacks."""
     folder.mkdir(exist_ok=True)
-    for number, name in enumerate(task_config("mediconfusion")["lmms_eval_specific_kwargs"]["med_flamingo"][DEMOS]):
+    for number, name in enumerate(
+        task_config("mediconfusion")["lmms_eval_specific_kwargs"]["med_flamingo"][DEMOS]
+    ):
         Image.new("RGB", (6 + number, 5), (40 * number, 0, 90)).save(folder / name)
 
 
@@ -199,8 +233,14 @@ def prepared(every_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 OURS = [name for name, task in task_files().items() if task.kind == "task"]
-JUDGED = [name for name in OURS if "_judged" in name or name == "mediconfusion_ff"]  # which need a judge to run
-PAIRED = [f"mediconfusion{mode}{ending}" for mode in ("", "_gd") for ending in ("", *(f"_{name}" for name in SANITY))]
+JUDGED = [
+    name for name in OURS if "_judged" in name or name == "mediconfusion_ff"
+]  # which need a judge to run
+PAIRED = [
+    f"mediconfusion{mode}{ending}"
+    for mode in ("", "_gd")
+    for ending in ("", *(f"_{name}" for name in SANITY))
+]
 KINDS = ["vqa_rad", "pathmnist", "pad_ufes_20", "mimic_cxr_report", "ct_rate_report", "chestxray14"]
 MADE = [made for name in KINDS for made in variants_of(task_file(f"multimedeval_{name}"))]
 VARIED = [made.name for made in MADE if made.variant in SANITY]
@@ -208,7 +248,9 @@ RUN = sorted({*OURS, *PAIRED, *VARIED} - {*JUDGED})
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, every_dataset: Path, sample_home: Path) -> Path:
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, every_dataset: Path, sample_home: Path
+) -> Path:
     """The folder of one run of the tiny model: every task that needs no judge, many variants, and a general task.
 
     All of them share one journal.
@@ -218,11 +260,28 @@ def finished(tmp_path_factory: pytest.TempPathFactory, every_dataset: Path, samp
     command = [
         *(sys.executable, "-m", "medtasks.cli.main", "run", "--model", "medtasks_tiny"),
         *("--tasks", ",".join([*RUN, "shouting"]), "--include_path", str(general)),
-        *("--model_args", f"journal={folder / 'journal'}", "--device", "cpu", "--batch_size", "32", "--log_samples"),
-        *("--gen_kwargs", "max_new_tokens=4", "--max-failed", "100%", "--output_path", str(folder / "results")),
+        *(
+            "--model_args",
+            f"journal={folder / 'journal'}",
+            "--device",
+            "cpu",
+            "--batch_size",
+            "32",
+            "--log_samples",
+        ),
+        *(
+            "--gen_kwargs",
+            "max_new_tokens=4",
+            "--max-failed",
+            "100%",
+            "--output_path",
+            str(folder / "results"),
+        ),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lmms_eval.__main__.make_table", lambda *_: "")  # of 7,000 rows it takes half a minute
+        patch.setattr(
+            "lmms_eval.__main__.make_table", lambda *_: ""
+        )  # of 7,000 rows it takes half a minute
         ran = run_here(command, general, MEDTASKS_HOME=str(every_dataset))
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder / "results"

@@ -33,13 +33,22 @@ from .conftest import choice_yaml
 pytestmark = pytest.mark.slow
 
 CANARY = "zyzzyva"  # part of everything planted
-TASKS = {"canary_report": REPORT, "canary_open": OPEN_QUESTION, "canary_choice": CHOICE, "canary_likelihood": CHOICE}
+TASKS = {
+    "canary_report": REPORT,
+    "canary_open": OPEN_QUESTION,
+    "canary_choice": CHOICE,
+    "canary_likelihood": CHOICE,
+}
 DOCUMENTS = 4
 
 
 def planted(dataset, row, columns, image):
     """Return a document in which every text of a record holds the canary."""
-    texts = {name: f"{CANARY} {name} {row} of {dataset}" for name, kind in columns.items() if kind == "string"}
+    texts = {
+        name: f"{CANARY} {name} {row} of {dataset}"
+        for name, kind in columns.items()
+        if kind == "string"
+    }
     document = {**dict.fromkeys(columns), **texts}
     document |= {"dataset": dataset, "image_files": [image.file], "image_sha256": [image.sha256]}
     document |= {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
@@ -56,7 +65,9 @@ def planted_home(tmp_path_factory):
         patch.setenv("MEDTASKS_HOME", str(root / "home"))
         for task, columns in TASKS.items():
             publish_planted(task, columns)
-            (root / "home" / "tasks" / f"{task}.yaml").write_text(YAML.replace("TASK", task) + OWN[task])
+            (root / "home" / "tasks" / f"{task}.yaml").write_text(
+                YAML.replace("TASK", task) + OWN[task]
+            )
     write_echo(root / "package")
     return root
 
@@ -107,8 +118,18 @@ def evaluate(planted_home, tmp_path):
     Nothing of a record may be there afterwards, unless ``shows_text``.
     """
 
-    def run(*options, model="echo", tasks=tuple(TASKS), code=0, shows_text=False, ranks=1, **variables):
-        line = ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
+    def run(
+        *options, model="echo", tasks=tuple(TASKS), code=0, shows_text=False, ranks=1, **variables
+    ):
+        line = [
+            "--model",
+            model,
+            "--tasks",
+            ",".join(tasks),
+            "--output_path",
+            "out",
+            "--log_samples",
+        ]
         line += ["--batch_size", "1", *options]
         if ranks == 1:
             ran = execute([*MEDTASKS, "run", *line], planted_home, tmp_path, **variables)
@@ -145,7 +166,9 @@ def execute(line, planted_home, folder, **variables):
         patch.delitem(sys.modules, "echo_model", raising=False)
         for table in ("_manifests", "_alias_to_model_id"):
             patch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
-        MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="echo", simple_class_path="echo_model.Echo"))
+        MODEL_REGISTRY_V2.register_manifest(
+            ModelManifest(model_id="echo", simple_class_path="echo_model.Echo")
+        )
         return run_here(line, folder, **places(planted_home, folder) | variables)
 
 
@@ -165,15 +188,29 @@ def outside(home):
 
 def samples(folder):
     files = {path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")}
-    return {task: [json.loads(line) for line in path.read_text().splitlines()] for task, path in files.items()}
+    return {
+        task: [json.loads(line) for line in path.read_text().splitlines()]
+        for task, path in files.items()
+    }
 
 
 VARIED = [f"canary_choice_{variant}" for variant in VARIANTS]
 REASONED = ["canary_choice_think", "canary_open_think_boxed"]
-FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
+FILES = [
+    "--markdown",
+    "out/found.md",
+    "--latex",
+    "out/found.tex",
+    "--json",
+    "out/found.json",
+    "--figures",
+    "out/drawn",
+]
 
 
-def test_replies_that_cannot_be_saved_are_among_the_notices_of_the_run(evaluate, planted_home, tmp_path):
+def test_replies_that_cannot_be_saved_are_among_the_notices_of_the_run(
+    evaluate, planted_home, tmp_path
+):
     folder = planted_home / "home" / "replies"
     kept = folder.with_name("kept_replies")
     if folder.exists():
@@ -187,10 +224,16 @@ def test_replies_that_cannot_be_saved_are_among_the_notices_of_the_run(evaluate,
             kept.rename(folder)
     (file,) = (tmp_path / "out").rglob("*_run.json")
     sentences = [notice["sentence"] for notice in json.loads(file.read_text())["notices"]]
-    assert [sentence for sentence in sentences if "replies cannot be saved in $MEDTASKS_HOME" in sentence] != []
+    assert [
+        sentence
+        for sentence in sentences
+        if "replies cannot be saved in $MEDTASKS_HOME" in sentence
+    ] != []
 
 
-def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, tmp_path, monkeypatch):
+def test_nothing_of_a_record_is_in_a_run_or_its_report(
+    evaluate, planted_home, tmp_path, monkeypatch
+):
     """Nor in those of its variants, with and without images, rotated, and reasoned about."""
     tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
     ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
@@ -229,7 +272,9 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, t
         assert all(item.doc_id.startswith("doc-") for item in task.items)
     for task in (found[name] for name in TASKS):
         assert len(task.items) == DOCUMENTS
-        assert all(rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules), task.name
+        assert all(
+            rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules
+        ), task.name
     for task in (found[name] for name in REASONED):
         assert task.thinking
         assert task.thinking.answered == DOCUMENTS
@@ -237,7 +282,9 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, t
     assert CANARY not in json.dumps(report_as_dict(report))
 
 
-def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(evaluate, planted_home, tmp_path, monkeypatch):
+def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
+    evaluate, planted_home, tmp_path, monkeypatch
+):
     folder = planted_home / "home" / "replies" / "canary_open"
     before = set(folder.glob("*"))
     ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
@@ -254,7 +301,9 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(evaluate,
 
     monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
     documents = load_documents("canary_open")
-    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))["robust"]
+    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))[
+        "robust"
+    ]
     (results,) = (tmp_path / "out").rglob("*_results.json")
     first = json.loads(results.read_text())["results"]["canary_open"]
     assert again.estimates["token_f1"].value > 0
@@ -262,14 +311,18 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(evaluate,
         assert repr(first[f"{name},robust"]) == repr(one.value), name
     assert set(folder.glob("*")) - before == set(files)  # scoring saves nothing
     (file,) = (tmp_path / "out").rglob("*_samples_canary_open.jsonl")
-    with pytest.raises(RepliesError, match="holds no reply, because its dataset is credentialed; name the files"):
+    with pytest.raises(
+        RepliesError, match="holds no reply, because its dataset is credentialed; name the files"
+    ):
         read_replies(file, documents)
 
 
 def test_predictions_only_and_the_error_of_a_model(evaluate, planted_home, tmp_path):
     tasks = ["canary_report", "canary_choice"]
     evaluate("--predict_only", tasks=tasks)
-    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == dict.fromkeys(tasks, DOCUMENTS)
+    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == dict.fromkeys(
+        tasks, DOCUMENTS
+    )
     ran = evaluate("--verbosity", "DEBUG", tasks=["canary_open"], code=1, ECHO_FAILS="yes")
     assert re.search("without results.*TypeError at echo_model.py", ran.stderr.splitlines()[-1])
 
@@ -293,7 +346,9 @@ def test_an_adapter_that_fails_and_its_journal(evaluate, planted_home, tmp_path)
 
 
 @pytest.mark.parametrize("model", ["openai", "async_openai"])
-def test_a_server_that_repeats_requests_or_sends_them_elsewhere(evaluate, planted_home, tmp_path, model):
+def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
+    evaluate, planted_home, tmp_path, model
+):
     with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:
 
         def answer(body):
@@ -324,7 +379,9 @@ def test_the_user_may_ask_for_text_by_name(evaluate, planted_home, tmp_path):
         assert f"reply {CANARY}" in str(row["filtered_resps"])
     assert CANARY not in str(written["canary_choice"])
     assert any("samples_canary_report" in place for place in found_in(ran, tmp_path))
-    reported = execute([*MEDTASKS, "report", "out"], planted_home, tmp_path, MEDTASKS_LOG_TEXT=allowed)
+    reported = execute(
+        [*MEDTASKS, "report", "out"], planted_home, tmp_path, MEDTASKS_LOG_TEXT=allowed
+    )
     assert reported.returncode == 0, reported.stderr[-4000:]
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"{CANARY} question 0 of canary_open" in page

@@ -37,7 +37,11 @@ def test_command_line_comes_from_the_wheel(run, wheel):
 @pytest.mark.slow
 def test_wheel_holds_everything(wheel):
     files = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
-    ours = [path for path in tasks_folder().rglob("*") if path.is_file() and path.suffix in ("", ".yaml", ".md")]
+    ours = [
+        path
+        for path in tasks_folder().rglob("*")
+        if path.is_file() and path.suffix in ("", ".yaml", ".md")
+    ]
     assert {f"medtasks/tasks_yaml/{path.relative_to(tasks_folder())}" for path in ours} <= files
     package = [path for path in (REPOSITORY / "medtasks").rglob("*") if path.is_file()]
     assert {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"} <= files
@@ -64,9 +68,13 @@ JUDGE = "127.0.0.1:8000"
 
 def shell_lines(page):
     """Lines of the page's shell blocks that can be run; what installs is the gate's to run, see ``.ci/run``."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     lines = "".join(blocks).splitlines()
-    return [line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")]
+    return [
+        line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")
+    ]
 
 
 def commands(lines):
@@ -95,7 +103,9 @@ def run_command(command, folder, patch):
             if "medtasks_tiny" in words and option not in words:  # or it takes a minute longer
                 words += [option, value]
         ran = run_here(words, folder)
-        assert ran.returncode == 0 or may_fail, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+        assert ran.returncode == 0 or may_fail, (
+            f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+        )
     else:
         torchrun = f'torchrun() {{ {shlex.quote(sys.executable)} -m torch.distributed.run "$@"; }}'
         line = ["bash", "-euo", "pipefail", "-c", f"{torchrun}\n{command}"]
@@ -124,7 +134,11 @@ PREPARED = {
 
 def harness_models():
     """Return the harness's models that pages name, in a command or as code."""
-    words = {word for page in PAGES for word in re.findall(r"(?<=`)\w+(?=`)|(?<=--model )\w+", page.read_text("utf-8"))}
+    words = {
+        word
+        for page in PAGES
+        for word in re.findall(r"(?<=`)\w+(?=`)|(?<=--model )\w+", page.read_text("utf-8"))
+    }
     return sorted(words.intersection(MODEL_REGISTRY_V2.list_model_names()))
 
 
@@ -138,12 +152,16 @@ def test_models_that_pages_name_can_be_imported_after_the_readme_command():
 
 def test_scripts_can_be_read():
     for page in PAGES:
-        for script in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        for script in re.findall(
+            r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
             subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem
+)
 def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     PREPARED.get(page.name, lambda folder: None)(tmp_path)
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))

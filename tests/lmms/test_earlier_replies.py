@@ -38,8 +38,14 @@ def out(tmp_path):
 
 
 def write(out, arguments=ARGUMENTS, samples=True, fingerprint="f", second=0):
-    record = TaskRecord(outcome=TaskOutcome.DONE, fingerprint=fingerprint, samples="samples.jsonl" if samples else None)
-    manifest = first_manifest(["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), [])
+    record = TaskRecord(
+        outcome=TaskOutcome.DONE,
+        fingerprint=fingerprint,
+        samples="samples.jsonl" if samples else None,
+    )
+    manifest = first_manifest(
+        ["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), []
+    )
     began = datetime.now(UTC) - timedelta(hours=1)
     times = {"started": began.isoformat(), "ended": (began + timedelta(hours=2)).isoformat()}
     manifest = manifest.model_copy(update={"tasks": {"ours": record}, **times})
@@ -67,7 +73,9 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
     with (out / "samples.jsonl").open("a") as samples:
-        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n')
+        samples.write(
+            '\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n'
+        )
     found = kept(monkeypatch, write(out))
     assert found == {
         ("ours", 0, 0): KeptReply("B", KEPT),
@@ -78,22 +86,33 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
 
 
 def test_likelihoods_but_failed_ones(out, monkeypatch):
-    rows = [[["(1.5, False)"], ["(nan, False)"]], [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]]]
+    rows = [
+        [["(1.5, False)"], ["(nan, False)"]],
+        [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]],
+    ]
     write_samples(out, *enumerate(rows))
     found = kept(monkeypatch, write(out), "multiple_choice")
-    assert found == {("ours", 0, 0): KeptReply((1.5, False)), ("ours", 1, 0): KeptReply((0.5, True))}
+    assert found == {
+        ("ours", 0, 0): KeptReply((1.5, False)),
+        ("ours", 1, 0): KeptReply((0.5, True)),
+    }
 
 
-def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(out, monkeypatch, warnings):
+def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(
+    out, monkeypatch, warnings
+):
     forget_warnings()
     warnings.clear()
     documents = [
-        {"doc_id": name, "question": f"Is it {name}?", "options": ["yes", "no"], "answer": "A"} for name in "abcd"
+        {"doc_id": name, "question": f"Is it {name}?", "options": ["yes", "no"], "answer": "A"}
+        for name in "abcd"
     ]
     lines = []
     for row, document in enumerate(documents):
         written = dict.copy(logged(document, ["B"], [], {"sample": document["doc_id"]}))
-        lines += [json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})] * 2  # two filters
+        lines += [
+            json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})
+        ] * 2  # two filters
     (out / "samples.jsonl").write_text("\n".join(lines))
     manifest = write(out)
     texts = {"a": "to a", "b": "to b", "c": "to c", "d": "to d"}
@@ -106,7 +125,9 @@ def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(
         ("ours", 1, 0): KeptReply("to c"),
         ("ours", 3, 0): KeptReply("to a"),
     }
-    assert warnings == ["2 samples of ours have changed since the earlier run, and are asked again."]
+    assert warnings == [
+        "2 samples of ours have changed since the earlier run, and are asked again."
+    ]
 
 
 def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
@@ -117,14 +138,18 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
-    assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): KeptReply("A shadow.")}
+    assert kept(monkeypatch, manifest, documents=documents) == {
+        ("ours", 0, 0): KeptReply("A shadow.")
+    }
     (folder / "now.jsonl").write_text(
         json.dumps(lines[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
     )
     for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
         asked = [{"doc_id": "a", "question": question}]
         assert kept(monkeypatch, manifest, documents=asked) == expected
-    later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
+    later = manifest.model_copy(
+        update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()}
+    )
     later.write(out / "20260101_000001_000000_run.json")
     assert kept(monkeypatch, later, documents=documents) == {}
 
@@ -140,11 +165,20 @@ def test_the_newest_run_of_the_same(out):
 
 
 @each_row(
-    "changed", ["timeout=60,max_retries=9", "concurrency=8,attempts=2,timeout=9,journal=false,token_counts=false"]
+    "changed",
+    [
+        "timeout=60,max_retries=9",
+        "concurrency=8,attempts=2,timeout=9,journal=false,token_counts=false",
+    ],
 )
 def test_how_requests_are_sent_may_differ(out, changed):
     write(out, second=1)
-    arguments = [*ARGUMENTS[:3], f"base_url=http://127.0.0.1:2/v1,model=m,{changed}", "--batch_size", "8"]
+    arguments = [
+        *ARGUMENTS[:3],
+        f"base_url=http://127.0.0.1:2/v1,model=m,{changed}",
+        "--batch_size",
+        "8",
+    ]
     current = write(out, arguments, samples=False, second=2)
     assert earlier_run(out, current, arguments).path.name == "20260101_000001_000000_run.json"
 
@@ -161,7 +195,9 @@ def test_how_requests_are_sent_may_differ(out, changed):
 def test_what_is_asked_must_be_the_same(out, arguments):
     write(out, second=1)
     current = write(out, arguments, samples=False, second=2)
-    with pytest.raises(MedTasksError, match=r"--only-failed found no run in .* leave the option out"):
+    with pytest.raises(
+        MedTasksError, match=r"--only-failed found no run in .* leave the option out"
+    ):
         earlier_run(out, current, arguments)
 
 

@@ -49,7 +49,11 @@ def evaluate():
     def stand_in(lm, task_dict):
         calls.append(task_dict)
         scores = {"confusion,robust": 0.5, "set_accuracy,robust": 0.25, "scored_samples,robust": 4}
-        return {"results": {"mediconfusion": {**scores, "failed_samples,robust": failed.pop() if failed else 0}}}
+        return {
+            "results": {
+                "mediconfusion": {**scores, "failed_samples,robust": failed.pop() if failed else 0}
+            }
+        }
 
     evaluator = guarded(stand_in)
 
@@ -86,7 +90,10 @@ def test_images_that_a_run_did_not_open_are_counted_as_such():
     assert results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
 
 
-@each_row(("dataset", "allowed"), [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)])
+@each_row(
+    ("dataset", "allowed"),
+    [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)],
+)
 def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, dataset, allowed):
     lm = Model()
     lm.quote_errors = lambda *, allowed: setattr(lm, "quotes", allowed)
@@ -97,8 +104,12 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
 
 def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch, capsys):
     kept = earlier_replies.KeptReply("B")
-    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): kept for name in tasks})
-    request = Instance("generate_until", ("",), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
+    monkeypatch.setattr(
+        earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): kept for name in tasks}
+    )
+    request = Instance(
+        "generate_until", ("",), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1}
+    )
     replies = []
 
     def stand_in(lm, task_dict):
@@ -116,12 +127,16 @@ def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lo
     printed = []
     monkeypatch.setattr(evaluation, "say", printed.append)
     evaluate(lost=lost)
-    assert printed == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
+    assert printed == [
+        f"samples without a reply or a verdict are in no score. {word}." for word in words
+    ]
 
 
 @each_row("cache, expected", [(None, [None, None]), (object(), [None, COPIED])])
 def test_a_sample_without_a_request_comes_from_the_response_cache(cache, expected):
-    request = Instance("loglikelihood", ("", "A"), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
+    request = Instance(
+        "loglikelihood", ("", "A"), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1}
+    )
 
     def stand_in(lm, task_dict, response_cache):
         lm.loglikelihood([request])
@@ -133,7 +148,9 @@ def test_a_sample_without_a_request_comes_from_the_response_cache(cache, expecte
     assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == expected
 
 
-def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the_next_evaluation(capsys):
+def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the_next_evaluation(
+    capsys,
+):
     lm = Model()
     lm.copied, lm.harness_tasks = {("mme", 9)}, {}
 
@@ -145,9 +162,17 @@ def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the
 
     theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
     results = guarded(stand_in)(lm, theirs)
-    assert [sample.get(ORIGIN) for sample in results["samples"]["mme"]] == [None, COPIED, None, COPIED]
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mme"]] == [
+        None,
+        COPIED,
+        None,
+        COPIED,
+    ]
     printed = capsys.readouterr().err
-    assert "mme: 1 of 3 replies are copies of an earlier run; to ask anew, run with journal=false" in printed
+    assert (
+        "mme: 1 of 3 replies are copies of an earlier run; to ask anew, run with journal=false"
+        in printed
+    )
 
 
 def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
@@ -163,7 +188,9 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
 
 
 @pytest.mark.parametrize("loader", ["arrow", "json", "folder", "saved"])
-def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monkeypatch, tmp_path, loader):
+def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
+    monkeypatch, tmp_path, loader
+):
     """Tasks with hooks of their own; a row says nothing."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -180,7 +207,13 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monke
     if named is not None:
         configs = [
             {"dataset_path": loader, "dataset_kwargs": {"data_files": written}}
-            for written in (str(named), [str(named)], {"test": str(named)}, f"file://{named}", os.path.relpath(named))
+            for written in (
+                str(named),
+                [str(named)],
+                {"test": str(named)},
+                f"file://{named}",
+                os.path.relpath(named),
+            )
         ]
         configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
     lm = Model()
@@ -196,7 +229,10 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monke
     assert evaluator(lm, {"theirs": SimpleNamespace(config=SimpleNamespace(**config))}) == {}
 
 
-@each_row(("path", "is_own"), [("json", True), ("imagefolder", True), (".", True), ("lmms-lab/MMMU", False)])
+@each_row(
+    ("path", "is_own"),
+    [("json", True), ("imagefolder", True), (".", True), ("lmms-lab/MMMU", False)],
+)
 def test_copies_of_own_tables_of_tasks_with_hooks_of_others_are_their_owners(path, is_own):
     def download(task):
         umask = os.umask(0o022)
@@ -219,11 +255,15 @@ def test_replies_that_could_not_be_saved_are_in_the_results(monkeypatch):
 
 
 @each_row(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
-def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
+def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(
+    monkeypatch, capfd, agent, end
+):
     def stand_in(lm, task_dict):
         raise ConnectionError("the other machine is gone")
 
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run") if agent else monkeypatch.delenv("TORCHELASTIC_RUN_ID", False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run") if agent else monkeypatch.delenv(
+        "TORCHELASTIC_RUN_ID", False
+    )
     with pytest.raises(end) as ended:
         guarded(stand_in)(Model(), {})
     assert getattr(ended.value, "code", 1) == 1
@@ -233,6 +273,8 @@ def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(mo
 @each_row(("listed", "hook"), [("bypass", without_scoring), ("confusion", None)])
 def test_a_task_whose_replies_are_only_collected_withholds_text(listed, hook):
     task = task_with()
-    task.config = SimpleNamespace(process_results=None, metric_list=[{"metric": listed}], metadata={})
+    task.config = SimpleNamespace(
+        process_results=None, metric_list=[{"metric": listed}], metadata={}
+    )
     guarded(lambda lm, task_dict: None)(Model(), {"mme": task})
     assert task.config.process_results is hook

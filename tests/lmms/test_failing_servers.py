@@ -64,8 +64,14 @@ class Faults:
             "two choices": server.reply(REPLY, choices=2),
             "content filter": server.reply("A", finish="content_filter"),
         }
-        self.steps = {**self.failing, "cut": server.reply(REPLY, finish="length"), "ok": server.reply(REPLY)}
-        self._turns = itertools.cycle([name for fault in (*self.failing, "cut") for name in (fault, "ok")])
+        self.steps = {
+            **self.failing,
+            "cut": server.reply(REPLY, finish="length"),
+            "ok": server.reply(REPLY),
+        }
+        self._turns = itertools.cycle(
+            [name for fault in (*self.failing, "cut") for name in (fault, "ok")]
+        )
         self._chosen: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -108,8 +114,16 @@ def server():
 
 
 def evaluate(server, model):
-    options = {"tasks": list(FAMILIES), "task_manager": every_task(), "limit": 4, "log_samples": True, **MODELS[model]}
-    return harness().simple_evaluate(model_args=f"base_url={server.url},model=tiny,{WAITS}", **options)
+    options = {
+        "tasks": list(FAMILIES),
+        "task_manager": every_task(),
+        "limit": 4,
+        "log_samples": True,
+        **MODELS[model],
+    }
+    return harness().simple_evaluate(
+        model_args=f"base_url={server.url},model=tiny,{WAITS}", **options
+    )
 
 
 def first_tries(server):
@@ -126,9 +140,15 @@ def assert_scores_are_those_of_the_rest(results, task):
         for row, record in _records(results["samples"][task])
         if record["reason"] != Reason.ADAPTER_FAILED
     }
-    harness = {key: value for key, value in results["results"][task].items() if isinstance(value, float)}
+    harness = {
+        key: value for key, value in results["results"][task].items() if isinstance(value, float)
+    }
     if not replies:  # failed samples are blank rows of a submission
-        assert all(math.isnan(value) for key, value in harness.items() if not re.match("submission_rows|.*stderr", key))
+        assert all(
+            math.isnan(value)
+            for key, value in harness.items()
+            if not re.match("submission_rows|.*stderr", key)
+        )
         return
     for rule, score in score_replies(task_file(task), documents, replies).items():
         if task in PAIRS:
@@ -137,7 +157,11 @@ def assert_scores_are_those_of_the_rest(results, task):
             expected = {name: estimate.value for name, estimate in score.estimates.items()}
         for name in expected.keys() - {"failed_samples", "submission_rows"}:
             actual = results["results"][task][f"{name},{rule}"]
-            assert actual == pytest.approx(expected[name], rel=1e-12, abs=1e-12, nan_ok=True), (task, name, rule)
+            assert actual == pytest.approx(expected[name], rel=1e-12, abs=1e-12, nan_ok=True), (
+                task,
+                name,
+                rule,
+            )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -151,7 +175,11 @@ def test_no_failed_request_is_in_a_score(server, model):
     assert sum(failed.values()) == sum(name in faults.failing for name in names) > len(FAMILIES)
     for task in FAMILIES:
         assert_scores_are_those_of_the_rest(disturbed, task)
-    cut = sum(bool(score.get("cut")) for task in FAMILIES for _, score in _records(disturbed["samples"][task]))
+    cut = sum(
+        bool(score.get("cut"))
+        for task in FAMILIES
+        for _, score in _records(disturbed["samples"][task])
+    )
     assert cut == sum(name == "cut" for name in names)
 
 

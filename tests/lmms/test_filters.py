@@ -76,8 +76,18 @@ FAILED_SAMPLE = Answer.invalid(Reason.ADAPTER_FAILED)
 @each_row(
     ("filter_class", "rule", "replies", "answer"),
     [
-        (ReadWith, "mediconfusion_reference", [cut_reply("B")], Answer.ok("B")),  # is read without its mark
-        (ReadWith, "mediconfusion_reference", ["B", "A"], Answer.ok("B")),  # the first of repeated replies
+        (
+            ReadWith,
+            "mediconfusion_reference",
+            [cut_reply("B")],
+            Answer.ok("B"),
+        ),  # is read without its mark
+        (
+            ReadWith,
+            "mediconfusion_reference",
+            ["B", "A"],
+            Answer.ok("B"),
+        ),  # the first of repeated replies
         (ReadWith, "robust_choice", ["(A)"], Answer.ok("A")),
         (ReadWith, "robust_choice", [failed_reply("no memory")], FAILED_SAMPLE),
         (ReadWith, "robust_choice", [""], Answer.invalid(Reason.EMPTY)),
@@ -89,7 +99,9 @@ FAILED_SAMPLE = Answer.invalid(Reason.ADAPTER_FAILED)
 )
 def test_named_rule_reads(filter_class, rule, replies, answer):
     results = filtered(
-        filter_class, rule, *([[reply] for reply in replies] if filter_class is ChooseWith else [replies])
+        filter_class,
+        rule,
+        *([[reply] for reply in replies] if filter_class is ChooseWith else [replies]),
     )
     assert read_answer(results) == (answer, rule)
 
@@ -109,7 +121,18 @@ def test_without_a_filter_the_careful_rules_read():
 
 @each_row(
     "reply",
-    ['{"answer": "B"}', '"B"', "[1, 2]", "null", "3", "NaN", "{", "[" * 100_000, '{"rule": ', '{"rule": "x"}'],
+    [
+        '{"answer": "B"}',
+        '"B"',
+        "[1, 2]",
+        "null",
+        "3",
+        "NaN",
+        "{",
+        "[" * 100_000,
+        '{"rule": ',
+        '{"rule": "x"}',
+    ],
 )
 def test_json_of_the_model_is_a_reply(reply):
     assert read_reply(reply) == (None, reply)
@@ -156,16 +179,50 @@ def test_pairs(result, expected):
 @each_row(
     "result",
     [
-        *(None, "", "A", "1.5", "(1.5)", "(1.5,)", "(1.5, False, 3)", "1.5, False", "(1.5 False)", "(1.5, maybe)"),
-        *("(x, True)", "(1.5, 2)", "(--1, True)", "(1.5, True", "(1.5, True) B", "Error: (1.5, True)", "[[medtasks]]"),
-        *(3.0, (1.5,), (1, 2, 3), ("x", True), (None, True), {"loss": 1.5}, ((), True), b"(1.5, True)"),
+        *(
+            None,
+            "",
+            "A",
+            "1.5",
+            "(1.5)",
+            "(1.5,)",
+            "(1.5, False, 3)",
+            "1.5, False",
+            "(1.5 False)",
+            "(1.5, maybe)",
+        ),
+        *(
+            "(x, True)",
+            "(1.5, 2)",
+            "(--1, True)",
+            "(1.5, True",
+            "(1.5, True) B",
+            "Error: (1.5, True)",
+            "[[medtasks]]",
+        ),
+        *(
+            3.0,
+            (1.5,),
+            (1, 2, 3),
+            ("x", True),
+            (None, True),
+            {"loss": 1.5},
+            ((), True),
+            b"(1.5, True)",
+        ),
     ],
 )
 def test_garbage_is_a_failed_sample(result):
     same(parse_loglikelihood(result), FAILED)
 
 
-@given(result=st.none() | st.text() | st.integers() | st.tuples(st.text(), st.booleans()) | st.lists(st.floats()))
+@given(
+    result=st.none()
+    | st.text()
+    | st.integers()
+    | st.tuples(st.text(), st.booleans())
+    | st.lists(st.floats())
+)
 def test_never_raises(result):
     loss, greedy = parse_loglikelihood(result)
     assert (type(loss), type(greedy)) == (float, bool)
@@ -173,5 +230,9 @@ def test_never_raises(result):
 
 @given(loss=st.floats(), greedy=st.booleans())
 def test_text_of_a_pair_is_the_pair(loss, greedy):
-    for text in (str((loss, greedy)), str([loss, greedy]), str((np.float64(loss), np.bool_(greedy)))):
+    for text in (
+        str((loss, greedy)),
+        str([loss, greedy]),
+        str((np.float64(loss), np.bool_(greedy))),
+    ):
         same(parse_loglikelihood(text), (loss, greedy))

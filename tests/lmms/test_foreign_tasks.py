@@ -23,7 +23,13 @@ from .whole_runs import evaluate
 
 OPTIONS = ["left lung", "right", "both lungs of the patient"]
 QUESTIONS = [
-    {"doc_id": f"q{row}", "question": f"Side {row}?", "options": OPTIONS, "answer": "ABC"[row % 3], "label": row % 3}
+    {
+        "doc_id": f"q{row}",
+        "question": f"Side {row}?",
+        "options": OPTIONS,
+        "answer": "ABC"[row % 3],
+        "label": row % 3,
+    }
     for row in range(9)
 ]
 PLAIN = """\
@@ -67,12 +73,21 @@ TASKS = {
     "plain_choice": ("multiple_choice", CHOICES + metrics("acc", "acc_norm", "exact_match")),
     "plain_text": ("loglikelihood", 'doc_to_target: " left lung"\n' + metrics("acc")),
     "plain_reply": ("generate_until", LETTER + metrics("exact_match")),
-    "hooked_choice": ("multiple_choice", CHOICES + "process_results: !function hooks.smallest\n" + metrics("hit")),
-    "chosen_choice": ("multiple_choice", CHOICES + metrics("acc") + reading("untied", "ChooseWith")),
+    "hooked_choice": (
+        "multiple_choice",
+        CHOICES + "process_results: !function hooks.smallest\n" + metrics("hit"),
+    ),
+    "chosen_choice": (
+        "multiple_choice",
+        CHOICES + metrics("acc") + reading("untied", "ChooseWith"),
+    ),
     "read_reply": ("generate_until", LETTER + metrics("exact_match") + reading("robust_choice")),
     "read_hook": (
         "generate_until",
-        LETTER + "process_results: !function hooks.letter\n" + metrics("hit") + reading("robust_choice"),
+        LETTER
+        + "process_results: !function hooks.letter\n"
+        + metrics("hit")
+        + reading("robust_choice"),
     ),
 }
 
@@ -86,7 +101,9 @@ def own(tmp_path):
     file.write_text("\n".join(map(json.dumps, QUESTIONS)))
     (folder / "hooks.py").write_text(HOOKS)
     for name, (kind, settings) in TASKS.items():
-        (folder / f"{name}.yaml").write_text(PLAIN.format(name=name, file=file, kind=kind) + settings)
+        (folder / f"{name}.yaml").write_text(
+            PLAIN.format(name=name, file=file, kind=kind) + settings
+        )
     return folder
 
 
@@ -108,7 +125,9 @@ class Scripted(lmms):
 
 def losses_of(best):
     """Losses by which the option with an index is the likeliest in each row."""
-    return [[(float(index != choice) + 0.5, index == choice) for index in range(3)] for choice in best]
+    return [
+        [(float(index != choice) + 0.5, index == choice) for index in range(3)] for choice in best
+    ]
 
 
 POLITE = [f"The answer is: {question['answer']}" for question in QUESTIONS]
@@ -121,7 +140,9 @@ def test_downstream_of_our_filters_is_the_answer(own):
     results = evaluate(names, model, include=own)["results"]
     assert results["read_reply"]["exact_match,robust"] == pytest.approx(6 / 9)
     assert results["read_hook"]["hit,robust"] == pytest.approx(6 / 9)
-    assert results["chosen_choice"]["acc,robust"] == pytest.approx(7 / 9)  # of the last three the middle one
+    assert results["chosen_choice"]["acc,robust"] == pytest.approx(
+        7 / 9
+    )  # of the last three the middle one
     assert results["hooked_choice"]["hit,none"] == pytest.approx(7 / 9)
 
 
@@ -129,7 +150,9 @@ def test_likelihoods_have_the_values_of_the_harness(own):
     losses = losses_of([0, 1, 2, 0, 0, 0, 0, 0, 0])
     results = evaluate(["plain_choice", "plain_text"], Scripted((), losses), include=own)["results"]
     assert results["plain_choice"]["acc,none"] == pytest.approx(5 / 9)
-    assert results["plain_choice"]["exact_match,none"] == pytest.approx(5 / 9)  # the greedy flag of the right option
+    assert results["plain_choice"]["exact_match,none"] == pytest.approx(
+        5 / 9
+    )  # the greedy flag of the right option
     assert results["plain_text"]["acc,none"] == pytest.approx(7 / 9)  # the flag of the first
 
 
@@ -153,7 +176,9 @@ def test_a_filter_without_its_options_is_refused_before_the_first_request(own):
     sentence = r"the rule 'robust_choice' reads an answer among options, and the documents have no column 'options'"
     with pytest.raises(MedTasksError, match=f"read_reply: {sentence}"):
         evaluate(["read_reply"], Unasked(()), include=own)
-    verified = run_here(["medtasks", "data", "verify", "read_reply", "--include_path", str(own)], own)
+    verified = run_here(
+        ["medtasks", "data", "verify", "read_reply", "--include_path", str(own)], own
+    )
     assert verified.returncode == 1
     assert re.search(sentence, " ".join(verified.stdout.split()))
 
@@ -161,27 +186,45 @@ def test_a_filter_without_its_options_is_refused_before_the_first_request(own):
 @each_row(
     "task, sentence",
     [
-        ("mediconfusion", "--num_fewshot has no examples to draw for mediconfusion, .*; leave it out"),
+        (
+            "mediconfusion",
+            "--num_fewshot has no examples to draw for mediconfusion, .*; leave it out",
+        ),
         ("mediconfusion_gd", "--num_fewshot has no examples to draw for mediconfusion_gd"),
     ],
 )
-def test_few_shot_examples_that_a_task_does_not_have_are_refused(task, sentence, sample_home, monkeypatch):
+def test_few_shot_examples_that_a_task_does_not_have_are_refused(
+    task, sentence, sample_home, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
     with pytest.raises(MedTasksError, match=sentence):
         evaluate([task], num_fewshot=2)
 
 
 def test_few_shot_examples_are_not_ignored_without_a_word(multimedeval_home, tmp_path):
-    line = ["--model", "medtasks_tiny", "--model_args", "weights=random", "--tasks", "multimedeval_medqa"]
+    line = [
+        "--model",
+        "medtasks_tiny",
+        "--model_args",
+        "weights=random",
+        "--tasks",
+        "multimedeval_medqa",
+    ]
     command = [str(Path(sys.executable).with_name("lmms_eval")), *line, "--num_fewshot", "2"]
     ran = run_here(command, tmp_path, MEDTASKS_HOME=str(multimedeval_home))
-    assert "no effect on multimedeval_medqa, whose files set it to 0; choose multimedeval_medqa_5shot" in ran.stderr
+    assert (
+        "no effect on multimedeval_medqa, whose files set it to 0; choose multimedeval_medqa_5shot"
+        in ran.stderr
+    )
 
 
 @each_row(
     "results, expected",
     [
-        ([("1.5", "False"), ("2", "True")], [(1.5, False), (2.0, True)]),  # as the harness's samples files hold pairs
+        (
+            [("1.5", "False"), ("2", "True")],
+            [(1.5, False), (2.0, True)],
+        ),  # as the harness's samples files hold pairs
         ([[0.25, True]], [(0.25, True)]),
         (["(np.float32(0.25), np.True_)"], [(0.25, True)]),
     ],
@@ -195,10 +238,18 @@ def write_benchmarks(folder):
     (folder / "hellaswag").mkdir()
     parts = {"ctx_a": "A man sits down", "ctx_b": "he", "activity_label": "Sitting"}
     rows = [
-        {**parts, "endings": [f"{word} the {row} chair" * (1 + row % 2) for word in ("takes", "leaves", "is", "was")]}
+        {
+            **parts,
+            "endings": [
+                f"{word} the {row} chair" * (1 + row % 2)
+                for word in ("takes", "leaves", "is", "was")
+            ],
+        }
         for row in range(12)
     ]
-    text = "\n".join(json.dumps({**row, "label": str(number % 4)}) for number, row in enumerate(rows))
+    text = "\n".join(
+        json.dumps({**row, "label": str(number % 4)}) for number, row in enumerate(rows)
+    )
     for split in ("train", "validation"):
         (folder / "hellaswag" / f"{split}.jsonl").write_text(text)
     data = folder / "lmms-lab-encoder" / "MME" / "data"
@@ -210,14 +261,19 @@ def write_benchmarks(folder):
         "answer": ["Yes", "No"] * 4,
         "category": ["color"] * 8,
     }
-    Dataset.from_dict(table).cast_column("image", ImageFeature()).to_parquet(data / "test-00000-of-00001.parquet")
+    Dataset.from_dict(table).cast_column("image", ImageFeature()).to_parquet(
+        data / "test-00000-of-00001.parquet"
+    )
 
 
 def pairs_in(samples, task):
     """Read the likelihoods of a samples file without our code: arrays of shape (samples, options)."""
     (file,) = samples.glob(f"*_samples_{task}.jsonl")
     records = [json.loads(line) for line in file.read_text().splitlines()]
-    pairs = [[str(reply[0] if isinstance(reply, list) else reply) for reply in r["filtered_resps"]] for r in records]
+    pairs = [
+        [str(reply[0] if isinstance(reply, list) else reply) for reply in r["filtered_resps"]]
+        for r in records
+    ]
     losses = np.array([[float(pair.strip("()").split(",")[0]) for pair in row] for row in pairs])
     return records, losses
 
@@ -227,8 +283,23 @@ def test_one_run_of_ours_with_benchmarks_of_likelihoods_and_replies(own, tmp_pat
     write_benchmarks(tmp_path)
     ours = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
     names = [*ours, "hellaswag", "mme", *TASKS]
-    line = ["--model", "medtasks_tiny", "--model_args", "weights=random,journal=false", "--batch_size", "16"]
-    line += ["--tasks", ",".join(names), "--include_path", str(own), "--output_path", "out", "--log_samples"]
+    line = [
+        "--model",
+        "medtasks_tiny",
+        "--model_args",
+        "weights=random,journal=false",
+        "--batch_size",
+        "16",
+    ]
+    line += [
+        "--tasks",
+        ",".join(names),
+        "--include_path",
+        str(own),
+        "--output_path",
+        "out",
+        "--log_samples",
+    ]
     variables = {"MEDTASKS_HOME": str(sample_home), "HF_HOME": str(tmp_path / "hf")}
     ran = run_here([str(Path(sys.executable).with_name("lmms_eval")), *line], tmp_path, **variables)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -238,7 +309,9 @@ def test_one_run_of_ours_with_benchmarks_of_likelihoods_and_replies(own, tmp_pat
 
     records, losses = pairs_in(tmp_path / "out", "hellaswag")
     targets = np.array([int(record["target"]) for record in records])
-    lengths = np.array([[len(f"{text}") for text in choices_of(record["doc_id"])] for record in records])
+    lengths = np.array(
+        [[len(f"{text}") for text in choices_of(record["doc_id"])] for record in records]
+    )
     assert results["hellaswag"]["acc,none"] == np.mean(losses.argmin(1) == targets)
     assert results["hellaswag"]["acc_norm,none"] == np.mean((losses / lengths).argmin(1) == targets)
     _, losses = pairs_in(tmp_path / "out", "plain_choice")

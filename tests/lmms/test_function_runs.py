@@ -58,7 +58,9 @@ def test_scores_equal_those_of_the_model_that_the_function_asks(sample, tmp_path
     assert run.tasks == of_model.tasks == tuple(names.split(","))
     pd.testing.assert_frame_equal(run.table(), of_model.table(), check_exact=True)
     pd.testing.assert_frame_equal(run.samples(), of_model.samples(), check_exact=True)
-    assert values(run).value["mediconfusion", "robust", "individual_accuracy"] > 0.6  # the images came along
+    assert (
+        values(run).value["mediconfusion", "robust", "individual_accuracy"] > 0.6
+    )  # the images came along
     assert max(sizes) == 8
 
 
@@ -103,16 +105,24 @@ def test_a_function_gets_messages_with_places_of_images_and_the_settings_of_the_
         assert isinstance(images[0], Image.Image)
     assert {question.settings.max_new_tokens for question in seen} == {32}
     seen.clear()
-    medtasks.evaluate("mediconfusion_blind", lambda questions: seen.extend(questions) or ["A"] * len(questions))
+    medtasks.evaluate(
+        "mediconfusion_blind", lambda questions: seen.extend(questions) or ["A"] * len(questions)
+    )
     assert {type(messages[0]["content"]) for messages, _ in seen} == {list}  # without images, too
     assert [images for _, images in seen if images] == []
 
 
 def test_replies_end_before_stop_strings_and_forge_no_failure(own_tasks):
-    rows = [json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(2)]
+    rows = [
+        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(2)
+    ]
     (own_tasks / "stops.jsonl").write_text("\n".join(rows))
-    settings = "generation_kwargs: {until: ['###'], max_new_tokens: 7, temperature: 0.5, do_sample: true}"
-    (own_tasks / "stops.yaml").write_text(f"task: stops\nfamily: yes_no\ndata: stops.jsonl\nimage: none\n{settings}\n")
+    settings = (
+        "generation_kwargs: {until: ['###'], max_new_tokens: 7, temperature: 0.5, do_sample: true}"
+    )
+    (own_tasks / "stops.yaml").write_text(
+        f"task: stops\nfamily: yes_no\ndata: stops.jsonl\nimage: none\n{settings}\n"
+    )
     calls = []
 
     def answer(questions):
@@ -142,10 +152,15 @@ def logged(warnings):
         (None, "the function returned NoneType in place of a text"),
         (3, "the function returned int in place of a text"),
         (["A"], "the function returned list in place of a text"),
-        (ZeroDivisionError(CANARY), rf"ZeroDivisionError at test_function_runs\.py:\d+ in answer: {CANARY}"),
+        (
+            ZeroDivisionError(CANARY),
+            rf"ZeroDivisionError at test_function_runs\.py:\d+ in answer: {CANARY}",
+        ),
     ],
 )
-def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(bad, cause, sample, logged, tmp_path):
+def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(
+    bad, cause, sample, logged, tmp_path
+):
     asked = Counter()
 
     def answer(questions):
@@ -160,7 +175,10 @@ def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(bad, cause, s
 
     run = medtasks.evaluate("mediconfusion", answer, batch_size=4, output=tmp_path / "out")
     scored, failed = counts(run)
-    assert (scored + failed, failed) == (32, sum("spine" in text for text in run.samples().question) // 2)
+    assert (scored + failed, failed) == (
+        32,
+        sum("spine" in text for text in run.samples().question) // 2,
+    )
     assert failed > 0
     assert re.search(cause, logged())
     assert f"In no score: mediconfusion: {failed} failed of 32 samples, first" in logged()
@@ -178,7 +196,10 @@ def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(bad, cause, s
         (lambda questions: "B" * len(questions), "str for 8 questions; return a list of texts"),
         (lambda questions: {"1": "B"}, "dict for 8 questions"),
         (lambda questions: None, "NoneType for 8 questions"),
-        (lambda questions: ["A"] * (len(questions) + 1), "9 replies to 8 questions; return one for each"),
+        (
+            lambda questions: ["A"] * (len(questions) + 1),
+            "9 replies to 8 questions; return one for each",
+        ),
         (lambda questions: [], "0 replies to 8 questions"),
         (lambda questions: [None] * len(questions), "NoneType in place of a text"),
         (lambda questions: [CANARY / 2 for _ in questions], "TypeError at"),
@@ -193,7 +214,9 @@ def test_a_function_that_answers_nothing_ends_with_one_sentence(returned, cause,
 
     with pytest.raises(MedTasksError, match=r"there is nothing to score: mediconfusion: ") as error:
         medtasks.evaluate("mediconfusion", answer, batch_size=8)
-    alone = cause.replace("9 replies to 8 questions", "2 replies to 1 questions").replace("8 q", "1 q")
+    alone = cause.replace("9 replies to 8 questions", "2 replies to 1 questions").replace(
+        "8 q", "1 q"
+    )
     assert cause in str(error.value) or alone in str(error.value)
     assert len(asked) <= 36
 
@@ -210,16 +233,22 @@ def test_some_wrong_numbers_of_replies_are_asked_again_alone(sample):
 
 
 def test_a_function_that_fails_from_the_start_is_not_called_for_every_question(own_tasks):
-    rows = [json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(100)]
+    rows = [
+        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(100)
+    ]
     (own_tasks / "long.jsonl").write_text("\n".join(rows))
-    (own_tasks / "long.yaml").write_text("task: long\nfamily: yes_no\ndata: long.jsonl\nimage: none\n")
+    (own_tasks / "long.yaml").write_text(
+        "task: long\nfamily: yes_no\ndata: long.jsonl\nimage: none\n"
+    )
     calls = []
 
     def answer(questions):
         calls.append(len(questions))
         raise KeyError(CANARY)
 
-    with pytest.raises(MedTasksError, match=r"the first 32 .* all failed, most often \(32x\) KeyError"):
+    with pytest.raises(
+        MedTasksError, match=r"the first 32 .* all failed, most often \(32x\) KeyError"
+    ):
         medtasks.evaluate("long", answer, include_path=own_tasks)
     assert len(calls) == 32
 
@@ -237,17 +266,25 @@ def test_what_cannot_be_asked_is_refused_before_the_first_question(sample, own_t
         "likelihoods of options are needed for mediconfusion_gd, and a function gives texts alone; choose "
         "mediconfusion and mediconfusion_ff instead, or use --model hf_vlm or vlm_server"
     )
-    assert "are needed for mediconfusion_gd and mediconfusion_ps, and a" in refusal("mediconfusion_all")
-    assert "unknown task 'mediconfusio'" in refusal("mediconfusio") or "there is no task" in refusal("mediconfusio")
+    assert "are needed for mediconfusion_gd and mediconfusion_ps, and a" in refusal(
+        "mediconfusion_all"
+    )
+    assert "unknown task 'mediconfusio'" in refusal(
+        "mediconfusio"
+    ) or "there is no task" in refusal("mediconfusio")
     assert "medtasks data prepare" in refusal("gmai_mmbench_val")
     assert "asks no row" in refusal("mediconfusion", limit=0)
 
 
-def test_credentialed_data_need_the_users_word_for_this_function(own_tasks, monkeypatch, capsys, logged):
+def test_credentialed_data_need_the_users_word_for_this_function(
+    own_tasks, monkeypatch, capsys, logged
+):
     rows = [{"doc_id": str(at), "question": f"{CANARY} {at}?", "answer": "yes"} for at in range(4)]
     lines = [json.dumps({**row, "dataset": "multimedeval_mimic_cxr_report"}) for row in rows]
     (own_tasks / "private.jsonl").write_text("\n".join(lines))
-    (own_tasks / "private.yaml").write_text("task: private\nfamily: yes_no\ndata: private.jsonl\nimage: none\n")
+    (own_tasks / "private.yaml").write_text(
+        "task: private\nfamily: yes_no\ndata: private.jsonl\nimage: none\n"
+    )
     calls = []
 
     def answer(questions):
@@ -272,13 +309,21 @@ def test_credentialed_data_need_the_users_word_for_this_function(own_tasks, monk
 
 def test_a_run_folder_is_that_of_a_run(sample, tmp_path):
     output = tmp_path / "out"
-    first = medtasks.evaluate("mediconfusion", lambda questions: ["A"] * len(questions), output=output, model="m, 1")
+    first = medtasks.evaluate(
+        "mediconfusion", lambda questions: ["A"] * len(questions), output=output, model="m, 1"
+    )
     assert first.model.endswith('<lambda> model="m, 1"')
     assert (first.folder, first.notes) == (output, ())
-    second = medtasks.evaluate("mediconfusion", lambda questions: ["B"] * len(questions), output=output, model="two")
+    second = medtasks.evaluate(
+        "mediconfusion", lambda questions: ["B"] * len(questions), output=output, model="two"
+    )
     assert values(first).value.equals(values(medtasks.read_run(output, model="m, 1")).value)
     (manifest, _) = read_manifests(output)
-    assert (manifest.standing, manifest.model.name, manifest.tasks["mediconfusion"].scored_samples) == (
+    assert (
+        manifest.standing,
+        manifest.model.name,
+        manifest.tasks["mediconfusion"].scored_samples,
+    ) == (
         "finished",
         "adapter",
         32,
@@ -300,7 +345,9 @@ def test_one_task_that_fails_does_not_affect_the_others(sample, own_tasks, logge
     (own_tasks / "odd.yaml").write_text(
         "task: odd\nfamily: yes_no\ndata: odd.jsonl\nimage: none\ngeneration_kwargs: {max_new_tokens: -1, until: []}\n"
     )
-    run = medtasks.evaluate(["odd", "mediconfusion"], lambda questions: ["A"] * len(questions), include_path=own_tasks)
+    run = medtasks.evaluate(
+        ["odd", "mediconfusion"], lambda questions: ["A"] * len(questions), include_path=own_tasks
+    )
     assert "mediconfusion" in run.tasks
     assert "In no score: odd: " in logged()
 
@@ -329,7 +376,11 @@ def test_a_journal_keeps_what_was_answered(sample, tmp_path):
 def test_the_loop_of_the_page_answers_as_hf_vlm(sample, tmp_path, monkeypatch):
     checkpoint = build("qwen2_5_vl", tmp_path / "tiny")
     page = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
-    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "AutoProcessor" in block]
+    (block,) = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if "AutoProcessor" in block
+    ]
     monkeypatch.chdir(tmp_path)
     variables = {"__name__": "loop"}
     exec(block.replace("org/model", str(checkpoint)), variables)
@@ -343,6 +394,8 @@ def test_the_loop_of_the_page_answers_as_hf_vlm(sample, tmp_path, monkeypatch):
 
 def test_a_folder_may_be_named_as_text(sample, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = medtasks.evaluate(["mediconfusion"], lambda questions: ("A",) * len(questions), output="1", limit=2)
+    run = medtasks.evaluate(
+        ["mediconfusion"], lambda questions: ("A",) * len(questions), output="1", limit=2
+    )
     assert Path("1").is_dir()
     assert len(run.samples()) == 4

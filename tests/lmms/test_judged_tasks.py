@@ -36,43 +36,62 @@ def test_judge_reads_every_reply_once(judging, sample):
     assert found["confusion,reference"] == found["confusion,fenced"] == 1.0
     assert found["individual_accuracy,reference"] == 0.5
     assert found["judge_failed_rate,reference"] == 0.0
-    assert 0 < judge.count <= 64  # once with the published prompt, once with the reply between marks
+    assert (
+        0 < judge.count <= 64
+    )  # once with the published prompt, once with the reply between marks
 
     documents = load_documents("mediconfusion")  # recorded replies are judged, too
-    replies = {one["doc_id"]: Reply(one["options"][0] if one["position"] == 1 else "fog") for one in documents}
+    replies = {
+        one["doc_id"]: Reply(one["options"][0] if one["position"] == 1 else "fog")
+        for one in documents
+    }
     scores = score_replies(task_file(FREE_FORM), documents, replies)["reference"]
     total = scores.categories["total"]
     assert total.invalid == 16
-    assert total.individual_score == sum(one["answer"] == "A" for one in documents if one["position"] == 1)
+    assert total.individual_score == sum(
+        one["answer"] == "A" for one in documents if one["position"] == 1
+    )
     assert scores.reasons == {"ok": 16, "ambiguous": 16}
 
 
 def test_the_best_of_all_four_techniques_is_of_each_metric(judging, sample):
     modes = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps", FREE_FORM]
-    judging(lambda body: "A: 9\nB: 2\nYour explanation: because")  # always A, so that every pair is confused
+    judging(
+        lambda body: "A: 9\nB: 2\nYour explanation: because"
+    )  # always A, so that every pair is confused
     results = evaluate(["mediconfusion_all_ff"])
     found, group = results["results"], results["results"]["mediconfusion_all_ff"]
     assert results["group_subtasks"]["mediconfusion_all_ff"] == modes
     assert found[FREE_FORM]["confusion,reference"] == 1.0
     for metric, best in (("set_accuracy", max), ("individual_accuracy", max), ("confusion", min)):
         of_modes = [found[mode][f"{metric},reference"] for mode in modes]
-        assert group[f"{metric},reference"] == best(value for value in of_modes if value == value), metric
-        assert group[f"{metric},robust"] == best(found[mode][f"{metric},robust"] for mode in modes[:3]), metric
+        assert group[f"{metric},reference"] == best(
+            value for value in of_modes if value == value
+        ), metric
+        assert group[f"{metric},robust"] == best(
+            found[mode][f"{metric},robust"] for mode in modes[:3]
+        ), metric
 
 
-@pytest.mark.parametrize("task", [FREE_FORM, "medevalkit_vqa_rad_judged", "gmai_mmbench_val_judged"])
+@pytest.mark.parametrize(
+    "task", [FREE_FORM, "medevalkit_vqa_rad_judged", "gmai_mmbench_val_judged"]
+)
 def test_no_judge_stops_before_the_model_is_loaded(prepared, task, monkeypatch):
     def load(self):
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr(MedTasksTiny, "load", load)
-    with pytest.raises(JudgeNotConfigured, match=rf"'{task}' needs an LLM judge.*MEDTASKS_JUDGE_BASE_URL"):
+    with pytest.raises(
+        JudgeNotConfigured, match=rf"'{task}' needs an LLM judge.*MEDTASKS_JUDGE_BASE_URL"
+    ):
         evaluate(["medevalkit_vqa_rad", task])
 
 
 def test_a_judge_named_in_part_stops_a_task_that_runs_without_one(prepared, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "gpt-4o")
-    with pytest.raises(JudgeNotConfigured, match=r"needs an LLM judge and MEDTASKS_JUDGE_BASE_URL is not set"):
+    with pytest.raises(
+        JudgeNotConfigured, match=r"needs an LLM judge and MEDTASKS_JUDGE_BASE_URL is not set"
+    ):
         check_judge(task_file("medheval_knowledge_open"))
     check_judge(task_file("medevalkit_vqa_rad"))
 

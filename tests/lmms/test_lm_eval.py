@@ -61,41 +61,59 @@ def _home(multimedeval_home, monkeypatch):
 
 def test_numbers_are_those_of_recorded_replies(monkeypatch):
     assert [
-        f"multimedeval_{name}" for name in ("medmcqa", "mednli", "medqa", "mimic_iii_summary", "mmlu", "pubmedqa")
+        f"multimedeval_{name}"
+        for name in ("medmcqa", "mednli", "medqa", "mimic_iii_summary", "mmlu", "pubmedqa")
     ] == NAMES
     monkeypatch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
     model = Parrot()
-    results = simple_evaluate(model=model, tasks=NAMES, task_manager=manager(), bootstrap_iters=0)["results"]
+    results = simple_evaluate(model=model, tasks=NAMES, task_manager=manager(), bootstrap_iters=0)[
+        "results"
+    ]
     for name in NAMES:
         task = task_file(name)
-        config = resolved({key: value for key, value in task_config(name).items() if key != "dataset_path"})
+        config = resolved(
+            {key: value for key, value in task_config(name).items() if key != "dataset_path"}
+        )
         settings = config["lmms_eval_specific_kwargs"]["default"]
         documents = load_documents(task.dataset)
-        prompts = {document["doc_id"]: config["doc_to_text"](document, settings) for document in documents}
+        prompts = {
+            document["doc_id"]: config["doc_to_text"](document, settings) for document in documents
+        }
         assert set(prompts.values()) <= model.asked
         replies = {doc_id: Reply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
         assert results[name]["alias"] == f"{name} [SAMPLE DATA]"
         for rule, scores in score_replies(task, documents, replies).items():
             for metric, estimate in scores.estimates.items():
-                assert results[name][f"{metric},{rule}"] == pytest.approx(estimate.value, rel=0, abs=0, nan_ok=True)
+                assert results[name][f"{metric},{rule}"] == pytest.approx(
+                    estimate.value, rel=0, abs=0, nan_ok=True
+                )
                 if metric not in COUNTS:
-                    assert results[name][f"{metric}_stderr,{rule}"] == pytest.approx(estimate.error, nan_ok=True)
+                    assert results[name][f"{metric}_stderr,{rule}"] == pytest.approx(
+                        estimate.error, nan_ok=True
+                    )
 
 
 @pytest.mark.slow
 def test_command(tmp_path, monkeypatch):
     # Its own tasks, of which there are thousands, take a minute to read.
-    monkeypatch.setattr("lm_eval.tasks.TaskManager", functools.partial(TaskManager, include_defaults=False))
+    monkeypatch.setattr(
+        "lm_eval.tasks.TaskManager", functools.partial(TaskManager, include_defaults=False)
+    )
     task = "multimedeval_medqa"
     path = run_here([sys.executable, "-m", "medtasks.cli.main", "path", "--lm-eval"], tmp_path)
     command = ["--include_path", path.stdout.strip(), "--model", "dummy", "--tasks", task]
-    ran = run_here([sys.executable, "-m", "lm_eval", *command, "--output_path", "out", "--log_samples"], tmp_path)
+    ran = run_here(
+        [sys.executable, "-m", "lm_eval", *command, "--output_path", "out", "--log_samples"],
+        tmp_path,
+    )
     assert ran.returncode == 0, ran.stderr[-2000:]
     (file,), (samples,) = tmp_path.rglob("results*.json"), tmp_path.rglob("samples*.jsonl")
     (results,) = json.loads(file.read_text())["results"].values()
     assert results["invalid_rate,reference"] == 1
     documents = load_documents(task)
-    for rule, scores in score_replies(task_file(task), documents, read_replies(samples, documents)).items():
+    for rule, scores in score_replies(
+        task_file(task), documents, read_replies(samples, documents)
+    ).items():
         assert scores.reasons == {"no_match": len(documents)}
         values = {metric: estimate.value for metric, estimate in scores.estimates.items()}
         assert {metric: results[f"{metric},{rule}"] for metric in values} == values
@@ -104,15 +122,21 @@ def test_command(tmp_path, monkeypatch):
 def test_examples_are_refused_because_they_would_be_test_questions_with_their_answers(monkeypatch):
     monkeypatch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
     model, name = Parrot(), "multimedeval_medqa"
-    with pytest.raises(MedTasksError, match=f"no examples to draw for {name}, .* choose {name}_5shot instead"):
-        simple_evaluate(model=model, tasks=[name], task_manager=manager(), bootstrap_iters=0, num_fewshot=3)
+    with pytest.raises(
+        MedTasksError, match=f"no examples to draw for {name}, .* choose {name}_5shot instead"
+    ):
+        simple_evaluate(
+            model=model, tasks=[name], task_manager=manager(), bootstrap_iters=0, num_fewshot=3
+        )
     assert not model.asked
 
 
 def test_what_cannot_be_run(tmp_path, monkeypatch):
     away = Parrot("http://api.vendor.invalid/v1")
     with pytest.raises(ModelRefused, match="multimedeval_mednli"):
-        simple_evaluate(model=away, tasks=["multimedeval_mednli"], task_manager=manager(), bootstrap_iters=0)
+        simple_evaluate(
+            model=away, tasks=["multimedeval_mednli"], task_manager=manager(), bootstrap_iters=0
+        )
     assert not away.asked
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     with pytest.raises(DatasetNotPrepared, match="run 'medtasks data prepare multimedeval_medqa'"):

@@ -26,7 +26,13 @@ pytestmark = pytest.mark.slow
 
 REPORT, KNOWLEDGE = "medheval_visual_report", "medheval_knowledge_open"
 ROWS = 6
-BROKEN = {1: "quotes", 2: "empty object", 3: "best score of another", 4: "too much", 5: "no answer"}  # by row
+BROKEN = {
+    1: "quotes",
+    2: "empty object",
+    3: "best score of another",
+    4: "too much",
+    5: "no answer",
+}  # by row
 
 
 class Judge(Endpoint):
@@ -76,11 +82,15 @@ def planted(tmp_path_factory):
     clone = folder / "MedHEval"
     records = {
         REPORT: [
-            sources._report(row, 1 + row // 2, f"{CANARY} report row {row}.", anatomy=[f"{CANARY} row {row}."])
+            sources._report(
+                row, 1 + row // 2, f"{CANARY} report row {row}.", anatomy=[f"{CANARY} row {row}."]
+            )
             for row in range(ROWS)
         ],
         KNOWLEDGE: [
-            sources._knowledge(row, 1 + row // 2, f"{CANARY} question row {row}.", f"{CANARY} key row {row}.")
+            sources._knowledge(
+                row, 1 + row // 2, f"{CANARY} question row {row}.", f"{CANARY} key row {row}."
+            )
             for row in range(ROWS)
         ],
     }
@@ -137,9 +147,19 @@ def test_a_judge_that_behaves_is_asked_once(home, parrot, judge, monkeypatch):
     assert judge.count == 3 * 3 * ROWS + 3 * 2 * ROWS
 
 
-def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(judge, home, planted, tmp_path):
+def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(
+    judge, home, planted, tmp_path
+):
     judge.broken = BROKEN
-    line = ["lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}", "--verbosity", "DEBUG"]
+    line = [
+        "lmms_eval",
+        "--model",
+        "echo",
+        "--tasks",
+        f"{REPORT},{KNOWLEDGE}",
+        "--verbosity",
+        "DEBUG",
+    ]
     line += ["--output_path", str(tmp_path / "out1"), "--log_samples", "--batch_size", "1"]
     ran = execute(line, planted, tmp_path, MEDTASKS_HOME=str(home), **judge.variables())
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -155,8 +175,12 @@ def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(judge, h
     assert len(kept_verdicts) == 2 * 3  # in the published prompt, and between marks
     assert CANARY not in ran.stdout + ran.stderr
     kept = {home / "datasets", home / "replies"}
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and not kept & set(path.parents)]
-    assert [path for path in files if CANARY.encode() in path.read_bytes() or CANARY in path.name] == []
+    files = [
+        path for path in tmp_path.rglob("*") if path.is_file() and not kept & set(path.parents)
+    ]
+    assert [
+        path for path in files if CANARY.encode() in path.read_bytes() or CANARY in path.name
+    ] == []
 
 
 def test_a_judge_elsewhere_is_refused_before_the_model_runs(home, parrot, monkeypatch):
@@ -165,7 +189,8 @@ def test_a_judge_elsewhere_is_refused_before_the_model_runs(home, parrot, monkey
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
     monkeypatch.setattr(parrot, "generate_until", None)
     with pytest.raises(
-        JudgeRefused, match=rf"'{REPORT}' is credentialed.*MEDTASKS_TRUSTED_JUDGE=https://judge.example"
+        JudgeRefused,
+        match=rf"'{REPORT}' is credentialed.*MEDTASKS_TRUSTED_JUDGE=https://judge.example",
     ):
         evaluate([REPORT], parrot)
 
@@ -185,7 +210,9 @@ class PanelOfModels(Endpoint):
             aspect = {"recall_number": 1, "wrong_number": 1}
             verdicts = {name: dict.fromkeys(ASPECTS, aspect) for name in models}
         else:
-            verdicts = {name: int("right" in text or name == "model_2") for name, text in models.items()}
+            verdicts = {
+                name: int("right" in text or name == "model_2") for name, text in models.items()
+            }
         if "row 5" in user and len(models) > 1:
             verdicts.pop("model_1")
         return self.reply(json.dumps(verdicts))
@@ -211,16 +238,23 @@ def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, t
     first = replies_file(tmp_path / "first.jsonl", ["right", "no", "no", "", "no", "right"])
     second = replies_file(tmp_path / "second.jsonl", ["right", "no", "other", "more", "else"])
     table, alone = tmp_path / "joint.json", tmp_path / "score.json"
-    ran = run_here(["medtasks", "judge", "joint", task, first, second, "--max-failed", "1", "--json", table], tmp_path)
+    ran = run_here(
+        ["medtasks", "judge", "joint", task, first, second, "--max-failed", "1", "--json", table],
+        tmp_path,
+    )
     assert ran.returncode == 0, ran.stderr
     assert "judged with fewer answers side by side: 1." in ran.stdout + ran.stderr
     # Rows 0 to 5 of both prompts, as published and between marks: row 3 of one model, row 5 lacks one of both.
     assert panel.count == 2 * 2 * ROWS
-    plain = [models for models in panel.shown if not any("=====" in text for text in models.values())]
+    plain = [
+        models for models in panel.shown if not any("=====" in text for text in models.values())
+    ]
     assert plain.count({"model_1": "no", "model_2": "other"}) == 2
     assert plain.count({"model_2": "more"}) == 2
     models = json.loads(table.read_text())["models"]
-    rates = {name: rules["reference"]["metrics"]["knowledge_rate"] for name, rules in models.items()}
+    rates = {
+        name: rules["reference"]["metrics"]["knowledge_rate"] for name, rules in models.items()
+    }
     assert rates == {"model_1": pytest.approx(4 / 6), "model_2": 0}
     for file, name in ((first, "model_1"), (second, "model_2")):
         run_here(["medtasks", "score", task, file, "--json", alone], tmp_path)
@@ -231,9 +265,13 @@ def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, t
     ran = run_here(["medtasks", "compare", task, first, second, "--json", str(compared)], tmp_path)
     assert ran.returncode == 0, ran.stderr
     content = json.loads(compared.read_text())
-    assert "B has knowledge_rate 0.0% and A 80.0% under reference" in content["summary"][0]  # rows that both answered
+    assert (
+        "B has knowledge_rate 0.0% and A 80.0% under reference" in content["summary"][0]
+    )  # rows that both answered
     assert sum("2 runs side by side" in warning for warning in content["warnings"]) == 1
-    assert panel.count == 2 * 2 * ROWS  # both used what was kept, though both runs say "no" to row 1
+    assert (
+        panel.count == 2 * 2 * ROWS
+    )  # both used what was kept, though both runs say "no" to row 1
     third = replies_file(tmp_path / "third.jsonl", ["right", "no", "no"])
     run_here(["medtasks", "score", task, third, "--json", alone], tmp_path)
     assert panel.count > 2 * 2 * ROWS
@@ -241,9 +279,14 @@ def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, t
 
 
 def test_a_judge_that_forgets_a_model_gives_no_verdict_on_any(panel, tmp_path):
-    runs = [replies_file(tmp_path / f"{name}.jsonl", [f"{name} {row}" for row in range(ROWS)]) for name in "ab"]
+    runs = [
+        replies_file(tmp_path / f"{name}.jsonl", [f"{name} {row}" for row in range(ROWS)])
+        for name in "ab"
+    ]
     table = tmp_path / "joint.json"
-    ran = run_here(["medtasks", "judge", "joint", f"{REPORT}_eleven", *runs, "--json", table], tmp_path)
+    ran = run_here(
+        ["medtasks", "judge", "joint", f"{REPORT}_eleven", *runs, "--json", table], tmp_path
+    )
     assert ran.returncode == 1
     assert "1 unjudged of 6 samples" in ran.stderr
     for rules in json.loads(table.read_text())["models"].values():

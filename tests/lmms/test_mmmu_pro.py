@@ -27,18 +27,35 @@ from . import tiny_mmmu_pro
 from .whole_runs import answering, evaluate, values
 
 STANDARD, VISION = "mmmu_pro_med_standard_10", "mmmu_pro_med_vision"
-TASKS = [name for name, task in task_files().items() if name.startswith("mmmu_pro_med") and task.kind == "task"]
+TASKS = [
+    name
+    for name, task in task_files().items()
+    if name.startswith("mmmu_pro_med") and task.kind == "task"
+]
 FILE = "standard (10 options)/test-00000-of-00002.parquet"
 
 
 def test_documents(prepared):
     for name in tiny_mmmu_pro.SETS:
         documents = load_documents(name)
-        assert [document["doc_id"].rpartition("_")[2] for document in documents] == ["0", "1", "2", "4", "5", "6"]
+        assert [document["doc_id"].rpartition("_")[2] for document in documents] == [
+            "0",
+            "1",
+            "2",
+            "4",
+            "5",
+            "6",
+        ]
         assert {document["subject"] for document in documents} == set(tiny_mmmu_pro.SUBJECTS)
         assert [document["answer"] for document in documents] == list("BADADB")
-        assert [len(document["options"]) for document in documents] == [3, *[4 if name.endswith("_4") else 10] * 5]
-        assert [len(document["image_files"]) for document in documents] == [1 if name == VISION else 3, *[1] * 5]
+        assert [len(document["options"]) for document in documents] == [
+            3,
+            *[4 if name.endswith("_4") else 10] * 5,
+        ]
+        assert [len(document["image_files"]) for document in documents] == [
+            1 if name == VISION else 3,
+            *[1] * 5,
+        ]
         assert {bool(document["question"]) for document in documents} == {name != VISION}
 
 
@@ -48,7 +65,10 @@ def test_documents(prepared):
         (lost("standard (10 options)"), r"holds no standard \(10 options\)/test-\*\.parquet"),
         (lost(FILE), "part 00000 of 00002 is missing"),
         (changed_row(FILE, 2, answer="K"), "row 2: answer is none of A, B, C, D, E, F, G, H, I, J"),
-        (changed_row(FILE, 1, image_2=None), "row 1: its text names <image 3> and it holds fewer images"),
+        (
+            changed_row(FILE, 1, image_2=None),
+            "row 1: its text names <image 3> and it holds fewer images",
+        ),
     ],
 )
 def test_a_source_with_a_fault(tmp_path, damage, sentence):
@@ -95,7 +115,9 @@ def test_prompts_are_the_authors(prepared):
         "Think step by step before answering."
     )
     told = "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where "
-    direct, reasoned = (asked(name, load_documents(VISION)[0])[0] for name in (VISION, f"{VISION}_cot"))
+    direct, reasoned = (
+        asked(name, load_documents(VISION)[0])[0] for name in (VISION, f"{VISION}_cot")
+    )
     assert direct == (
         f"Answer with the option letter from the given choices directly. {told}LETTER is one of options.|IMAGE"
     )
@@ -117,11 +139,16 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         read = VISION not in name
         assert scores["accuracy", "robust"] == float(read)
         assert scores["fallback_rate", "reference"] == float(not read)
-        assert scores["accuracy", "reference"] == 1.0 if read else scores["accuracy", "reference"] < 1
+        assert (
+            scores["accuracy", "reference"] == 1.0 if read else scores["accuracy", "reference"] < 1
+        )
     for ending in ("", "_cot"):
         overall = found["results"][f"mmmu_pro_med_overall{ending}"]
         assert overall["accuracy,robust"] == 0.5
-        assert overall["accuracy,reference"] == (1 + values(found, f"{VISION}{ending}")["accuracy", "reference"]) / 2
+        assert (
+            overall["accuracy,reference"]
+            == (1 + values(found, f"{VISION}{ending}")["accuracy", "reference"]) / 2
+        )
         assert math.isnan(overall["accuracy_stderr,robust"])
 
 
@@ -142,7 +169,9 @@ def test_golden_mmmu_pro_authors_answers(test_data):
             replies[row["id"]] = Reply.of_text(row["reply"] or "")
             answer = rule(row["reply"], Sample(documents[-1]))
             assert answer.value == row["authors_answer"], (file.name, row["id"])
-            assert answer.facts.get("draws") == (None if row["authors_answer"] else len(row["options"]))
+            assert answer.facts.get("draws") == (
+                None if row["authors_answer"] else len(row["options"])
+            )
             right[subject] += row["authors_answer"] == row["gold"]
             drawn[subject] += row["authors_answer"] is None
         rules = score_replies(task_file(STANDARD), documents, replies)
@@ -150,4 +179,7 @@ def test_golden_mmmu_pro_authors_answers(test_data):
         assert groups.keys() == right.keys()
         for subject, group in groups.items():
             counted = round(group.scores[0].value * group.questions)
-            assert right[subject] <= counted <= right[subject] + drawn[subject], (file.name, subject)
+            assert right[subject] <= counted <= right[subject] + drawn[subject], (
+                file.name,
+                subject,
+            )

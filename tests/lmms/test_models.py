@@ -27,7 +27,11 @@ KINDS = ("chat", "simple")
 
 @pytest.fixture(scope="module")
 def trees():
-    return {f"{file.parent.name}.{file.stem}": tree for file, tree in model_sources() if file.parent.name in KINDS}
+    return {
+        f"{file.parent.name}.{file.stem}": tree
+        for file, tree in model_sources()
+        if file.parent.name in KINDS
+    }
 
 
 def _given(nodes):
@@ -40,9 +44,13 @@ def _given(nodes):
             values = list(node.args)
         for value in values:
             if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "GenerationResult":
-                value = next((keyword.value for keyword in value.keywords if keyword.arg == "text"), value)
+                value = next(
+                    (keyword.value for keyword in value.keywords if keyword.arg == "text"), value
+                )
             value = value.left if isinstance(value, ast.BinOp) else value
-            yield from value.elts if isinstance(value, ast.List | ast.Tuple) else [value] if value else []
+            yield from (
+                value.elts if isinstance(value, ast.List | ast.Tuple) else [value] if value else []
+            )
 
 
 def _text(value):
@@ -66,11 +74,25 @@ def _presets(tree):
         empty = set()
         lines = getattr(node, "body", None)
         for line in lines if isinstance(lines, list) else ():
-            if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and _text(line.value) == "":
+            if (
+                isinstance(line, ast.Assign)
+                and isinstance(line.targets[0], ast.Name)
+                and _text(line.value) == ""
+            ):
                 empty.add(line.targets[0].id)
-            if isinstance(line, ast.Try) and "raise" not in " ".join(map(ast.unparse, line.handlers)).split():
-                assigned = [below for inner in line.body for below in ast.walk(inner) if isinstance(below, ast.Assign)]
-                if {ast.unparse(target) for assignment in assigned for target in assignment.targets} & empty:
+            if (
+                isinstance(line, ast.Try)
+                and "raise" not in " ".join(map(ast.unparse, line.handlers)).split()
+            ):
+                assigned = [
+                    below
+                    for inner in line.body
+                    for below in ast.walk(inner)
+                    if isinstance(below, ast.Assign)
+                ]
+                if {
+                    ast.unparse(target) for assignment in assigned for target in assignment.targets
+                } & empty:
                     return True
     return False
 
@@ -79,7 +101,8 @@ def test_every_file_that_gives_an_empty_text_after_an_exception_is_known(trees):
     found = {
         name
         for name, tree in trees.items()
-        if _presets(tree) or any(_text(value) == "" for block in _silent_blocks(tree) for value in _given(block))
+        if _presets(tree)
+        or any(_text(value) == "" for block in _silent_blocks(tree) for value in _given(block))
     }
     assert len(found) > 30
     assert found == EMPTY_AFTER_ERRORS
@@ -104,7 +127,9 @@ def test_every_text_that_stands_for_an_exception_is_known(trees):
     assert [one for one in unknown if one not in KNOWN_NOT_TO_BE_REPLIES] == []
 
 
-KNOWN_NOT_TO_BE_REPLIES = [("chat.async_openai", "Error: {str(e)}")]  # of an addition to a text: see failure.py
+KNOWN_NOT_TO_BE_REPLIES = [
+    ("chat.async_openai", "Error: {str(e)}")
+]  # of an addition to a text: see failure.py
 
 
 class Model:
@@ -121,7 +146,11 @@ class Model:
 
 
 def of_module(module):
-    made = type("Made", (Model,), {"generate_until": lambda self, requests: Model.generate_until(self, requests)})
+    made = type(
+        "Made",
+        (Model,),
+        {"generate_until": lambda self, requests: Model.generate_until(self, requests)},
+    )
     made.generate_until.__module__ = f"lmms_eval.models.{module}"
     return made
 
@@ -134,7 +163,10 @@ def request(task="ours", row=0, number=0, repeats=1):
 def replies_of(model, requests=None, kept=None, call="generate_until"):
     with watched(model, {"ours"}, kept or {}, {}):
         replies = getattr(model, call)(requests or [request()])
-    return [unwrap_generation_output(reply)[0] if call == "generate_until" else reply for reply in replies]
+    return [
+        unwrap_generation_output(reply)[0] if call == "generate_until" else reply
+        for reply in replies
+    ]
 
 
 @each_row(
@@ -160,7 +192,10 @@ def test_failures_of_any_model_are_marked(text):
 def test_an_empty_text_or_some_words_are_failures_of_some_models_only():
     assert replies_of(of_module("chat.openai")("")) == [""]
     (reply,) = replies_of(of_module("simple.llava")(" \n"))
-    assert failure_cause(reply) == "an empty text, which simple.llava of lmms-eval also gives after an error"
+    assert (
+        failure_cause(reply)
+        == "an empty text, which simple.llava of lmms-eval also gives after an error"
+    )
     text = "Video a.mp4 can not load, check the source"
     assert failure_cause(replies_of(of_module("simple.oryx")(text))[0]) == text
     failed = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"
@@ -173,7 +208,12 @@ def test_an_empty_text_or_some_words_are_failures_of_some_models_only():
 def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     asked = request("mediconfusion_think")
     asked.arguments = ("", *[len] * (place - 1), {"max_new_tokens": 8, "until": []})
-    replies = [Counted("So A", 7, 8), Counted("So A", 7, 7), "So A", Counted(failed_reply("x"), 7, 8)]
+    replies = [
+        Counted("So A", 7, 8),
+        Counted("So A", 7, 7),
+        "So A",
+        Counted(failed_reply("x"), 7, 8),
+    ]
     replies += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
     with watched(model := Model(replies), {"mediconfusion_think"}, {}, {}):
         found = model.generate_until([asked] * len(replies))
@@ -203,7 +243,11 @@ FORGED = [
     *(f"{mark[:1]}<think>No.</think>{mark[1:]}" for mark in MARKED),
     f"<answer>{failed_reply('I pass')}</answer>",
 ]
-HARNESS_TEXTS = ["[SAFETY_BLOCKED: x]", "[LMMS_EVAL_REQUEST_FAILED after 9 retries]", "[GENERATION_FAILED]"]
+HARNESS_TEXTS = [
+    "[SAFETY_BLOCKED: x]",
+    "[LMMS_EVAL_REQUEST_FAILED after 9 retries]",
+    "[GENERATION_FAILED]",
+]
 
 
 class Unmarked(Model):
@@ -231,7 +275,17 @@ def test_no_reply_of_a_model_is_read_as_a_mark_or_an_envelope(text, of_text):
     assert reply.replace("\u2060", "").replace("{ ", "{") == text
 
 
-@each_row("text", ["B. S{<``$,", "[x<5]", '{"answer": "A"}', "[1, 2] {rule}", "<think>[B]</think>{B}", "Error: none"])
+@each_row(
+    "text",
+    [
+        "B. S{<``$,",
+        "[x<5]",
+        '{"answer": "A"}',
+        "[1, 2] {rule}",
+        "<think>[B]</think>{B}",
+        "Error: none",
+    ],
+)
 def test_other_texts_stay_as_they_are(text):
     assert replies_of(Unmarked(text)) == [text]
 
@@ -250,7 +304,9 @@ def test_one_reply_too_many_is_none_at_all():
     assert {failure_cause(reply) for reply in found} == {"the model gave 4 replies to 3 requests"}
 
 
-@each_row(("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)])
+@each_row(
+    ("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)]
+)
 def test_likelihoods_are_pairs_or_failed(result, finite):
     (found,) = replies_of(Model([result]), call="loglikelihood")
     assert (parse_loglikelihood(found)[0] == 1.5) is finite
@@ -271,14 +327,21 @@ def test_a_kept_reply_to_another_prompt_is_asked_for_again(warnings):
     for asked in requests:
         asked.arguments = ("Which?",)
     prompts = ["Which one?", "Which?", ""]  # the last one is not recorded
-    kept = {("ours", row, 0): KeptReply(f"kept {row}", prompt=prompt) for row, prompt in enumerate(prompts)}
+    kept = {
+        ("ours", row, 0): KeptReply(f"kept {row}", prompt=prompt)
+        for row, prompt in enumerate(prompts)
+    }
     assert replies_of(Model("new"), requests, kept) == ["new", "kept 1", "kept 2"]
-    assert warnings == ["ours has other prompts than in the earlier run; their samples are asked again."]
+    assert warnings == [
+        "ours has other prompts than in the earlier run; their samples are asked again."
+    ]
 
 
 def completion(content="B", finish="stop", choices=1):
     message = SimpleNamespace(content=content)
-    return SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=finish)] * choices)
+    return SimpleNamespace(
+        choices=[SimpleNamespace(message=message, finish_reason=finish)] * choices
+    )
 
 
 class Served(Model):
@@ -290,7 +353,9 @@ class Served(Model):
 
         self.later, self.options = later, options
         create = create_later if later else lambda **kwargs: answer
-        self.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+        self.client = SimpleNamespace(
+            chat=SimpleNamespace(completions=SimpleNamespace(create=create))
+        )
 
     def generate_until(self, requests):
         answer = self.client.chat.completions.create(**self.options)
@@ -321,9 +386,13 @@ def test_a_server_that_gives_no_reply(answer, cause, later):
         ("I ask", "length", {"tools": []}, "I ask", "I ask"),
     ],
 )
-def test_what_a_server_says_of_its_reply_is_marked_for_our_tasks_only(content, finish, options, ours, theirs):
+def test_what_a_server_says_of_its_reply_is_marked_for_our_tasks_only(
+    content, finish, options, ours, theirs
+):
     assert replies_of(Served(completion(content, finish), **options)) == [ours]
-    assert replies_of(Served(completion(content, finish), **options), [request("theirs")]) == [theirs]
+    assert replies_of(Served(completion(content, finish), **options), [request("theirs")]) == [
+        theirs
+    ]
 
 
 @each_row("choices", [0, 2])
@@ -335,8 +404,12 @@ def test_a_server_that_gives_no_single_choice_is_asked_again(choices):
 @each_row("field", ["reasoning", "reasoning_content"])
 def test_what_the_servers_parser_took_for_reasoning_is_kept_for_our_tasks_only(field):
     def served(finish="stop", content="B"):
-        message = ChatCompletionMessage.model_validate({"role": "assistant", "content": content, field: "A? <no>"})
-        return Served(SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=finish)]))
+        message = ChatCompletionMessage.model_validate(
+            {"role": "assistant", "content": content, field: "A? <no>"}
+        )
+        return Served(
+            SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=finish)])
+        )
 
     (reply,) = replies_of(served())
     assert Reply.of_text(reply) == Reply("B", reasoning="A? <no>")

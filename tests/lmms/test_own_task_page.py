@@ -27,11 +27,24 @@ pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_tasks.md"
 COPIES = 3
-YAML = re.findall(r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+YAML = re.findall(
+    r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL
+)
 BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
-ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
-ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped", "own_choice_think"]
+ASKED = [
+    *NAMES,
+    *(f"own_choice_{one}" for one in VARIANTS),
+    "own_pairs_swapped",
+    "own_pairs_rotated",
+]
+ASKED += [
+    "own_classes_rotated",
+    "own_several_rotated",
+    "own_yes_no_blind",
+    "own_reports_swapped",
+    "own_choice_think",
+]
 PUBLISHED = recordings("MEDTASKS_TEST_DATA", "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
 WHOLE = {
     re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
@@ -44,7 +57,9 @@ def draw(files, shade):
     """Draw an image for each file, those numbered 1 with one pixel of another colour."""
     for file in files:
         image = Image.new("RGB", (40, 30), (80 * shade, 50 * int(file.stem[1:]), 0))
-        image.putpixel((0, 0), (80 * shade, 50 * int(file.stem[1:]), 255 * file.name.endswith("1.png")))
+        image.putpixel(
+            (0, 0), (80 * shade, 50 * int(file.stem[1:]), 255 * file.name.endswith("1.png"))
+        )
         image.save(file)
 
 
@@ -81,7 +96,16 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ran(project):
     """The results of one process of the harness, started in the project's folder."""
-    command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
+    command = [
+        "python",
+        "-m",
+        "lmms_eval",
+        "--model",
+        "medtasks_tiny",
+        "--tasks",
+        ",".join(ASKED),
+        "--log_samples",
+    ]
     options = ["--include_path", "my_tasks", "--output_path", "results", "--batch_size", "32"]
     options += ["--gen_kwargs", "max_new_tokens=8"]
     process = run_here([*command, *options], project, MEDTASKS_HOME=str(project / "home"))
@@ -101,17 +125,30 @@ def test_every_block_runs_as_printed(ran, project):
     assert set(ASKED) <= set(content["results"])
     for name, (_, printed) in zip(NAMES, BLOCKS, strict=True):
         assert content["n-samples"][name]["original"] == COPIES * len(printed.splitlines())
-        filters = {one["name"] for one in read_config(project / "my_tasks" / f"{name}.yaml")["filter_list"]}
+        filters = {
+            one["name"] for one in read_config(project / "my_tasks" / f"{name}.yaml")["filter_list"]
+        }
         scores = content["results"][name]
         assert {key.partition(",")[2] for key in scores if "," in key} == filters
-        main = [value for key, value in scores.items() if key.endswith(f",{min(filters)}") and "_stderr" not in key]
+        main = [
+            value
+            for key, value in scores.items()
+            if key.endswith(f",{min(filters)}") and "_stderr" not in key
+        ]
         assert any(isinstance(value, float) and math.isfinite(value) for value in main)
 
 
 def test_score(ran, project, medtasks, tmp_path):  # noqa: F811
     recorded = json.loads(ran.read_text())["results"]
     for name in (name for name in ASKED if not name.startswith("own_reports")):
-        options = ["--include_path", project / "my_tasks", "--max-failed", "100%", "--json", tmp_path / "scores.json"]
+        options = [
+            "--include_path",
+            project / "my_tasks",
+            "--max-failed",
+            "100%",
+            "--json",
+            tmp_path / "scores.json",
+        ]
         found = medtasks("score", name, samples_of(ran, name), *options)
         assert (found.code, found.err) == (0, ""), name
         scores = json.loads((tmp_path / "scores.json").read_text())
@@ -130,21 +167,33 @@ def test_questions_in_files_score_as_the_run_did(ran, project, medtasks, tmp_pat
         folder = tmp_path / name
         assert medtasks("questions", name, "--out", folder, *include).code == 0
         answer_questions(folder, max_new_tokens=8)
-        medtasks("score", name, folder, *include, "--json", tmp_path / "scores.json")  # weights of reports are missing
+        medtasks(
+            "score", name, folder, *include, "--json", tmp_path / "scores.json"
+        )  # weights of reports are missing
         scores = json.loads((tmp_path / "scores.json").read_text())
         assert scores["missing"] == 0
         for rule, one in scores["rules"].items():
             for metric, value in one.get("metrics", {}).items():
                 expected = recorded[name][f"{metric},{rule}"]
-                assert value == expected or (value is None and math.isnan(expected)), (name, metric, rule)
+                assert value == expected or (value is None and math.isnan(expected)), (
+                    name,
+                    metric,
+                    rule,
+                )
 
 
 def test_golden_medevalkit_medvlthinkers_prompt(golden):
     config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
     settings = config["lmms_eval_specific_kwargs"]["default"]
-    for line in (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines():
+    for line in (
+        (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines()
+    ):
         case = json.loads(line)
-        document = {"question": case["question"], "options": list(case["options"].values()), "image_files": []}
+        document = {
+            "question": case["question"],
+            "options": list(case["options"].values()),
+            "image_files": [],
+        }
         assert prompt(document, settings) == case["content"][-1]["text"]
 
 
@@ -153,7 +202,10 @@ def test_open_questions_with_a_judge(project, judging):
     (folder / f"{task}.yaml").write_text(WHOLE[task])
     judge = judging(lambda body: "<think>so</think><judge>0</judge>")
     rows = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
-    replies = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in rows}
+    replies = {
+        row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No."
+        for row in rows
+    }
     found = evaluate([task], answering(lambda doc: replies[doc["question"]]))
     scores = found["results"][task]
     for name, value in (("acc_open", 1), ("acc_closed", 0)):
@@ -176,8 +228,13 @@ RIGHT = {
 @each_row("name", RIGHT)
 def test_right_replies_are_right(name, project, medtasks, tmp_path):  # noqa: F811
     metric, answer = RIGHT[name]
-    lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]
-    recorded = [json.dumps({"doc_id": row, "reply": answer(line)}) for row, line in enumerate(lines)]
+    lines = [
+        json.loads(line)
+        for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()
+    ]
+    recorded = [
+        json.dumps({"doc_id": row, "reply": answer(line)}) for row, line in enumerate(lines)
+    ]
     (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
     options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
     assert medtasks("score", name, tmp_path / "replies.jsonl", *options).code == 0

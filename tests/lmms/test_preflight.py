@@ -57,7 +57,11 @@ def _harness_read_once():
     """The harness's thousands of task files are read once."""
     indexed = functools.cache(index_tasks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preflight, "index_tasks", lambda folders, naming=(): indexed(tuple(folders), tuple(naming)))
+        patch.setattr(
+            preflight,
+            "index_tasks",
+            lambda folders, naming=(): indexed(tuple(folders), tuple(naming)),
+        )
         yield
 
 
@@ -65,7 +69,8 @@ def notices(tasks, *arguments):
     """Return the sentences that refuse a run, and those that warn."""
     notices = check(tasks.split(","), arguments)
     return tuple(
-        [notice.sentence for notice in notices if notice.kind is kind] for kind in (Severity.REFUSE, Severity.WARN)
+        [notice.sentence for notice in notices if notice.kind is kind]
+        for kind in (Severity.REFUSE, Severity.WARN)
     )
 
 
@@ -76,7 +81,9 @@ SHARE = r"--limit 0.5 is a share, .* to all {} tasks; run them one by one"
 INSTRUCTED = "--system_instruction brief"
 TINY = "--model medtasks_tiny"
 NOT_HERE = "there is no (?:task|model) '.*', neither here.*; did you mean"
-OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_blind,mediconfusion_sanity"
+OF_EVERY_KIND = (
+    "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_blind,mediconfusion_sanity"
+)
 
 
 @each_row(
@@ -86,14 +93,32 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ("mediconfusion,mmbench_en_dev", "--limit 4 --batch_size=4 --seed 1", [], []),
         ("mediconfusion", "--limit -1", [], []),
         ("mediconfusion", "--limit 0.5", [], []),  # a share of one task that cuts no pair
-        *(("mediconfusion", f"--limit {limit}", [NO_ROW], []) for limit in ("0", "0.0", "-2", "nan", "inf")),
+        *(
+            ("mediconfusion", f"--limit {limit}", [NO_ROW], [])
+            for limit in ("0", "0.0", "-2", "nan", "inf")
+        ),
         ("mediconfusion", "--offset 32", [], ["^--offset 32 skips all 32 rows of mediconfusion"]),
-        ("mediconfusion", "--offset -1", ["^--offset -1 lies before the first row; give the number of rows to sk"], []),
-        ("mediconfusion", "--limit 5", [], [f"{NOT_PAIRED}.*consecutive rows.*give --limit 4 or --limit 6$"]),
+        (
+            "mediconfusion",
+            "--offset -1",
+            ["^--offset -1 lies before the first row; give the number of rows to sk"],
+            [],
+        ),
+        (
+            "mediconfusion",
+            "--limit 5",
+            [],
+            [f"{NOT_PAIRED}.*consecutive rows.*give --limit 4 or --limit 6$"],
+        ),
         ("mediconfusion_swapped", "--limit 5", [], [f"{NOT_PAIRED}_swapped"]),
         ("mediconfusion", "--offset 3", [], ["give --offset 2 or --offset 4$"]),
         ("mediconfusion_gd", "--limit 2.0", [], ["--limit 2.0 means 2 rows"]),
-        ("mediconfusion", "--offset=3 --limit=4", [], ["--offset 2 --limit 4 or --offset 2 --limit 6$"]),
+        (
+            "mediconfusion",
+            "--offset=3 --limit=4",
+            [],
+            ["--offset 2 --limit 4 or --offset 2 --limit 6$"],
+        ),
         # Of 32 rows the harness takes ceil(32 * 0.01) = 1.
         ("mediconfusion", "--limit 0.01", [], ["^--limit 0.01 cuts 1 of 1 pairs"]),
         # Both options of each of the 32 questions come in two orders, so a question has two rows, a pair four.
@@ -101,11 +126,18 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
             "mediconfusion_rotated",
             "--limit 5",
             [],
-            ["cuts 1 of 3 questions of mediconfusion_rotated.*each rotation of a q.*give --limit 4 or --limit 6$"],
+            [
+                "cuts 1 of 3 questions of mediconfusion_rotated.*each rotation of a q.*give --limit 4 or --limit 6$"
+            ],
         ),
         ("mediconfusion_rotated", "--limit 2", [], []),
         ("mediconfusion_rotated", "--offset 34", [], []),
-        ("mediconfusion_rotated", "--offset 64", [], ["^--offset 64 skips all 64 rows of mediconfusion_rotated"]),
+        (
+            "mediconfusion_rotated",
+            "--offset 64",
+            [],
+            ["^--offset 64 skips all 64 rows of mediconfusion_rotated"],
+        ),
         ("mediconfusion_all", "--limit=.5", [SHARE.format(r"\d+")], []),
         ("multimedeval_5shot", "--lim 5e-1", [SHARE.format(r"\d+")], []),
         ("mmbench", "--limit 0.5", [SHARE.format(r"\d+")], []),
@@ -124,7 +156,12 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ("mediconfusion", INSTRUCTED, [], ["in front of every prompt of mediconfusion"]),
         ("mmbench_en_dev", INSTRUCTED, [], []),
         ("bare", "--include_path OWN", [], [ENDS.format("bare")]),
-        ("mine,theirs,kept", "--include_path OWN", [], [ENDS.format("mine")]),  # hooks of others end them as they want
+        (
+            "mine,theirs,kept",
+            "--include_path OWN",
+            [],
+            [ENDS.format("mine")],
+        ),  # hooks of others end them as they want
         ("bare", "--include_path OWN --gen_kwargs temperature=0,until=###", [], []),
         ("OWN/bare.yaml", "", [], [ENDS.format("bare")]),
         (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
@@ -133,9 +170,19 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         (PRIVATE, "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1", [], []),
         ("path", "--write_out --include_path OWN", [], []),
         # Names that no task or model has.
-        ("mediconfusio", f"{TINY} --limit 0", ["--limit 0", f"{NOT_HERE} 'mediconfusion'.*--include_path FOLDER$"], []),
+        (
+            "mediconfusio",
+            f"{TINY} --limit 0",
+            ["--limit 0", f"{NOT_HERE} 'mediconfusion'.*--include_path FOLDER$"],
+            [],
+        ),
         ("mediconfusion,mmbench_en_de", TINY, ["did you mean 'mmbench_en_dev'"], []),
-        ("mediconfusion", "--model medtasks_tny --batch_size auto", [f"{NOT_HERE} 'medtasks_tiny'\\?$"], []),
+        (
+            "mediconfusion",
+            "--model medtasks_tny --batch_size auto",
+            [f"{NOT_HERE} 'medtasks_tiny'\\?$"],
+            [],
+        ),
         ("mediconfusio,medi_confusion", "--model medtasks_tny", ["", "", ""], []),
         ("medii*", TINY, ["no task 'medii\\*'"], []),
         ("kept,both,OWN/kept.yaml", f"{TINY} --include_path OWN", [], []),
@@ -147,7 +194,12 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
             [],
         ),
         ("mediconfusion", "--config OWN/configs/shares.yml --limit 4 --num_fewshot 0", [], []),
-        (PUBLIC, "--config OWN/configs/several.yml", ["2 evaluations", "^(?!.*HF_TOKEN).*MEDTASKS_HOME"], []),
+        (
+            PUBLIC,
+            "--config OWN/configs/several.yml",
+            ["2 evaluations", "^(?!.*HF_TOKEN).*MEDTASKS_HOME"],
+            [],
+        ),
     ],
 )
 def test_options(sample, own, tasks, arguments, refused, warned):
@@ -163,14 +215,23 @@ def test_options(sample, own, tasks, arguments, refused, warned):
 def test_a_dataset_that_is_not_there_has_no_pairs_and_no_model_is_none_that_exists():
     assert notices("mediconfusion", "--model", "dummy", "--limit", "5") == ([], [])
     (sentence,), _ = notices("mediconfusion")
-    assert sentence == "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
+    assert (
+        sentence
+        == "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
+    )
 
 
 @each_row(
     ("config", "cut"),
     [
         ({}, True),
-        ({"output_type": "generate_until_multi_round", "generation_kwargs": {"max_new_tokens": 8}}, True),
+        (
+            {
+                "output_type": "generate_until_multi_round",
+                "generation_kwargs": {"max_new_tokens": 8},
+            },
+            True,
+        ),
         ({"generation_kwargs": {"until": []}}, False),
         ({"generation_kwargs": {"until": None}}, False),
         ({"output_type": "multiple_choice"}, False),
@@ -195,7 +256,9 @@ def test_the_count_and_the_advice_are_right(ids, offset, limit):
     def cut(start, count):
         asked = range(start, len(ids) if count is None else min(len(ids), start + count))
         inside = {ids[row] for row in asked}
-        return sum(any(ids[row] == pair for row in range(len(ids)) if row not in asked) for pair in inside)
+        return sum(
+            any(ids[row] == pair for row in range(len(ids)) if row not in asked) for pair in inside
+        )
 
     offset = min(offset, len(ids))
     _, count_of_cut, better = cut_units(ids, offset, limit)
@@ -213,7 +276,14 @@ def test_the_count_and_the_advice_are_right(ids, offset, limit):
 @each_row(
     "arguments",
     [
-        *("--use_cache folder", "-c folder", "--cache_requests true", "--cache_requests=refresh", "--write_out", "-w"),
+        *(
+            "--use_cache folder",
+            "-c folder",
+            "--cache_requests true",
+            "--cache_requests=refresh",
+            "--write_out",
+            "-w",
+        ),
         *("--swanlab_log_samples", "--hf_hub_log_args hub_results_org=me,push_samples_to_hub=True"),
     ],
 )
@@ -229,7 +299,11 @@ def test_text_of_patients_stays(arguments, monkeypatch):
 
 def refused(tasks, *arguments):
     """The refusals that concern the place to which questions go."""
-    return [sentence for sentence in notices(tasks, *arguments, "--log_samples")[0] if "is not sent" in sentence]
+    return [
+        sentence
+        for sentence in notices(tasks, *arguments, "--log_samples")[0]
+        if "is not sent" in sentence
+    ]
 
 
 @each_row(
@@ -249,12 +323,17 @@ def refused(tasks, *arguments):
     ],
 )
 def test_places(own, tasks, arguments, refusals):
-    words = [word.replace("base_url_", "base_url ") for word in arguments.replace("OWN", str(own)).split()]
+    words = [
+        word.replace("base_url_", "base_url ")
+        for word in arguments.replace("OWN", str(own)).split()
+    ]
     assert len(refused(tasks, *words)) == refusals
 
 
 def test_rows_of_rotations_are_those_of_the_questions_that_can_be_rotated(sample, monkeypatch):
-    monkeypatch.setattr(preflight, "can_be_rotated", lambda document: document["position"] == 1)  # half of them
+    monkeypatch.setattr(
+        preflight, "can_be_rotated", lambda document: document["position"] == 1
+    )  # half of them
     (warning,) = notices("mediconfusion_rotated", *TINY.split(), "--offset", "32")[1]
     assert warning.startswith("--offset 32 skips all 32 rows of mediconfusion_rotated")
 
@@ -262,7 +341,10 @@ def test_rows_of_rotations_are_those_of_the_questions_that_can_be_rotated(sample
 def test_a_server_elsewhere_and_what_allows_it(monkeypatch):
     away = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
     (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *away)
-    assert f"({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 (base_url)" in sentence
+    assert (
+        f"({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 (base_url)"
+        in sentence
+    )
     assert "set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80" in sentence
     for name, value in (
         ("MEDTASKS_LOG_TEXT", PRIVATE),
@@ -281,7 +363,9 @@ def test_a_model_of_another_plug_in(monkeypatch):
 
     for table in ("_manifests", "_alias_to_model_id"):
         monkeypatch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
-    theirs = ModelManifest(model_id="somebodys", simple_class_path="somebody.Model", aliases=("somebodys_too",))
+    theirs = ModelManifest(
+        model_id="somebodys", simple_class_path="somebody.Model", aliases=("somebodys_too",)
+    )
     MODEL_REGISTRY_V2.register_manifest(theirs)
     MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="renamed", chat_class_path=ASYNC))
     for model in ("somebodys", "somebodys_too"):
@@ -307,9 +391,19 @@ def test_the_environment_of_this_command_and_of_a_file(monkeypatch, tmp_path):
 
 
 def test_the_command_ends_before_anything_starts(monkeypatch, tmp_path):
-    monkeypatch.setattr(servers, "is_loopback", lambda name: False)  # the server stands for another machine
+    monkeypatch.setattr(
+        servers, "is_loopback", lambda name: False
+    )  # the server stands for another machine
     with serving(Endpoint()) as outside:
-        arguments = ["run", "--tasks", PRIVATE, "--output_path", str(tmp_path / "out"), "--model", "async_openai"]
+        arguments = [
+            "run",
+            "--tasks",
+            PRIVATE,
+            "--output_path",
+            str(tmp_path / "out"),
+            "--model",
+            "async_openai",
+        ]
         result = CliRunner().invoke(app, [*arguments, "--model_args", f"base_url={outside.url}"])
     assert outside.count == 0
     assert result.exit_code == 1

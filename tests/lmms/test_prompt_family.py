@@ -52,7 +52,11 @@ def text_of(body):
 
 
 def decoding_of(body):
-    return {name: body[name] for name in ("temperature", "top_p", "max_tokens") if body.get(name) is not None}
+    return {
+        name: body[name]
+        for name in ("temperature", "top_p", "max_tokens")
+        if body.get(name) is not None
+    }
 
 
 def filled(template):
@@ -80,7 +84,11 @@ def test_multiple_choice_is_asked_as_the_family_was(asked, arguments, template, 
 @each_row(
     "family, template, decoding",
     [
-        ("blip2", "Question: {question} Answer:", {"temperature": 1, "top_p": 0.9, "max_tokens": 30}),
+        (
+            "blip2",
+            "Question: {question} Answer:",
+            {"temperature": 1, "top_p": 0.9, "max_tokens": 30},
+        ),
         ("instructblip", "", {"temperature": 1, "top_p": 0.9, "max_tokens": 128}),
         ("openai", "", {"temperature": 0.7, "max_tokens": 2048}),
         ("claude", "", {"temperature": 0.2, "max_tokens": 2048}),
@@ -90,12 +98,16 @@ def test_multiple_choice_is_asked_as_the_family_was(asked, arguments, template, 
 def test_free_answers_are_drawn_as_in_table_2(asked, judging, family, template, decoding):
     judging(verdict)
     body, _ = asked("mediconfusion_ff", f',prompt_family={family},system_prompt="{SYSTEM}"')
-    assert text_of(body) == filled(template or "Based on the image, answer following question.\n{question}")
+    assert text_of(body) == filled(
+        template or "Based on the image, answer following question.\n{question}"
+    )
     assert decoding_of(body) == decoding
     assert body["messages"][0] == {"role": "system", "content": SYSTEM}
 
 
-def test_a_system_turn_is_an_argument_of_the_harness_model_and_its_option_is_ignored(asked, judging, monkeypatch):
+def test_a_system_turn_is_an_argument_of_the_harness_model_and_its_option_is_ignored(
+    asked, judging, monkeypatch
+):
     judging(verdict)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     served = ",model_version=gpt-4o"
@@ -118,9 +130,13 @@ def test_the_command_line_wins_and_an_unknown_family_is_refused(asked, judging):
 
 def test_prompts_of_another_family_are_refused(asked, monkeypatch):
     """A caller may hold the harness's function as it was before it was wrapped."""
-    monkeypatch.setattr(plugin, "_checked_and_redacted", lambda evaluate, *args, **kwargs: evaluate(*args, **kwargs))
+    monkeypatch.setattr(
+        plugin, "_checked_and_redacted", lambda evaluate, *args, **kwargs: evaluate(*args, **kwargs)
+    )
     monkeypatch.setattr(harness(), "simple_evaluate", inspect.unwrap(harness().simple_evaluate))
-    with pytest.raises(MedTasksError, match=r"prompt_family does nothing for .* hand the manager over"):
+    with pytest.raises(
+        MedTasksError, match=r"prompt_family does nothing for .* hand the manager over"
+    ):
         asked("mediconfusion", ",prompt_family=blip2")
 
 
@@ -130,7 +146,10 @@ def test_places_of_images_are_marked_as_the_model_reads_them():
     assert for_other_model({"template": "{{ image }}Which?"}, "blip2", "vlm_server") == placed
     solved = prompt_settings("mediconfusion")["med_flamingo"]
     assert for_other_model(solved, "med_flamingo", "vlm_server") == solved
-    with pytest.raises(MedTasksError, match="hf_vlm puts images first, and the prompt for prompt_family=med_flamingo"):
+    with pytest.raises(
+        MedTasksError,
+        match="hf_vlm puts images first, and the prompt for prompt_family=med_flamingo",
+    ):
         for_other_model(solved, "med_flamingo", "hf_vlm")
 
 
@@ -146,7 +165,13 @@ def test_places_of_images_are_marked_as_the_model_reads_them():
 )
 def test_modes_of_likelihoods_reach_each_familys_prompt(sample, name, family, template):
     config = resolved(task_config(name))
-    task = SimpleNamespace(config=SimpleNamespace(**config), lmms_eval_specific_kwargs=config[SETTINGS]["default"])
-    with asked_as_family({"model": "hf_vlm", "model_args": f"pretrained=DIR,prompt_family={family},batch_size=4"}):
+    task = SimpleNamespace(
+        config=SimpleNamespace(**config), lmms_eval_specific_kwargs=config[SETTINGS]["default"]
+    )
+    with asked_as_family(
+        {"model": "hf_vlm", "model_args": f"pretrained=DIR,prompt_family={family},batch_size=4"}
+    ):
         choose_blocks(task)
-    assert lettered_prompt(load_documents("mediconfusion")[0], task.lmms_eval_specific_kwargs) == filled(template)
+    assert lettered_prompt(
+        load_documents("mediconfusion")[0], task.lmms_eval_specific_kwargs
+    ) == filled(template)

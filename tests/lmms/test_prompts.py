@@ -57,7 +57,11 @@ def asked(name, family):
     config, documents = task(name)
     settings = config["lmms_eval_specific_kwargs"][family]
     return [
-        (document, config["doc_to_text"](document, settings), config["doc_to_visual"](document, settings))
+        (
+            document,
+            config["doc_to_text"](document, settings),
+            config["doc_to_visual"](document, settings),
+        )
         for document in documents
     ]
 
@@ -89,9 +93,15 @@ def test_blind_grey_and_other_images(name, family):
         assert "<img>" not in blind_text
         assert [image.tobytes() for image in blind_images] == before
         for other, other_text, shown in (blank, swapped):
-            assert (other["doc_id"], other_text, len(shown)) == (document["doc_id"], text, len(images))
+            assert (other["doc_id"], other_text, len(shown)) == (
+                document["doc_id"],
+                text,
+                len(images),
+            )
             assert [image.tobytes() for image in shown[:first]] == before
-        for image, grey, other in zip(images[first:], blank[2][first:], swapped[2][first:], strict=True):
+        for image, grey, other in zip(
+            images[first:], blank[2][first:], swapped[2][first:], strict=True
+        ):
             if isinstance(image, str):
                 assert len({image, grey, other}) == 3
             else:
@@ -109,10 +119,18 @@ def test_conversations(name):
     counts = {}
     for variant in ("", "_blind", "_blank", "_swapped"):
         turns = hook.resolve()(task(name + variant)[1][0], settings)
-        pictures = [part["url"] for turn in turns for part in turn["content"] if part["type"] == "image"]
-        texts = ["".join(part["text"] for part in turn["content"] if part["type"] == "text") for turn in turns]
+        pictures = [
+            part["url"] for turn in turns for part in turn["content"] if part["type"] == "image"
+        ]
+        texts = [
+            "".join(part["text"] for part in turn["content"] if part["type"] == "text")
+            for turn in turns
+        ]
         counts[variant] = (len(pictures), words("".join(texts)))
-        grey = [picture.getcolors(1 << 20) == [(picture.width * picture.height, GREY)] for picture in pictures]
+        grey = [
+            picture.getcolors(1 << 20) == [(picture.width * picture.height, GREY)]
+            for picture in pictures
+        ]
         assert variant == "_blind" or all(grey[len(grey) - own :]) == (variant == "_blank")
     assert counts["_blind"] == (counts[""][0] - own, counts[""][1])
     assert counts["_blank"] == counts["_swapped"] == counts[""]
@@ -121,8 +139,16 @@ def test_conversations(name):
 @each_row(
     ("text", "settings", "expected"),
     [
-        ("<image>1 <image>2 <image>3", {"demonstrations": ["a.jpg", "b.jpg"]}, "<image>1 <image>2 3"),
-        ("<image>1 <image>2 <image>3 <image>", {"demonstrations": ["a.jpg", "b.jpg"]}, "<image>1 <image>2 3 "),
+        (
+            "<image>1 <image>2 <image>3",
+            {"demonstrations": ["a.jpg", "b.jpg"]},
+            "<image>1 <image>2 3",
+        ),
+        (
+            "<image>1 <image>2 <image>3 <image>",
+            {"demonstrations": ["a.jpg", "b.jpg"]},
+            "<image>1 <image>2 3 ",
+        ),
         ("no mark", {"demonstrations": ["a.jpg", "b.jpg"]}, "no mark"),
         ("<image> one", {}, " one"),
     ],
@@ -132,12 +158,29 @@ def test_marks_of_the_question_alone_are_removed(text, settings, expected):
 
 
 def test_a_question_that_holds_the_mark_keeps_it():
-    document = {"question": "<image> <img>?", "options": ["<image>"], "image_files": [], "variant": "blind"}
-    lettered = prompts.lettered_prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"})
+    document = {
+        "question": "<image> <img>?",
+        "options": ["<image>"],
+        "image_files": [],
+        "variant": "blind",
+    }
+    lettered = prompts.lettered_prompt(
+        document, {"template": "<image>{{ question }}|{{ option_a }}"}
+    )
     assert lettered == "<image> <img>?|<image>"
     closed = {**document, "kind": "binary", "choices": ""}
-    assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"}) == "<image> <img>?"
+    assert (
+        prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"})
+        == "<image> <img>?"
+    )
     for template in ("{{ image }} {{ question }}", "{{ images }} {{ question }}", "{{ question }}"):
-        assert prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == "<image> <img>?"
-    with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):  # without the variant
-        prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
+        assert (
+            prompts.prompt(document, {"template": template, "image_mark": "<image>"})
+            == "<image> <img>?"
+        )
+    with pytest.raises(
+        SourceError, match="has 0 images and its prompt 1 places"
+    ):  # without the variant
+        prompts.prompt(
+            {"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"}
+        )

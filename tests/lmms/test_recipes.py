@@ -42,7 +42,9 @@ def test_every_fact_of_ours_has_a_source_that_anyone_can_look_up():
     for one in recipes().values():
         assert {"hub id", "parameters"} <= set(one.facts), one.recipe
         for fact in one.facts.values():
-            assert not re.search(r"/root|/work|/tmp|file index", f"{fact.source} {fact.value}"), one.recipe
+            assert not re.search(r"/root|/work|/tmp|file index", f"{fact.source} {fact.value}"), (
+                one.recipe
+            )
         if not one.backends:
             assert one.hf.without
             assert one.server.without
@@ -64,18 +66,35 @@ def test_each_model_has_its_rows_in_the_tables_that_it_names():
 @each_row(
     "value",
     [
-        *("plain", "a, b", "it's", 'say "x"', "line\nbreak", "ends with \\", " blanks ", "@file", "{brace", '"', ""),
+        *(
+            "plain",
+            "a, b",
+            "it's",
+            'say "x"',
+            "line\nbreak",
+            "ends with \\",
+            " blanks ",
+            "@file",
+            "{brace",
+            '"',
+            "",
+        ),
         "\\n, 'x'",
     ],
 )
 def test_a_text_comes_back_from_the_harness_as_it_was(value):
-    read = simple_parse_args_string(f"pretrained=x,system_prompt={write_argument(value)},batch_size=2")
+    read = simple_parse_args_string(
+        f"pretrained=x,system_prompt={write_argument(value)},batch_size=2"
+    )
     assert parse_arguments(HfVlmArguments, read, "hf_vlm").system_prompt == value
     assert read["batch_size"] == 2
 
 
 def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_recipe():
-    arguments = ["--model_args", 'dtype=float32,processor_kwargs={"size":{"longest_edge":9}},batch_size=2']
+    arguments = [
+        "--model_args",
+        'dtype=float32,processor_kwargs={"size":{"longest_edge":9}},batch_size=2',
+    ]
     named, facts = expansion("qoq-med-7b", "", read_options(arguments))
     assert named[:3] == ["--model", "hf_vlm", "--model_args"]
     read = simple_parse_args_string(named[3])
@@ -83,8 +102,16 @@ def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_reci
     expected = ("float32", 2, '{"size":{"longest_edge":9}}')
     assert (read["dtype"], read["batch_size"], read["processor_kwargs"]) == expected
     assert "revision" in read
-    assert facts.given == {"dtype": "float32", "batch_size": "2", "processor_kwargs": '{"size":{"longest_edge":9}}'}
-    assert (facts.name, facts.backend, facts.digest) == ("qoq-med-7b", "hf", recipe("qoq-med-7b").digest)
+    assert facts.given == {
+        "dtype": "float32",
+        "batch_size": "2",
+        "processor_kwargs": '{"size":{"longest_edge":9}}',
+    }
+    assert (facts.name, facts.backend, facts.digest) == (
+        "qoq-med-7b",
+        "hf",
+        recipe("qoq-med-7b").digest,
+    )
     named, _ = expansion("qoq-med-7b", "hf", read_options(["--model_args=pretrained=/my/copy"]))
     assert "revision" not in simple_parse_args_string(named[3])
 
@@ -113,10 +140,25 @@ def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     ("name", "backend", "arguments", "message"),
     [
         ("lingshu7b", "", [], "unknown recipe 'lingshu7b'; did you mean 'lingshu-7b'"),
-        ("lingshu-7b", "server", [], "needs the server's address: give --model_args base_url=.* vllm serve lingshu-me"),
-        ("fleming-vl-8b", "hf", [], "does not run with --backend hf: transformers 5.23 does not know internvl_chat"),
+        (
+            "lingshu-7b",
+            "server",
+            [],
+            "needs the server's address: give --model_args base_url=.* vllm serve lingshu-me",
+        ),
+        (
+            "fleming-vl-8b",
+            "hf",
+            [],
+            "does not run with --backend hf: transformers 5.23 does not know internvl_chat",
+        ),
         ("hulu-med-7b", "", [], "has no backend: transformers .*; vLLM 0.32 has no class for it"),
-        ("lingshu-7b", "", ["--model", "hf_vlm"], "names the model; leave --model out, or --recipe"),
+        (
+            "lingshu-7b",
+            "",
+            ["--model", "hf_vlm"],
+            "names the model; leave --model out, or --recipe",
+        ),
         ("", "hf", [], "--backend says where the model of a recipe runs; give --recipe NAME"),
     ],
 )
@@ -126,16 +168,23 @@ def test_a_recipe_that_cannot_be_run_so(name, backend, arguments, message):
 
 
 def test_server_only_models_choose_their_server():
-    named, facts = expansion("fleming-vl-8b", "", read_options(["--model_args", "base_url=http://h/v1"]))
+    named, facts = expansion(
+        "fleming-vl-8b", "", read_options(["--model_args", "base_url=http://h/v1"])
+    )
     assert named == ["--model", "vlm_server", "--model_args", "base_url=http://h/v1"]
     assert facts.backend == "server"
     assert "--trust-remote-code" in recipe("fleming-vl-8b").serve_command()
-    assert '--mm-processor-kwargs \'{"size": {"shortest_edge": 65536' in recipe("qoq-med-7b").serve_command()
+    assert (
+        '--mm-processor-kwargs \'{"size": {"shortest_edge": 65536'
+        in recipe("qoq-med-7b").serve_command()
+    )
 
 
 def test_a_recipe_of_ones_own(own):
     mine = recipe("mine", [own])
-    assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", "from what it extends, and that extends"
+    assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", (
+        "from what it extends, and that extends"
+    )
     assert mine.published_as == {}, "those of other weights"
     assert mine.fact("licence") == "?"
     assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
@@ -146,7 +195,9 @@ def test_a_recipe_of_ones_own(own):
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
     assert recipe("mine", [own]).digest != mine.digest
     (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
-    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), "it extends ours, not itself"
+    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), (
+        "it extends ours, not itself"
+    )
     (own / "qwen2.5-vl-7b.yaml").unlink()
     (own / "mine.yaml").write_text(OWN.replace("recipe: mine", "recipe: lingshu-7b"))
     assert recipe("lingshu-7b", [own]).title == "My model"
@@ -158,11 +209,20 @@ def test_a_recipe_of_ones_own(own):
     ("change", "message"),
     [
         (("title: My model\n", ""), "wrong at 'title': Field required; correct it"),
-        (("title: My model", "title: My model\nnotes: x"), "wrong at 'notes': Extra inputs are not permitted"),
+        (
+            ("title: My model", "title: My model\nnotes: x"),
+            "wrong at 'notes': Extra inputs are not permitted",
+        ),
         (("source: I made it}\n  rev", "sauce: x}\n  rev"), r"wrong at 'facts\.hub id\.source'"),
-        (("qwen2.5-vl-7b.yaml", "mine.yaml"), "extends mine.yaml, which is not there or extends it"),
+        (
+            ("qwen2.5-vl-7b.yaml", "mine.yaml"),
+            "extends mine.yaml, which is not there or extends it",
+        ),
         (("title: My model", "title: [x"), "cannot be read as YAML in line"),
-        (("title: My model", "title: x\nserver: {args: {since: 2026-01-01}}"), r"wrong at 'server\.args\.since'"),
+        (
+            ("title: My model", "title: x\nserver: {args: {since: 2026-01-01}}"),
+            r"wrong at 'server\.args\.since'",
+        ),
     ],
 )
 def test_a_damaged_recipe_is_named(own, change, message):
@@ -179,7 +239,13 @@ def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model
     run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
     _, facts = expansion("mine", "", read_options(["--include_path", str(tmp_path)]))
     model = {"name": run.name, "arguments": ""}
-    manifest(run, {"mediconfusion": ("done", "")}, state="finished", model=model, recipe=facts.model_dump())
+    manifest(
+        run,
+        {"mediconfusion": ("done", "")},
+        state="finished",
+        model=model,
+        recipe=facts.model_dump(),
+    )
     report = collect_run(open_run(run))
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     (task,) = report.tasks

@@ -25,8 +25,12 @@ def given_away(folder, task, include, recorded_in):
     (run / ".x").mkdir()
     (run / ".x" / "t.yaml").write_text(EVIL.replace("TASK", task))
     (run / ".x" / "evil.py").write_text(CODE)
-    questions = [{"question": f"{row}?", "options": ["no", "yes"], "answer": "A"} for row in range(32)]
-    (run / ".x" / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))
+    questions = [
+        {"question": f"{row}?", "options": ["no", "yes"], "answer": "A"} for row in range(32)
+    ]
+    (run / ".x" / "questions.jsonl").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in questions)
+    )
     include = include.format(run=run)
     if recorded_in == "_results.json":
         (results,) = run.glob("*_results.json")
@@ -35,7 +39,13 @@ def given_away(folder, task, include, recorded_in):
         results.write_text(json.dumps(content))
     else:
         model = {"name": run.name, "arguments": ""}
-        manifest(run, {task: ("done", "")}, state="finished", options={"include_path": include}, model=model)
+        manifest(
+            run,
+            {task: ("done", "")},
+            state="finished",
+            options={"include_path": include},
+            model=model,
+        )
     return run
 
 
@@ -75,9 +85,15 @@ def test_code_of_a_recorded_folder_does_not_run(
         assert not (tmp_path / "ran").exists(), command
         named = f"the run took tasks from {include.format(run=run)}, which is not loaded" in out
         assert named == (recorded_in == "_results.json")
-    if task == "mediconfusion":  # nor where the user trusts the folder: recorded replies are scored by our task
+    if (
+        task == "mediconfusion"
+    ):  # nor where the user trusts the folder: recorded replies are scored by our task
         for command in commands(run, task):
-            fails([*command, "--include_path", run / ".x"], "t.yaml has a task 'mediconfusion'", "rename it")
+            fails(
+                [*command, "--include_path", run / ".x"],
+                "t.yaml has a task 'mediconfusion'",
+                "rename it",
+            )
         assert not (tmp_path / "ran").exists()
     else:
         assert medtasks("score", task, run, "--include_path", run / ".x").code == 0
@@ -91,14 +107,22 @@ def test_names_of_ours_are_refused_and_our_own_folder_is_not(
     fails,  # noqa: F811
 ):
     run = given_away(tmp_path / "variant", "mediconfusion_blind", ".x", "_results.json")
-    fails(["report", run, "--include_path", run / ".x"], "a task 'mediconfusion_blind', which is a name of ours")
+    fails(
+        ["report", run, "--include_path", run / ".x"],
+        "a task 'mediconfusion_blind', which is a name of ours",
+    )
     run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
     folder = medtasks("path").out.strip()
     assert medtasks("score", "mediconfusion", run, "--include_path", folder).code == 0
 
 
 def test_what_is_recorded(tmp_path):
-    files = {"x_results.json": "{", "y_results.json": "[" * 200_000, "1_samples_one.jsonl": "{}", "replies.jsonl": ""}
+    files = {
+        "x_results.json": "{",
+        "y_results.json": "[" * 200_000,
+        "1_samples_one.jsonl": "{}",
+        "replies.jsonl": "",
+    }
     for number, include in enumerate((["a", "b"], "b", None, {"c": 1}, 3)):
         config = {"resolved_cli_args": {"include_path": include}}
         files[f"{number}_results.json"] = json.dumps({"results": {}, "config": config})

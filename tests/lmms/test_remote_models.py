@@ -53,7 +53,9 @@ CLAUDE = "lmms_eval.models.simple.claude.Claude"
 def bare_environment(monkeypatch):
     """No address and no proxy but those a test names."""
     addresses = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
-    for name in [name for name in os.environ if name in addresses or name.lower().endswith("_proxy")]:
+    for name in [
+        name for name in os.environ if name in addresses or name.lower().endswith("_proxy")
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
@@ -62,7 +64,9 @@ def refused(model, arguments, environment=None):
     """The sentence by which a model is refused before it is built, or None."""
     environment, path = environment or {}, class_path_of(model)
     try:
-        check_model(path, planned_destinations(path, arguments, environment), [PRIVATE], environment)
+        check_model(
+            path, planned_destinations(path, arguments, environment), [PRIVATE], environment
+        )
     except ModelRefused as error:
         return str(error)
     return None
@@ -90,7 +94,9 @@ def test_every_model_that_nobody_allowed_is_refused():
     allowed = {name for name in names if refused(name, {"base_url": LOCAL}) is None}
     files = {name: file_of(class_path_of(name).rpartition(".")[0]) for name in allowed}
     assert {file for file in files.values() if file} <= LOCAL_MODELS | CLIENT_MODELS
-    assert all(class_path_of(name).startswith("medtasks.") for name, file in files.items() if not file)
+    assert all(
+        class_path_of(name).startswith("medtasks.") for name, file in files.items() if not file
+    )
     assert len(names) > len(allowed) + 30
 
 
@@ -107,12 +113,19 @@ def sending_calls(tree):
 
 
 def test_models_that_are_said_to_answer_in_their_process_send_nothing():
-    sources = {file: tree for file, tree in model_sources() if file.parent.name in ("chat", "simple")}
+    sources = {
+        file: tree for file, tree in model_sources() if file.parent.name in ("chat", "simple")
+    }
     assert {file.stem for file in sources} >= LOCAL_MODELS | CLIENT_MODELS
-    assert {file.stem: calls for file, tree in sources.items() if (calls := sending_calls(tree))}.keys().isdisjoint(
-        LOCAL_MODELS
-    )
-    asking = {call for file, tree in sources.items() if file.stem in CLIENT_MODELS for call in sending_calls(tree)}
+    assert {
+        file.stem: calls for file, tree in sources.items() if (calls := sending_calls(tree))
+    }.keys().isdisjoint(LOCAL_MODELS)
+    asking = {
+        call
+        for file, tree in sources.items()
+        if file.stem in CLIENT_MODELS
+        for call in sending_calls(tree)
+    }
     assert asking == {"OpenAI", "AzureOpenAI", "AsyncOpenAI"}
 
 
@@ -147,7 +160,10 @@ def test_addresses(address, may):
         *(("openai", other, False) for other in ("http://vendor.invalid", LOCAL, " ", CLASS)),
         ("claude", CLASS, True),
         ("claude", "https://api.anthropic.com", False),
-        *(("claude", f"class:{other}", False) for other in (ASYNC, "", "*", f"{CLAUDE}2", "claude")),
+        *(
+            ("claude", f"class:{other}", False)
+            for other in (ASYNC, "", "*", f"{CLAUDE}2", "claude")
+        ),
         ("claude", CLAUDE, False),
     ],
 )
@@ -156,12 +172,17 @@ def test_one_server_or_one_model_may_be_trusted(model, trusted, may):
     assert (refused(model, arguments, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None) == may
 
 
-@each_row("trusted", ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"])
+@each_row(
+    "trusted",
+    ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"],
+)
 def test_a_malformed_trust_opens_nothing(trusted):
     sentence = refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
     assert "MEDTASKS_TRUSTED_MODEL names no server" in sentence
     assert "secret" not in sentence
-    assert "secret" not in refused("openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"})
+    assert "secret" not in refused(
+        "openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"}
+    )
     assert refused("openai", {"base_url": LOCAL}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
 
 
@@ -181,7 +202,9 @@ def test_a_proxy_stands_between(name):
         ("qwen2_5_vl", {}),
     ):
         assert refused(model, arguments, {name: PROXY}) is None
-    assert "is not this machine" in refused("vlm_server", {"base_url": f"{LOCAL};http://other.invalid/v1"}, {})
+    assert "is not this machine" in refused(
+        "vlm_server", {"base_url": f"{LOCAL};http://other.invalid/v1"}, {}
+    )
 
 
 @each_row(("scheme", "may"), [("https", True), ("http", False)])
@@ -197,7 +220,9 @@ def test_only_what_is_credentialed_is_held_back(monkeypatch):
     refuse_remote_model(lm, [])
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)  # shows text here, and sends it nowhere
     assert credentialed([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [PRIVATE, "nobody_knows"]
-    with pytest.raises(ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'")):
+    with pytest.raises(
+        ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'")
+    ):
         refuse_remote_model(lm, [PUBLIC, PRIVATE])
 
 
@@ -215,11 +240,20 @@ def made(file, **attributes):
     [
         ("openai", {"client": OpenAI(base_url=AWAY, api_key="x")}),
         ("async_openai", {"client": AsyncOpenAI(base_url=AWAY, api_key="x")}),
-        ("openai", {"client": AzureOpenAI(azure_endpoint=AWAY, api_version="1", api_key="x"), "base_url": LOCAL}),
+        (
+            "openai",
+            {
+                "client": AzureOpenAI(azure_endpoint=AWAY, api_version="1", api_key="x"),
+                "base_url": LOCAL,
+            },
+        ),
         ("openai", {"client": OpenAI(api_key="x")}),
         ("openai", {"client": SimpleNamespace(base_url=LOCAL)}),
         ("openai", {}),
-        ("async_openai", {"client": AsyncOpenAI(base_url=LOCAL, api_key="x"), "mcp_client": object()}),
+        (
+            "async_openai",
+            {"client": AsyncOpenAI(base_url=LOCAL, api_key="x"), "mcp_client": object()},
+        ),
         ("claude", {}),
         ("litellm", {"client": OpenAI(base_url=LOCAL, api_key="x")}),
         ("", {"client": OpenAI(base_url=LOCAL, api_key="x")}),
@@ -253,7 +287,11 @@ def allowing_nodes(tree):
             yield node.value
         elif isinstance(node, ast.Dict):
             keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
-            yield from (value for key, value in zip(keys, node.values, strict=True) if key == "trust_remote_code")
+            yield from (
+                value
+                for key, value in zip(keys, node.values, strict=True)
+                if key == "trust_remote_code"
+            )
 
 
 def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch):
@@ -261,9 +299,18 @@ def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch)
     alone = {
         f"lmms_eval.models.{file.parent.name}.{file.stem}"
         for file, tree in sources.items()
-        if any(isinstance(value, ast.Constant) and value.value is True for value in allowing_nodes(tree))
+        if any(
+            isinstance(value, ast.Constant) and value.value is True
+            for value in allowing_nodes(tree)
+        )
     }
-    assert {module.rpartition(".")[2] for module in alone} >= {"internvl2", "minicpm_v", "qwen3_vl", "vllm", "sglang"}
+    assert {module.rpartition(".")[2] for module in alone} >= {
+        "internvl2",
+        "minicpm_v",
+        "qwen3_vl",
+        "vllm",
+        "sglang",
+    }
     modules = [f"lmms_eval.models.{file.parent.name}.{file.stem}" for file in sources]
     allowed = {module for module in modules if allows_checkpoint_code(module)}
     assert allowed - alone == {  # they build on one of these
@@ -326,7 +373,14 @@ def request_of(lm):
 
     lm.task_dict = {"task": {"test": [{"question": CANARY}]}}
     messages = [{"role": "user", "content": [{"type": "text", "text": CANARY}]}]
-    arguments = (CANARY, lambda doc: messages, {"max_new_tokens": 4, "until": []}, 0, "task", "test")
+    arguments = (
+        CANARY,
+        lambda doc: messages,
+        {"max_new_tokens": 4, "until": []},
+        0,
+        "task",
+        "test",
+    )
     return Instance("generate_until", arguments, 0, {"task": "task", "doc_id": 0, "repeats": 1})
 
 
@@ -344,7 +398,9 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
     outside.connections = 0
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("ADDRESS", outside.url))
-    lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", outside.url), {"device": "cpu"})
+    lm = get_model(model).create_from_arg_string(
+        arguments.replace("ADDRESS", outside.url), {"device": "cpu"}
+    )
     place = f"{PRIVATE}) is not sent with model 'lmms_eval.models.chat.{model}."
     with pytest.raises(ModelRefused, match=re.escape(place)):
         refuse_remote_model(lm, [PRIVATE])
@@ -357,7 +413,9 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
 
 def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
     """The harness ends before the first request of a credentialed task."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(tiny_multimedeval.prepare_all(tmp_path / "home", ["mednli"])))
+    monkeypatch.setenv(
+        "MEDTASKS_HOME", str(tiny_multimedeval.prepare_all(tmp_path / "home", ["mednli"]))
+    )
     options = {"model_args": f"base_url={outside.url},max_retries=1", "limit": 2}
     with pytest.raises(ModelRefused, match="multimedeval_mednli"):
         evaluate(["multimedeval_mednli"], "async_openai", **options)

@@ -32,10 +32,17 @@ WEIGHTS = {
     "radgraph/encoder": "radgraph/encoder",
     "distilroberta-base": "bertscore/distilroberta-base",
 }
-LONG = " ".join(["The cardiomediastinal silhouette is normal.", "No effusion."] * 150)  # 1,000 words
+LONG = " ".join(
+    ["The cardiomediastinal silhouette is normal.", "No effusion."] * 150
+)  # 1,000 words
 ODD_REPLIES = [
     ["", " \n\t ", failed_reply("out of memory"), LONG],
-    ["Кардиомегалия, \u202eéclair \U0001fac1 心肥大", "\x00\x01\ufffd\ud800", "。", "no effusion " * 500],
+    [
+        "Кардиомегалия, \u202eéclair \U0001fac1 心肥大",
+        "\x00\x01\ufffd\ud800",
+        "。",
+        "no effusion " * 500,
+    ],
 ]
 
 
@@ -66,7 +73,9 @@ def values(results):
     return {
         name.removesuffix(",reference"): value
         for name, value in results["results"][TASK].items()
-        if name.endswith(",reference") and not name.endswith("_stderr,reference") and "_stderr_" not in name
+        if name.endswith(",reference")
+        and not name.endswith("_stderr,reference")
+        and "_stderr_" not in name
     }
 
 
@@ -79,7 +88,9 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
     tiny_weights()
     results = run(replies)
     found = values(results)
-    assert {name for name, value in found.items() if math.isnan(value)} == {"meteor"}  # no WordNet here
+    assert {name for name, value in found.items() if math.isnan(value)} == {
+        "meteor"
+    }  # no WordNet here
     failed = sum(reply.startswith(failed_reply("")) for reply in replies)
     assert (found["scored_samples"], found["failed_samples"]) == (4 - failed, failed)
     assert found["invalid_rate"] == (pytest.approx(2 / 3) if replies[0] == "" else 0)
@@ -91,11 +102,18 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
 def test_golden_weights_score_finishes_what_failed(tiny_weights):
     replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
     failed = values(run(replies))
-    assert failed.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
+    assert failed.keys() == LEXICAL | MODELS | {
+        "meteor",
+        "invalid_rate",
+        "scored_samples",
+        "failed_samples",
+    }
     assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
     tiny_weights()
     documents, task = load_documents(TASK), task_file(TASK)
-    scores = score_replies(task, documents, read_replies(saved(), documents), ["radcliq_v1", "f1_chexbert"])
+    scores = score_replies(
+        task, documents, read_replies(saved(), documents), ["radcliq_v1", "f1_chexbert"]
+    )
     finished = scores["reference"]
     assert finished.failures.keys() == {"meteor"}
     assert finished.reasons == {"ok": 3, "empty": 1}

@@ -53,7 +53,9 @@ def tasks(monkeypatch, tmp_path):
 
     def task(name, dataset):
         (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n")
-        return task_files.TaskFile(name, "task", tmp_path / f"{name}.yaml", "", dataset=dataset, tags=("tagged",))
+        return task_files.TaskFile(
+            name, "task", tmp_path / f"{name}.yaml", "", dataset=dataset, tags=("tagged",)
+        )
 
     known = {
         "one": task("one", None),
@@ -125,7 +127,9 @@ def test_results_of_the_same_size_and_time_are_new(script, tmp_path, tasks):
     command = script("write(*tasks)")
     (first,) = run_tasks(["one"], [], tmp_path / "out", command).results
     state = first.stat()
-    again = script(f"write(*tasks)\nos.utime({str(first)!r}, ns=({state.st_atime_ns}, {state.st_mtime_ns}))")
+    again = script(
+        f"write(*tasks)\nos.utime({str(first)!r}, ns=({state.st_atime_ns}, {state.st_mtime_ns}))"
+    )
     assert run_tasks(["one"], [], tmp_path / "out", again).done == ["one"]
     assert (first.stat().st_size, first.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
 
@@ -140,15 +144,16 @@ def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
 
 
 @pytest.mark.parametrize("patience", [600, 0.1])
-def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, tasks, monkeypatch, patience):
+def test_what_was_finished_counts_when_the_run_is_stopped(
+    script, tmp_path, tasks, monkeypatch, patience
+):
     """With patience the harness ends by itself after Ctrl-C; without, it is told to."""
     monkeypatch.setattr(harness_run, "_PATIENCE", patience)
     ends = "signal.signal(signal.SIGINT, lambda *_: sys.exit(7))\n" if patience > 1 else ""
     hang = f"signal.signal(signal.SIGINT, signal.SIG_IGN)\n{ends}os.kill(os.getppid(), 2)\n"
     hang += "os.kill(os.getpid(), 2)\n" if ends else ""
-    body = (
-        f"if 'two' not in tasks: write(*tasks)\nif tasks == ['two']:\n{textwrap.indent(hang + 'time.sleep(600)', '  ')}"
-    )
+    hang = textwrap.indent(hang + "time.sleep(600)", "  ")
+    body = f"if 'two' not in tasks: write(*tasks)\nif tasks == ['two']:\n{hang}"
     seen = []
     with pytest.raises(KeyboardInterrupt):
         run_tasks(["one", "two"], [], tmp_path / "out", script(body), seen.append)
@@ -218,9 +223,15 @@ def test_arguments_that_the_harness_gets(tmp_path, script, monkeypatch):
     """Its files are named by the zone that ours have, and it reads the folder once more as ``key=value``."""
     monkeypatch.chdir(tmp_path)
     body = f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(json.dumps(sys.argv))"
-    for arguments, zones in (([], ["UTC"]), (["--timezone=Asia/Tokyo"], []), (["--timez", "Asia/Tokyo"], [])):
+    for arguments, zones in (
+        ([], ["UTC"]),
+        (["--timezone=Asia/Tokyo"], []),
+        (["--timez", "Asia/Tokyo"], []),
+    ):
         run_tasks(["one"], arguments, Path("3"), script(body))
         words = json.loads((tmp_path / "seen").read_text())
-        assert [words[place + 1] for place, word in enumerate(words) if word == "--timezone"] == zones
+        assert [
+            words[place + 1] for place, word in enumerate(words) if word == "--timezone"
+        ] == zones
         folder = words[words.index("--output_path") + 1]
         assert simple_parse_args_string(f"output_path={folder}") == {"output_path": "./3"}

@@ -35,7 +35,9 @@ def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
-    results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
+    results = evaluate(
+        ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0)
+    )
     for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
         assert scores(results, task) == ALWAYS_A
         assert results["n-samples"][task]["effective"] == 352
@@ -45,7 +47,9 @@ def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_words_of_the_demo_separate_the_readings_and_leave_likelihoods_alone(sample):
     tasks = ["mediconfusion", "mediconfusion_gd"]
-    found = evaluate(tasks, model_args="journal=false,wording=made_up", batch_size=32, device="cpu")["results"]
+    found = evaluate(
+        tasks, model_args="journal=false,wording=made_up", batch_size=32, device="cpu"
+    )["results"]
     worded, likely = (found[task] for task in tasks)
     assert worded["alias"] == "mediconfusion [SAMPLE DATA] [MADE-UP WORDING]"
     # Of 16 prompts, which both images of a pair share, 2 get the letter as it was asked for, and 2 a refusal.
@@ -56,7 +60,9 @@ def test_the_words_of_the_demo_separate_the_readings_and_leave_likelihoods_alone
 
 @pytest.mark.slow
 def test_who_names_no_model_is_told_of_one_to_try(sample):
-    with pytest.raises(MedTasksError, match=r"needs a model: .* such as --model medtasks_tiny to try"):
+    with pytest.raises(
+        MedTasksError, match=r"needs a model: .* such as --model medtasks_tiny to try"
+    ):
         evaluate(["mediconfusion"], "hf")  # the default of the harness's command line
     for tasks, model in ((["mme"], "hf"), (["mediconfusion"], "unknown")):
         with pytest.raises(ValueError, match=f"Model '{model}' not found"):
@@ -72,7 +78,9 @@ def test_ties_and_failures_go_as_each_rule_says(sample):
     chosen = {task: {s["score"]["value"] for s in samples[task]} for task in samples}
     assert chosen == {"mediconfusion_gd": {"A", None}, "mediconfusion_ps": {"B", None}}
     failed = evaluate(["mediconfusion_ps"], constant("", math.nan, 1.0))
-    assert {s["score"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {"adapter_failed"}
+    assert {s["score"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {
+        "adapter_failed"
+    }
 
 
 @pytest.mark.slow
@@ -94,12 +102,17 @@ def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
 @each_row(
     ("harness", "shard", "options", "message"),
     [
-        *(("lmms", "1/2", options, "1/2 chooses the rows") for options in ([4], [None, 2], [-1, 0, True])),
+        *(
+            ("lmms", "1/2", options, "1/2 chooses the rows")
+            for options in ([4], [None, 2], [-1, 0, True])
+        ),
         ("lmms", "3/2", [], "such as --shard 3/16"),
         ("lm", "1/2", [], "MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"),
     ],
 )
-def test_what_chooses_rows_too_and_another_harness_are_refused(monkeypatch, harness, shard, options, message):
+def test_what_chooses_rows_too_and_another_harness_are_refused(
+    monkeypatch, harness, shard, options, message
+):
     module = ModuleType(f"{harness}_eval.evaluator")
     module.evaluate = lambda lm, task_dict, limit=None, offset=0, cache_requests=False: None
     module.evaluate.__module__ = module.__name__

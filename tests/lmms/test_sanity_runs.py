@@ -42,7 +42,9 @@ def test_swapped_questions_see_the_other_image(results, losses):
         pair, _, position = name.partition("/")
         assert found == pytest.approx(losses[GD][f"{pair}/{3 - int(position)}"], rel=1e-5)
     assert losses[f"{GD}_swapped"] != losses[GD]
-    shares = [results["results"][task]["individual_accuracy,reference"] for task in (GD, f"{GD}_swapped")]
+    shares = [
+        results["results"][task]["individual_accuracy,reference"] for task in (GD, f"{GD}_swapped")
+    ]
     assert sum(shares) == 1  # of a pair, one question's right option is the other's wrong one
 
 
@@ -54,11 +56,17 @@ def test_rotation_zero_is_the_published_order(results, losses):
     assert rotated["published_order,reference"] == published["individual_accuracy,reference"]
     assert rotated["incomplete_rotations,reference"] == 0
     answers = {
-        name: [("A", "B")[pair[0] > pair[1]] for pair in (found[f"{name}~r0"], found[f"{name}~r1"][::-1])]
+        name: [
+            ("A", "B")[pair[0] > pair[1]]
+            for pair in (found[f"{name}~r0"], found[f"{name}~r1"][::-1])
+        ]
         for name in losses[GD]
     }
     key = {one["doc_id"]: one["answer"] for one in task_documents(task_file(GD))}
     right = [[answer == key[name] for answer in pair] for name, pair in answers.items()]
     assert rotated["mean_accuracy,robust"] == sum(map(sum, right)) / (2 * QUESTIONS)
     assert rotated["worst_case,robust"] == sum(map(all, right)) / QUESTIONS
-    assert rotated["flip_rate,robust"] == sum(first != second for first, second in answers.values()) / QUESTIONS
+    assert (
+        rotated["flip_rate,robust"]
+        == sum(first != second for first, second in answers.values()) / QUESTIONS
+    )

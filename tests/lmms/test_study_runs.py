@@ -52,7 +52,9 @@ def publish_all(root, access, change=lambda study: None):
         name = "made_up" if kind is StudyKind.PAIRS else f"made_up_{kind}"
         review(detailed_study(root / kind, kind, name=name, access=access), said=even)
         change(root / kind)
-        done = CliRunner().invoke(app, ["curate", "publish", str(root / kind), "--allow-incomplete"])
+        done = CliRunner().invoke(
+            app, ["curate", "publish", str(root / kind), "--allow-incomplete"]
+        )
         assert done.exit_code == 0, done.output
         printed.append(done.output)
     return "".join(printed)
@@ -65,21 +67,37 @@ def test_credentialed_studies_run_with_every_audit_and_nothing_of_them_is_logged
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     printed = publish_all(studies, Access.CREDENTIALED, planted)
     assert CANARY not in printed.replace(str(studies), "")
-    assert printed.count("left out: the image in line 1 of images.jsonl cannot be used: its file cannot be read") == 1
-    options = ["--tasks", ",".join(("made_up_all", *TASKS)), "--output_path", "out", "--log_samples"]
+    assert (
+        printed.count(
+            "left out: the image in line 1 of images.jsonl cannot be used: its file cannot be read"
+        )
+        == 1
+    )
+    options = [
+        "--tasks",
+        ",".join(("made_up_all", *TASKS)),
+        "--output_path",
+        "out",
+        "--log_samples",
+    ]
     options += ["--gen_kwargs", "max_new_tokens=8"]
     line = [*MEDTASKS, "run", "--model", "medtasks_tiny", "--batch_size", "32", *options]
     with serving(Endpoint()) as judge:
         judge.choose = lambda body: judge.reply(judged(body))
         judge_variables = {"MEDTASKS_JUDGE_BASE_URL": judge.url, "MEDTASKS_JUDGE_MODEL": "m"}
-        ran = run_here(line, tmp_path, HF_HOME=str(tmp_path / "hf"), TMPDIR=str(tmp_path), **judge_variables)
+        ran = run_here(
+            line, tmp_path, HF_HOME=str(tmp_path / "hf"), TMPDIR=str(tmp_path), **judge_variables
+        )
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert CANARY in str(judge.bodies)  # on this machine
     assert found_in(ran, tmp_path / "out", *outside(tmp_path / "home")) == []
     rows = [row for of_task in samples(tmp_path / "out").values() for row in of_task]
     assert len(rows) > 60
     assert all("is credentialed" in str(row["target"]) for row in rows)
-    sheets = [(dataset_folder("made_up") / name).read_text() for name in ("datasheet.json", "datasheet.md")]
+    sheets = [
+        (dataset_folder("made_up") / name).read_text()
+        for name in ("datasheet.json", "datasheet.md")
+    ]
     assert CANARY not in str(sheets)
 
     (file,) = (tmp_path / "out").rglob("*_results.json")
@@ -102,11 +120,15 @@ def test_credentialed_studies_run_with_every_audit_and_nothing_of_them_is_logged
     write_page(report, tmp_path / "out" / "report.html")
     assert {task.withheld for task in report.tasks if task.dataset} == {True}
     assert found_in(ran, tmp_path / "out") == []
-    assert "arXiv 2409" not in (tmp_path / "out" / "report.html").read_text()  # no published results next to it
+    assert (
+        "arXiv 2409" not in (tmp_path / "out" / "report.html").read_text()
+    )  # no published results next to it
     tasks = {task.name: task for task in report.tasks}
     assert [task.published for task in tasks.values() if task.published] == []
     assert {gain.variant for gain in tasks["made_up"].gains} == {"blind", "blank", "swapped"}
-    assert {"hallucination", "kind", "source"} <= set(tasks["made_up_visual_closed"].rules[0].groups)
+    assert {"hallucination", "kind", "source"} <= set(
+        tasks["made_up_visual_closed"].rules[0].groups
+    )
 
 
 def planted(study):

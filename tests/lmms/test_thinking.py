@@ -27,7 +27,9 @@ TAGS = (
     r"the answer.\nWrite your final answer within <answer> </answer> tags."
     "\n\n"
 )
-LETTER = 'Answer with the option\'s letter from the given choices and put the letter in one "\\boxed{}".'
+LETTER = (
+    'Answer with the option\'s letter from the given choices and put the letter in one "\\boxed{}".'
+)
 YES_NO = 'Please output "yes" or "no" and put the answer in one "\\boxed{}".'
 CONCISE = 'Please answer the question concisely and put the answer in one "\\boxed{}".'
 RUN = {  # single choice, pairs, yes/no and options, open questions of two families
@@ -41,18 +43,30 @@ RUN = {  # single choice, pairs, yes/no and options, open questions of two famil
 
 def prompt(task, doc):
     config = task_config(task)
-    return resolved(config["doc_to_text"])(doc, resolved(config["lmms_eval_specific_kwargs"]).get("default"))
+    return resolved(config["doc_to_text"])(
+        doc, resolved(config["lmms_eval_specific_kwargs"]).get("default")
+    )
 
 
 def test_which_tasks_have_them():
     having = {task.name for task in task_files().values() if task.thinking}
     assert having >= {*RUN, "multimedeval_medqa", "medheval_context", "medevalkit_slake_judged"}
-    lacking = {"mediconfusion_gd", "mediconfusion_ff", "gmai_mmbench_val_judged", "gmai_mmbench_mcls", "iu_xray_report"}
+    lacking = {
+        "mediconfusion_gd",
+        "mediconfusion_ff",
+        "gmai_mmbench_val_judged",
+        "gmai_mmbench_mcls",
+        "iu_xray_report",
+    }
     assert not having & lacking
-    assert not having & {"medevalkit_pmc_vqa_reasoning", "multimedeval_medqa_5shot", "multimedeval_bloodmnist"}
-    assert [one.name for one in variants_of(task_file("mediconfusion"), sanity=False, thinking=True)] == [
-        f"mediconfusion_{variant}" for variant in THINKING
-    ]
+    assert not having & {
+        "medevalkit_pmc_vqa_reasoning",
+        "multimedeval_medqa_5shot",
+        "multimedeval_bloodmnist",
+    }
+    assert [
+        one.name for one in variants_of(task_file("mediconfusion"), sanity=False, thinking=True)
+    ] == [f"mediconfusion_{variant}" for variant in THINKING]
     assert variant_of("mediconfusion_think_boxed") == ("mediconfusion", "think_boxed")
     assert not any(one.variant in THINKING for one in tagged_tasks("mediconfusion_sanity"))
 
@@ -61,11 +75,21 @@ def test_they_differ_from_their_task_in_prompt_room_and_rows():
     base, config = task_config("medevalkit_pmc_vqa"), task_config("medevalkit_pmc_vqa_think")
     changed = {key for key in config if config[key] != base.get(key)}
     named = {"task", "task_alias", "tag", "metadata"}
-    assert changed == {*named, "doc_to_text", "doc_to_messages", "generation_kwargs", "filter_list"} | {
-        "model_specific_generation_kwargs"
+    assert changed == {
+        *named,
+        "doc_to_text",
+        "doc_to_messages",
+        "generation_kwargs",
+        "filter_list",
+    } | {"model_specific_generation_kwargs"}
+    assert config["generation_kwargs"] == {
+        **base["generation_kwargs"],
+        "max_new_tokens": MAX_NEW_TOKENS,
     }
-    assert config["generation_kwargs"] == {**base["generation_kwargs"], "max_new_tokens": MAX_NEW_TOKENS}
-    assert (config["metadata"]["variant"], config["metadata"]["base"]) == ("think", "medevalkit_pmc_vqa")
+    assert (config["metadata"]["variant"], config["metadata"]["base"]) == (
+        "think",
+        "medevalkit_pmc_vqa",
+    )
     assert config["metadata"]["version"] == base["metadata"]["version"]
     rows = task_file("medevalkit_pmc_vqa_think").rows
     assert {name: row.extractor for name, row in rows.items()} == {"robust": "robust_kit_choice"}
@@ -97,7 +121,9 @@ def test_messages_carry_it_in_the_users_turn(prepared):
 
     def content(hook):
         (turn,) = hook(doc, lmms_eval_specific_kwargs=settings)
-        return [part["text"] if part["type"] == "text" else part["type"] for part in turn["content"]]
+        return [
+            part["text"] if part["type"] == "text" else part["type"] for part in turn["content"]
+        ]
 
     own = content(resolved(task_config(name)["doc_to_messages"]))
     assert content(variant_hook(f"{MESSAGES_OF}{name}_think")) == [TAGS + own[0], *own[1:]]
@@ -108,14 +134,28 @@ def test_messages_carry_it_in_the_users_turn(prepared):
 
 
 def test_the_image_still_comes_first_for_models_that_mark_it():
-    doc = {"question": "Where?", "options": ["Here", "There"], "image_files": ["a.png"], "answer": "A"}
+    doc = {
+        "question": "Where?",
+        "options": ["Here", "There"],
+        "image_files": ["a.png"],
+        "answer": "A",
+    }
     settings = {"template": "{{ image }}{{ question }}", "image_mark": "<image>\n"}
-    assert variant_hook(f"{TEXT_OF}medevalkit_pmc_vqa_think")(doc, settings) == f"<image>\n{TAGS}Where?"
+    assert (
+        variant_hook(f"{TEXT_OF}medevalkit_pmc_vqa_think")(doc, settings)
+        == f"<image>\n{TAGS}Where?"
+    )
 
 
 def test_a_question_in_chinese_is_asked_in_chinese():
-    ask, settings = variant_hook(f"{TEXT_OF}multimedeval_vqa_rad_think_boxed"), {"template": "{{ question }}"}
-    for answer, line in (("是", "请输出'是'或'否'，并将答案放在"), ("肺", "请简要回答该问题，并将答案放在")):
+    ask, settings = (
+        variant_hook(f"{TEXT_OF}multimedeval_vqa_rad_think_boxed"),
+        {"template": "{{ question }}"},
+    )
+    for answer, line in (
+        ("是", "请输出'是'或'否'，并将答案放在"),
+        ("肺", "请简要回答该问题，并将答案放在"),
+    ):
         doc = {"question": "哪里？", "answer": answer, "language": "zh"}
         assert ask(doc, settings) == f"哪里？\n{line}一个'\\boxed{{}}'中。"
 
@@ -134,7 +174,11 @@ def right_and_wrong(doc):
     ("variant", "form", "value"),
     [
         ("think", "<think>Not {wrong}.</think>\n<answer>{right}</answer>", 1),
-        ("think_boxed", "<think>The answer is {right}. \\boxed{{{right}}}", 0),  # reasoning that never ends
+        (
+            "think_boxed",
+            "<think>The answer is {right}. \\boxed{{{right}}}",
+            0,
+        ),  # reasoning that never ends
     ],
 )
 def test_whole_runs_with_scripted_replies(prepared, variant, form, value):
@@ -153,4 +197,6 @@ def test_whole_runs_with_scripted_replies(prepared, variant, form, value):
             continue
         for sample in ran["samples"][task]:
             assert sample["score"]["reason"] == "truncated"
-            assert "<think>The answer is" in json.dumps(sample["resps"])  # the reasoning stays in the samples
+            assert "<think>The answer is" in json.dumps(
+                sample["resps"]
+            )  # the reasoning stays in the samples

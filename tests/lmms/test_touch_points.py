@@ -51,7 +51,10 @@ def models():
     assert "openai_compatible" in module.MODEL_ALIASES["openai"]
     source = inspect.getsource(module._initialize_model_registry)
     assert "registry.load_entrypoint_manifests(overwrite=True)" in source
-    assert MODEL_REGISTRY_V2.get_model_class("adapter").__module__ == "medtasks.model_adapters.any_model"
+    assert (
+        MODEL_REGISTRY_V2.get_model_class("adapter").__module__
+        == "medtasks.model_adapters.any_model"
+    )
 
     found = MODEL_REGISTRY_V2.resolve("medtasks_tiny", False)
     assert found.class_path == "medtasks.model_adapters.tiny.MedTasksTiny"
@@ -75,7 +78,11 @@ def index_of_tasks():
     manager = tasks.TaskManager(include_defaults=False)
     entries = manager._get_task_and_group(str(ROOM.parent / "tasks_yaml"))
     assert entries["mediconfusion_gd"].keys() == {"type", "yaml_path"}
-    assert entries["gmai_mmbench"] == {"type": "tag", "task": entries["gmai_mmbench"]["task"], "yaml_path": -1}
+    assert entries["gmai_mmbench"] == {
+        "type": "tag",
+        "task": entries["gmai_mmbench"]["task"],
+        "yaml_path": -1,
+    }
     assert parameters(manager.match_tasks) == ["task_list"]
 
 
@@ -103,14 +110,27 @@ def scoring():
         config=SimpleNamespace(repeats=1),
         doc_to_target=lambda doc: "clear",
     )
-    request = SimpleNamespace(filtered_resps={"f": "A"}, raw_filtered_resps={}, resps=["A"], args=(), token_counts=[])
+    request = SimpleNamespace(
+        filtered_resps={"f": "A"}, raw_filtered_resps={}, resps=["A"], args=(), token_counts=[]
+    )
     request.doc = {"question": "?"}
     done = evaluator._process_document_results(
-        (0, request.doc, [request]), task=made, filter_key="f", reasoning_tags=None, log_samples=True
+        (0, request.doc, [request]),
+        task=made,
+        filter_key="f",
+        reasoning_tags=None,
+        log_samples=True,
     )
     assert dict(done.metrics.items()) == {"metric": 1}
     assert (done.logged_sample["target"], done.logged_sample["score"]) == ("withheld", ["A"])
-    assert done.logged_sample.keys() >= {"doc_id", "doc", "arguments", "resps", "filtered_resps", "token_counts"}
+    assert done.logged_sample.keys() >= {
+        "doc_id",
+        "doc",
+        "arguments",
+        "resps",
+        "filtered_resps",
+        "token_counts",
+    }
     assert "metric" not in done.logged_sample
 
 
@@ -128,9 +148,22 @@ def calls_of_models():
 @point
 def clients():
     """The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create."""
-    texts = {file.stem: file.read_text() for file, _ in model_sources() if file.parent.name in ("chat", "simple")}
-    asking = {name for name, text in texts.items() if "self.client.chat.completions.create(" in text}
-    assert asking | {"litellm"} == {"async_openai", "gpt4o_audio", "gpt4v", "litellm", "openai", "srt_api"}
+    texts = {
+        file.stem: file.read_text()
+        for file, _ in model_sources()
+        if file.parent.name in ("chat", "simple")
+    }
+    asking = {
+        name for name, text in texts.items() if "self.client.chat.completions.create(" in text
+    }
+    assert asking | {"litellm"} == {
+        "async_openai",
+        "gpt4o_audio",
+        "gpt4v",
+        "litellm",
+        "openai",
+        "srt_api",
+    }
     assert "self.client = _LiteLLMClientShim(" in texts["litellm"]
 
 
@@ -138,7 +171,9 @@ def clients():
 def requests():
     """Task.build_all_requests(limit, offset, rank, world_size, ...) puts requests into _instances; one whose
     metadata have __padding_only__ keeps ranks in step, and its reply counts nowhere."""
-    assert {"limit", "offset", "rank", "world_size", "cache_requests"} <= set(parameters(task.Task.build_all_requests))
+    assert {"limit", "offset", "rank", "world_size", "cache_requests"} <= set(
+        parameters(task.Task.build_all_requests)
+    )
     assert "self._instances = " in inspect.getsource(task.Task.build_all_requests)
     made = instance.Instance("generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1})
     assert evaluator._clone_padding_request(made).metadata["__padding_only__"] is True
@@ -167,7 +202,11 @@ def command_line():
     assert "results, samples = cli_evaluate_single(args)" in source
     assert "evaluation_tracker.save_results_samples(" in inspect.getsource(main.cli_evaluate_single)
     assert "traceback.print_exc()" in source
-    scripts = {entry.name for entry in distribution("lmms_eval").entry_points if entry.group == "console_scripts"}
+    scripts = {
+        entry.name
+        for entry in distribution("lmms_eval").entry_points
+        if entry.group == "console_scripts"
+    }
     assert "lmms-eval" in scripts
     assert "lmms_eval" not in scripts
     before, sys.argv = sys.argv, ["lmms_eval"]
@@ -177,7 +216,9 @@ def command_line():
         sys.argv = before
     actions = [action for action in parser._actions if action.dest != "help"]
     for names, is_flag in ((VALUED, False), (FLAGS, True)):
-        theirs = {frozenset(action.option_strings) for action in actions if (action.nargs == 0) is is_flag}
+        theirs = {
+            frozenset(action.option_strings) for action in actions if (action.nargs == 0) is is_flag
+        }
         assert theirs == {frozenset(name.split(",")) for name in names}
 
 
@@ -197,7 +238,9 @@ def documents():
     """A task has its documents without images in eval_docs_no_media, its splits in dataset and dataset_no_image, and
     loads them in download, after it chose the blocks for its model; its class is in OUTPUT_TYPE, its filters are in
     _filters, called by apply_filters."""
-    assert {"eval_docs_no_media", "download", "apply_filters", "OUTPUT_TYPE"} <= set(dir(task.ConfigurableTask))
+    assert {"eval_docs_no_media", "download", "apply_filters", "OUTPUT_TYPE"} <= set(
+        dir(task.ConfigurableTask)
+    )
     source = inspect.getsource(task)
     assert all(f"self.{name}" in source for name in ("dataset_no_image", "dataset", "_filters"))
     assert tasks.ConfigurableTask.download.__wrapped__
@@ -213,7 +256,11 @@ def base_of_models():
     assert parameters(model.CacheHook.add_partial) == ["self", "attr", "req", "res"]
     assert "lm.task_dict[" in inspect.getsource(evaluator)
     assert utils.simple_parse_args_string("a=1,b=x") == {"a": 1, "b": "x"}
-    assert parameters(instance.TokenCounts)[:3] == ["input_tokens", "output_tokens", "reasoning_tokens"]
+    assert parameters(instance.TokenCounts)[:3] == [
+        "input_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+    ]
 
 
 @point
@@ -222,7 +269,16 @@ def results_files():
     utils.get_datetime_str makes the time in its name; a group's mean is by size only with weight_by_size, and a
     metric's name may be a part."""
     source = inspect.getsource(evaluator)
-    keys = ("n-samples", "original", "effective", "configs", "versions", "group_subtasks", "groups", "higher_is_better")
+    keys = (
+        "n-samples",
+        "original",
+        "effective",
+        "configs",
+        "versions",
+        "group_subtasks",
+        "groups",
+        "higher_is_better",
+    )
     assert all(f'"{key}"' in source for key in keys)
     assert callable(utils.get_datetime_str)
     declared = group.AggMetricConfig(metric="accuracy")
@@ -280,7 +336,9 @@ def test_what_we_rely_on(sentence):
     try:
         POINTS[sentence]()
     except Exception as error:
-        raise AssertionError(f"this version of lmms-eval is different from what medtasks needs: {sentence}") from error
+        raise AssertionError(
+            f"this version of lmms-eval is different from what medtasks needs: {sentence}"
+        ) from error
 
 
 def test_each_import_of_the_harness_is_in_a_point_and_in_few_rooms():
@@ -288,13 +346,22 @@ def test_each_import_of_the_harness_is_in_a_point_and_in_few_rooms():
     imported = {}
     for path in [*ROOM.rglob("*.py"), *ADAPTERS.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "lmms_eval":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and str(node.module).partition(".")[0] == "lmms_eval"
+            ):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names if alias.name.partition(".")[0] == "lmms_eval"]
+                names = [
+                    alias.name
+                    for alias in node.names
+                    if alias.name.partition(".")[0] == "lmms_eval"
+                ]
             else:
                 continue
-            room = path.relative_to(ROOM).parts[0] if path.is_relative_to(ROOM) else "model_adapters"
+            room = (
+                path.relative_to(ROOM).parts[0] if path.is_relative_to(ROOM) else "model_adapters"
+            )
             for name in names:
                 imported.setdefault(name, set()).add(room)
     assert imported.keys() == IMPORTED.keys()

@@ -21,7 +21,9 @@ OF_SHARD = ["shouting", "mediconfusion_gd"]
 OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
-def test_two_processes_score_like_one_and_each_run_writes_one_submission(sample_home, tmp_path, monkeypatch):
+def test_two_processes_score_like_one_and_each_run_writes_one_submission(
+    sample_home, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
     tiny_gmai.prepare_all(tmp_path / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
     put_drop_in(own_tasks_folder(), sample_home)
@@ -32,8 +34,12 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(sample_
     assert file.suffix == ".xlsx"
     header, *rows = load_workbook(file).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [document["doc_id"] for document in load_documents(TEST)]
-    replies = {sample["score"]["sample"]: sample["score"]["reply"] for sample in results["samples"][TEST]}
-    assert [row[header.index("prediction")] or "" for row in rows] == [replies[row[0]] for row in rows]
+    replies = {
+        sample["score"]["sample"]: sample["score"]["reply"] for sample in results["samples"][TEST]
+    }
+    assert [row[header.index("prediction")] or "" for row in rows] == [
+        replies[row[0]] for row in rows
+    ]
     scores = values(results, TEST)
     assert {value for (metric, _), value in scores.items() if metric == "submission_rows"} == {11}
     assert not [metric for metric, _ in scores if "acc" in metric]
@@ -47,7 +53,10 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(sample_
         for metric, value in one[task].items():
             if "_stderr," in metric and isinstance(value, float):
                 # The ranks' records come in another order, and sums of squares round by order.
-                assert float(two[task][metric]) == pytest.approx(value, rel=1e-12, nan_ok=True), (task, metric)
+                assert float(two[task][metric]) == pytest.approx(value, rel=1e-12, nan_ok=True), (
+                    task,
+                    metric,
+                )
             else:
                 assert two[task][metric] == repr(value), (task, metric)
     assert len(list(submissions.iterdir())) == 2
@@ -58,5 +67,6 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(sample_
     assert counts == {"shouting": 1, "mediconfusion_gd": 2}
     assert whole["results"]["mediconfusion_gd"]["scored_samples,reference"] == 2
     assert two_of_shard == {
-        task: {key: repr(value) for key, value in row.items()} for task, row in whole["results"].items()
+        task: {key: repr(value) for key, value in row.items()}
+        for task, row in whole["results"].items()
     }

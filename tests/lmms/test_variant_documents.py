@@ -11,9 +11,23 @@ from medtasks.model_adapters.radfm.network import read_volume
 from PIL import Image
 
 from medtasks.data.document_store import load_documents, open_documents
-from medtasks.data.images.volume_files import FOLDER_NAME, axial_slices, blank_volume, read_header, volume_digests
+from medtasks.data.images.volume_files import (
+    FOLDER_NAME,
+    axial_slices,
+    blank_volume,
+    read_header,
+    volume_digests,
+)
 from medtasks.data.samples import Sample
-from medtasks.data.variants import ABSTAIN, DEGRADED, NOTA, NOTA_CONTROL, TOLD, published_position, rotated
+from medtasks.data.variants import (
+    ABSTAIN,
+    DEGRADED,
+    NOTA,
+    NOTA_CONTROL,
+    TOLD,
+    published_position,
+    rotated,
+)
 from medtasks.data.variants import ShownImage as Picture
 from medtasks.data.variants import images_of as pictures_of
 from medtasks.data.variants import swapped_images as swapped_pictures
@@ -29,7 +43,18 @@ from ..tables import each_row
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
 ONE_PER_DATASET = {task_file(name).dataset: name for name in reversed(IMAGE_TASKS)}.values()
-KEPT = ("doc_id", "image_id", "patient_id", "pair_id", "position", "question", "options", "answer", "answers", "label")
+KEPT = (
+    "doc_id",
+    "image_id",
+    "patient_id",
+    "pair_id",
+    "position",
+    "question",
+    "options",
+    "answer",
+    "answers",
+    "label",
+)
 
 
 def images(document):
@@ -42,12 +67,16 @@ def keyed(document):
 
 @each_row("name", ONE_PER_DATASET)
 def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkeypatch, name):
-    monkeypatch.setattr("datasets.arrow_dataset.generate_fingerprint", lambda _: "0")  # takes a third of the time
+    monkeypatch.setattr(
+        "datasets.arrow_dataset.generate_fingerprint", lambda _: "0"
+    )  # takes a third of the time
     task = task_file(name)
     before, table = load_documents(task.dataset), open_documents(task.dataset)["test"]
     types = table.features  # are copied each time
     for variant in variants_of(task):
-        if variant.variant in (NOTA, NOTA_CONTROL) and "pmc_vqa" in name:  # in miniature each has the option "None"
+        if (
+            variant.variant in (NOTA, NOTA_CONTROL) and "pmc_vqa" in name
+        ):  # in miniature each has the option "None"
             with pytest.raises(MedTasksError, match="no question has options"):
                 check_possible(variant)
             continue
@@ -59,7 +88,10 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkey
         assert {document["variant"] for document in after} == {variant.variant}
         if variant.variant == "rotated":
             assert [document["rotation_of"] for document in after] == [
-                document["doc_id"] for document in before if keyed(document) for _ in document["options"]
+                document["doc_id"]
+                for document in before
+                if keyed(document)
+                for _ in document["options"]
             ]
             continue
         if variant.variant in (ABSTAIN, NOTA, NOTA_CONTROL):
@@ -74,7 +106,10 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkey
         for old, new in zip(before, after, strict=True):
             assert {key: old.get(key) for key in KEPT} == {key: new.get(key) for key in KEPT}
             if variant.variant == DEGRADED:
-                assert new == {**old, **{key: new[key] for key in ("variant", "degradation", "severity")}}
+                assert new == {
+                    **old,
+                    **{key: new[key] for key in ("variant", "degradation", "severity")},
+                }
             elif variant.variant in ("blind", TOLD):
                 assert images(new) == []
                 assert "image_file" not in new
@@ -103,8 +138,19 @@ KEYS = st.integers(1, 7).flatmap(
 
 def question(options, kind, right):
     first = min(right)
-    key = {"answer": "ABCDEFG"[first], "label": first, "answers": ["ABCDEFG"[place] for place in sorted(right)]}[kind]
-    return {"doc_id": "7", "image_files": [], "image_id": None, "patient_id": None, "options": options, kind: key}
+    key = {
+        "answer": "ABCDEFG"[first],
+        "label": first,
+        "answers": ["ABCDEFG"[place] for place in sorted(right)],
+    }[kind]
+    return {
+        "doc_id": "7",
+        "image_files": [],
+        "image_id": None,
+        "patient_id": None,
+        "options": options,
+        kind: key,
+    }
 
 
 def positions(document):
@@ -119,26 +165,33 @@ def test_rotations_keep_every_option_and_the_right_ones(key):
     listed = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
     document = {**question(*key), "question": f"Which? {' '.join(listed)}"}
     rotations = rotated([document])
-    assert [one["doc_id"] for one in rotations] == [f"7~r{number}" for number in range(len(options))]
+    assert [one["doc_id"] for one in rotations] == [
+        f"7~r{number}" for number in range(len(options))
+    ]
     assert [one["rotation"] for one in rotations] == list(range(len(options)))
     wanted = right if kind == "answers" else {min(right)}
     for number, one in enumerate(rotations):
         order = [published_position(place, number, len(options)) for place in range(len(options))]
         assert sorted(order) == list(range(len(options)))
         assert one["options"] == [options[place] for place in order]
-        repeated = [f"({letter}) {options[place]}" for letter, place in zip("ABCDEFG", order, strict=False)]
+        repeated = [
+            f"({letter}) {options[place]}" for letter, place in zip("ABCDEFG", order, strict=False)
+        ]
         assert one["question"] == f"Which? {' '.join(repeated)}"
         assert {order[place] for place in positions(one)} == wanted
     assert rotations[0]["options"] == options
     assert positions(rotations[0]) == wanted
     for place in range(len(options)):  # every option stands in every place once
-        assert {published_position(place, number, len(options)) for number in range(len(options))} == set(
-            range(len(options))
-        )
+        assert {
+            published_position(place, number, len(options)) for number in range(len(options))
+        } == set(range(len(options)))
 
 
 def test_clusters_of_rotations(prepared):
-    pairs, turned = load_documents("mediconfusion"), task_documents(task_file("mediconfusion_rotated"))
+    pairs, turned = (
+        load_documents("mediconfusion"),
+        task_documents(task_file("mediconfusion_rotated")),
+    )
     assert all(not {"pair_id", "position"} & document.keys() for document in turned)
     clusters = {document["rotation_of"]: Sample(document).cluster_id for document in turned}
     for first, second in itertools.product(pairs, pairs):
@@ -175,7 +228,10 @@ def pair(number, position, file):
 
 DATASETS = st.lists(
     st.tuples(
-        st.lists(st.sampled_from([f"{name}{end}" for name in "abcdefgh" for end in (".png", ".nii.gz")]), max_size=3),
+        st.lists(
+            st.sampled_from([f"{name}{end}" for name in "abcdefgh" for end in (".png", ".nii.gz")]),
+            max_size=3,
+        ),
         st.sampled_from([None, "p1", "p2", "p3"]),
         st.sampled_from([None, None, "i1", "i2"]),
     ),
@@ -201,13 +257,20 @@ def units(documents):
 @given(DATASETS)
 def test_nobody_gets_an_image_of_its_own_unit(documents):
     unit_of_picture = {
-        picture: unit for one, unit in zip(documents, units(documents), strict=True) for picture in pictures_of(one)
+        picture: unit
+        for one, unit in zip(documents, units(documents), strict=True)
+        for picture in pictures_of(one)
     }
     try:
         given_pictures = swapped_pictures(documents)
     except MedTasksError:
-        by_kind = [{unit for picture, unit in unit_of_picture.items() if kinds([picture]) == [kind]} for kind in (0, 1)]
-        needed = [any(kind in kinds(pictures_of(one)) for one in documents) for kind in (False, True)]
+        by_kind = [
+            {unit for picture, unit in unit_of_picture.items() if kinds([picture]) == [kind]}
+            for kind in (0, 1)
+        ]
+        needed = [
+            any(kind in kinds(pictures_of(one)) for one in documents) for kind in (False, True)
+        ]
         assert any(wanted and len(found) < 2 for wanted, found in zip(needed, by_kind, strict=True))
         return
     by_images = {}
@@ -220,7 +283,9 @@ def test_nobody_gets_an_image_of_its_own_unit(documents):
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=40))
 def test_every_image_is_used_once_where_no_patient_has_more_than_half(patients):
-    documents = [document(n, [f"{n}.png"], patient=f"p{patient}") for n, patient in enumerate(patients)]
+    documents = [
+        document(n, [f"{n}.png"], patient=f"p{patient}") for n, patient in enumerate(patients)
+    ]
     largest = max(patients.count(one) for one in patients)
     if largest == len(patients):
         with pytest.raises(MedTasksError, match="'drawn' holds images of one patient or case only"):
@@ -255,7 +320,13 @@ def test_pairs_and_questions_without_images():
 
 
 def test_half_a_pair_and_a_pair_with_one_picture():
-    documents = [pair(1, 1, "a"), pair(1, 2, "b"), pair(2, 1, "c"), pair(3, 1, "d"), pair(3, 2, "d")]
+    documents = [
+        pair(1, 1, "a"),
+        pair(1, 2, "b"),
+        pair(2, 1, "c"),
+        pair(3, 1, "d"),
+        pair(3, 2, "d"),
+    ]
     shown = [pictures[0] for pictures in swapped_pictures(documents)]
     assert shown[:2] == [Picture("images/b.jpg", "sha of b"), Picture("images/a.jpg", "sha of a")]
     assert all(new not in pictures_of(own) for own, new in zip(documents, shown, strict=True))
@@ -284,7 +355,9 @@ def test_a_volume_of_the_same_size_and_orientation(tmp_path, monkeypatch, direct
     assert after.get_data_shape() == before.get_data_shape()
     assert np.array_equal(after.get_best_affine(), before.get_best_affine())
     assert volume_digests(blank).file != volume_digests(path).file
-    assert [picture.size for picture in axial_slices(blank, 3)] == [picture.size for picture in axial_slices(path, 3)]
+    assert [picture.size for picture in axial_slices(blank, 3)] == [
+        picture.size for picture in axial_slices(path, 3)
+    ]
     assert blank_volume(path) == blank
     assert [file.name for file in blank.parent.iterdir()] == [blank.name]
 
@@ -303,7 +376,9 @@ def test_ct_scans(prepared):
     slices = volumes(asked[0], {"slices": 2})
     assert [len(picture.getcolors()) for picture in slices] == [1, 1]
     dim = {"variant": "degraded", "degradation": "contrast", "severity": 3}
-    plain, flat = (volumes({**asked[0], **columns}, {"slices": 2}) for columns in ({"variant": None}, dim))
+    plain, flat = (
+        volumes({**asked[0], **columns}, {"slices": 2}) for columns in ({"variant": None}, dim)
+    )
     assert np.array_equal(flat[0], 128 + (np.asarray(plain[0]).astype(int) - 128) // 4)
     gone = {**asked[0], "image_files": ["images/none.nii.gz"]}
     for settings in ({"slices": 0}, {"slices": 2}):

@@ -8,7 +8,17 @@ import pytest
 
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.document_store import load_documents
-from medtasks.data.variants import ABSTAIN, DEGRADED, NOTA, NOTA_CONTROL, OF_IMAGES, SANITY, STRESS, TOLD, VARIANTS
+from medtasks.data.variants import (
+    ABSTAIN,
+    DEGRADED,
+    NOTA,
+    NOTA_CONTROL,
+    OF_IMAGES,
+    SANITY,
+    STRESS,
+    TOLD,
+    VARIANTS,
+)
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
 from medtasks.lmms.plugin import download_and_check
@@ -32,7 +42,10 @@ from ..tables import each_row
 from .conftest import choice_yaml
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
-ALIKE = {(task.process_results, tuple(task.rows), task.variants): name for name, task in task_files().items()}
+ALIKE = {
+    (task.process_results, tuple(task.rows), task.variants): name
+    for name, task in task_files().items()
+}
 MADE = [made.name for name in ALIKE.values() for made in variants_of(task_file(name))]
 OF_PAIRS = (*SANITY, TOLD, DEGRADED, ABSTAIN)  # of MediConfusion's two prompts that show options
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
@@ -57,7 +70,9 @@ def shows_options(task, document):
     if task == "mediconfusion_ff":  # its hook asks for a judge first
         hook = importlib.import_module("medtasks.hooks.prompts").lettered
     lines = {"option_lines": options} if "option_lines" in document else {}
-    text = hook({**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"])
+    text = hook(
+        {**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"]
+    )
     return all(option in text for option in options)
 
 
@@ -65,10 +80,17 @@ def shows_options(task, document):
 def test_variants_follow_from_the_documents(prepared, name):
     documents = load_documents(task_file(name).dataset)
     wanted = {*OF_IMAGES, TOLD, DEGRADED} if shows_images(documents) else set()
-    if wanted and name not in JUDGED and keyed_by_option(documents[0]) and shows_options(name, documents[0]):
+    if (
+        wanted
+        and name not in JUDGED
+        and keyed_by_option(documents[0])
+        and shows_options(name, documents[0])
+    ):
         several, paired = "answers" in documents[0], "pair_id" in documents[0]
         wanted = (
-            {*VARIANTS} - ({ABSTAIN} if several else set()) - ({NOTA, NOTA_CONTROL} if several or paired else set())
+            {*VARIANTS}
+            - ({ABSTAIN} if several else set())
+            - ({NOTA, NOTA_CONTROL} if several or paired else set())
         )
     assert task_file(name).variants == tuple(variant for variant in VARIANTS if variant in wanted)
 
@@ -76,11 +98,25 @@ def test_variants_follow_from_the_documents(prepared, name):
 def test_names():
     assert variant_of("mediconfusion_blind") == ("mediconfusion", "blind")
     assert variant_of("mediconfusion_gd_rotated") == ("mediconfusion_gd", "rotated")
-    for name in ("mediconfusion", "mediconfusion_ps_rotated", "multimedeval_medqa_blind", "mediconfusion_all_blind"):
+    for name in (
+        "mediconfusion",
+        "mediconfusion_ps_rotated",
+        "multimedeval_medqa_blind",
+        "mediconfusion_all_blind",
+    ):
         assert variant_of(name) is None
-    for name in ("mediconfusion_blind_blind", "blind", "_blind", "", "mediconfusion_sanity", "mediconfusion_Blind"):
+    for name in (
+        "mediconfusion_blind_blind",
+        "blind",
+        "_blind",
+        "",
+        "mediconfusion_sanity",
+        "mediconfusion_Blind",
+    ):
         assert variant_of(name) is None
-    with pytest.raises(UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"):
+    with pytest.raises(
+        UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"
+    ):
         task_file("mediconfusion_ps_rotated")
 
 
@@ -106,7 +142,10 @@ def test_configurations(prepared, name):
         groups = [*base["metadata"].get("breakdown", []), "degradation", "severity"]
         about |= {"degradations": 1, "breakdown": groups}
     assert config["metadata"] == {**base["metadata"], **about}
-    assert (config["process_results"], config["metric_list"]) == (task.process_results, task.metric_list)
+    assert (config["process_results"], config["metric_list"]) == (
+        task.process_results,
+        task.metric_list,
+    )
     file, config = read(name), resolved(config)
     assert file.pop("process_docs").__name__ == config.pop("process_docs").__name__ == name
     assert file == config
@@ -122,7 +161,8 @@ def test_entries_of_the_harness_index():
         [
             *(f"mediconfusion_{ending}" for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)),
             *(
-                f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, TOLD, DEGRADED, "sanity", "stress")
+                f"mediconfusion_ps_{ending}"
+                for ending in (*OF_IMAGES, TOLD, DEGRADED, "sanity", "stress")
             ),  # likelihoods
             *(f"multimedeval_medqa_{ending}" for ending in ("5shot", *THINKING)),
             "multimedeval_5shot",
@@ -154,8 +194,12 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path / "elsewhere")
     for variant in OF_IMAGES:
         config, ours = read(f"own_{variant}"), task_config(f"own_{variant}")
-        assert config["dataset_kwargs"] == {"data_files": {"test": str(tmp_path / "questions.jsonl")}}
-        assert config["lmms_eval_specific_kwargs"]["default"] == {"image_root": str(tmp_path / "pictures")}
+        assert config["dataset_kwargs"] == {
+            "data_files": {"test": str(tmp_path / "questions.jsonl")}
+        }
+        assert config["lmms_eval_specific_kwargs"]["default"] == {
+            "image_root": str(tmp_path / "pictures")
+        }
         for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "task", "task_alias"):
             assert config[key] == ours[key]
         assert config["doc_to_text"]({}, {}) == config["metadata"]["made"]({}, {}) == "beside"
@@ -169,24 +213,39 @@ def test_names_that_are_taken_and_tasks_that_are_not_ours():
         "mediconfusion",
         *(f"mediconfusion_{variant}" for variant in SANITY[1:]),
     ]
-    assert index_entries({"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}) == {}
+    assert (
+        index_entries(
+            {"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}
+        )
+        == {}
+    )
     assert index_entries({"mediconfusion": {"type": "tag", "task": [], "yaml_path": -1}}) == {}
     assert index_entries({}) == {}
 
 
 def test_tags_and_selection(prepared):
-    stressed = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in STRESS if variant in OF_PAIRS)]
+    stressed = [
+        "mediconfusion_gd",
+        *(f"mediconfusion_gd_{variant}" for variant in STRESS if variant in OF_PAIRS),
+    ]
     assert [task.name for task in tagged_tasks("mediconfusion_gd_stress")] == stressed
     names = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in SANITY)]
     assert [task.name for task in tagged_tasks("mediconfusion_gd_sanity")] == names
-    assert tagged_tasks("multimedeval_medqa_sanity") == tagged_tasks("mediconfusion") == tagged_tasks("_sanity") == []
+    assert (
+        tagged_tasks("multimedeval_medqa_sanity")
+        == tagged_tasks("mediconfusion")
+        == tagged_tasks("_sanity")
+        == []
+    )
     assert tasks_of("mediconfusion_gd_sanity") == names
     assert tasks_of("mediconfusion_gd_blind") == ["mediconfusion_gd_blind"]
     assert tasks_of("multimedeval_medqa_blind") == []
     chosen = ("mediconfusion_gd_sanity", "mediconfusion_blind", "somebody_elses")
     assert select(chosen) == Selection(chosen, {})
     for name in ("mediconfusion_blind", "mediconfusion_ps_sanity"):
-        with pytest.raises(MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"):
+        with pytest.raises(
+            MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"
+        ):
             select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
 
 
@@ -196,8 +255,12 @@ def test_a_dataset_that_is_not_prepared():
     assert chosen.ready == ()
     for name in names:
         assert "medtasks data prepare mediconfusion" in chosen.missing[name]
-        task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=read(name)["dataset_path"]))
-        with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):  # before the harness loads it
+        task = SimpleNamespace(
+            config=SimpleNamespace(task=name, dataset_path=read(name)["dataset_path"])
+        )
+        with pytest.raises(
+            MedTasksError, match="medtasks data prepare mediconfusion"
+        ):  # before the harness loads it
             download_and_check(None, task)
         assert read(name)["task_alias"] == name
 
@@ -210,7 +273,9 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     assert part.variants == OF_PAIRS
     assert variant_of("mc_head_gd_rotated") == ("mc_head_gd", "rotated")
     asked = task_documents(task_file("mc_head_swapped"))
-    assert {document["doc_id"] for document in asked} == {one["doc_id"] for one in load_documents("mc_head")}
+    assert {document["doc_id"] for document in asked} == {
+        one["doc_id"] for one in load_documents("mc_head")
+    }
     assert task_config("mc_head_blind")["metadata"]["dataset"] == "mc_head"
     assert read("mc_head_blind")["task_alias"] == "mc_head_blind [SAMPLE DATA]"
 
@@ -228,7 +293,9 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     text = task_file("mediconfusion").path.read_text()
     included = task_file("mediconfusion").path.parent / "_paired_choice_yaml"
     text = text.replace("include: _paired_choice_yaml", f"include: {included}")
-    (own_tasks_folder() / "x.yaml").write_text(text.replace("task: mediconfusion\n", "task: mediconfusion_blind\n"))
+    (own_tasks_folder() / "x.yaml").write_text(
+        text.replace("task: mediconfusion\n", "task: mediconfusion_blind\n")
+    )
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
     assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(OF_PAIRS[1:])

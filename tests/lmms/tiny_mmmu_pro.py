@@ -23,7 +23,9 @@ STANDARD = pyarrow.schema(
         **dict.fromkeys(("img_type", "answer", "topic_difficulty", "subject"), _TEXT),
     }
 )
-VISION = pyarrow.schema({"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)})
+VISION = pyarrow.schema(
+    {"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)}
+)
 
 
 def put_source(folder: Path) -> Path:
@@ -43,8 +45,15 @@ def row(number: int, most: int) -> dict[str, Any]:
     """Return one row of all columns; of four, one is about art, and each subject has at least one."""
     subject = "Art" if number % 4 == 3 else SUBJECTS[(number - number // 4) % 5]
     of_images = number == 0
-    options = ["<image 2>", "<image 3>", "<image 1>"] if of_images else [f"{text} it's" for text in "abcdefghij"[:most]]
-    files = [{"bytes": picture(10 * number + place, "PNG"), "path": None} for place in range(3 if of_images else 1)]
+    options = (
+        ["<image 2>", "<image 3>", "<image 1>"]
+        if of_images
+        else [f"{text} it's" for text in "abcdefghij"[:most]]
+    )
+    files = [
+        {"bytes": picture(10 * number + place, "PNG"), "path": None}
+        for place in range(3 if of_images else 1)
+    ]
     return {
         "id": f"test_{subject}_{number}",
         "question": "Which image?" if of_images else f"What is {number} in <image 1>?",

@@ -83,14 +83,20 @@ def evaluate(
     if include is None and any(variant_of(name) or tagged_tasks(name) for name in tasks):
         manager = every_task()
     else:
-        manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
+        manager = TaskManager(
+            include_path=paths, include_defaults=include is not None, model_name=model_name
+        )
     named = TINY if isinstance(model, str) else {}
     with pytest.MonkeyPatch.context() as patch:
-        if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
+        if (
+            not isinstance(model, str) and TRUSTED not in os.environ
+        ):  # unknown models get no credentialed data
             patch.setenv(TRUSTED, f"class:{type(model).__module__}.{type(model).__qualname__}")
         # Looked up now that the manager is built, with which ours wraps it.
         return dict(
-            evaluator.simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options})
+            evaluator.simple_evaluate(
+                model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
+            )
         )
 
 
@@ -133,7 +139,9 @@ def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
     rows = task_file(task).rows
     assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
-    return {(name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows}
+    return {
+        (name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows
+    }
 
 
 def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | None = None) -> Any:
@@ -150,7 +158,9 @@ def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | Non
 
         def loglikelihood(self, requests: Any) -> list[tuple[float, bool]]:
             assert loss is not None
-            return [(loss(self.document(*request.args), request.idx), False) for request in requests]
+            return [
+                (loss(self.document(*request.args), request.idx), False) for request in requests
+            ]
 
         def document(self, *args: Any) -> Any:
             return self.task_dict[args[4]][args[5]][args[3]]

@@ -21,7 +21,9 @@ from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType, open_
 from medtasks.metrics.neural.text_encoders import LOCAL, longest_text, quiet
 
 Texts = Sequence[str]
-Values = Sequence[Sequence[float] | float]  # per key of our metric, in order: of each pair, or of the corpus
+Values = Sequence[
+    Sequence[float] | float
+]  # per key of our metric, in order: of each pair, or of the corpus
 Oracle = Callable[[Texts, Texts, ModelSettings], Values]
 
 
@@ -40,10 +42,16 @@ def _bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
     """Score each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval."""
     from sacrebleu.metrics.bleu import BLEU
 
-    scorers = [BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)]
+    scorers = [
+        BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True)
+        for order in (1, 2, 4)
+    ]
     pairs = list(zip(references, hypotheses, strict=True))
     return [
-        [scorer.corpus_score([hypothesis], [[reference]]).score / 100 for reference, hypothesis in pairs]
+        [
+            scorer.corpus_score([hypothesis], [[reference]]).score / 100
+            for reference, hypothesis in pairs
+        ]
         for scorer in scorers
     ]
 
@@ -68,14 +76,24 @@ def package_bertscore(
 
     # RoBERTa's tokenizer begins texts with a space, as before transformers 5.
     tokenizer: Any = AutoTokenizer.from_pretrained(folder, **LOCAL)
-    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, **LOCAL), tokenizer)
+    tokenizer.model_max_length = longest_text(
+        AutoConfig.from_pretrained(folder, **LOCAL), tokenizer
+    )
     encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
-    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
-    tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(
+        prefix + text, **options
+    )
+    tokenizer.build_inputs_with_special_tokens = lambda ids: [
+        tokenizer.cls_token_id,
+        *ids,
+        tokenizer.sep_token_id,
+    ]
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
     original = module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
-    weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
+    weights = (
+        False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
+    )
     module.get_tokenizer = lambda *_: tokenizer
     try:
         options = {"num_layers": layer, "idf": weights, "batch_size": batch_size, "device": "cpu"}
@@ -110,9 +128,15 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
 
     added = {
         "encode_plus": lambda self, *args, **options: self(*args, **options),
-        "build_inputs_with_special_tokens": lambda self, ids: [self.cls_token_id, *ids, self.sep_token_id],
+        "build_inputs_with_special_tokens": lambda self, ids: [
+            self.cls_token_id,
+            *ids,
+            self.sep_token_id,
+        ],
     }
-    missing = {name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)}
+    missing = {
+        name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)
+    }
     with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         # The package downloads encoders by name, so the name has to be the folder.
         unpacked = Path(folder) / archive.model_type
@@ -120,7 +144,10 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
         for name, file in archive.members():
             (unpacked / name).write_bytes(file.read())
         config = json.loads((unpacked / "config.json").read_text())
-        for part in (config["dataset_reader"]["token_indexers"], config["model"]["embedder"]["token_embedders"]):
+        for part in (
+            config["dataset_reader"]["token_indexers"],
+            config["model"]["embedder"]["token_embedders"],
+        ):
             part["bert"]["model_name"] = str(archive.encoder)
         (unpacked / "config.json").write_text(json.dumps(config))
         for name, method in missing.items():
@@ -136,11 +163,15 @@ def _radgraph(model_type: ModelType) -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
         with package_radgraph(open_archive(model_type, settings)) as model:
             package = import_module("radgraph")
-            scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
+            scorer = package.F1RadGraph.__new__(
+                package.F1RadGraph
+            )  # whose constructor downloads a model
             super(package.F1RadGraph, scorer).__init__()
             scorer.reward_level, scorer.radgraph = "all", model
             # On texts of white space the package fails.
-            refs, hyps = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
+            refs, hyps = (
+                [text if text.strip() else "" for text in side] for side in (references, hypotheses)
+            )
             return list(scorer(refs=refs, hyps=hyps)[1])
 
     return scores
@@ -154,7 +185,9 @@ ORACLES: Mapping[str, Oracle] = MappingProxyType(
         "rouge": _rouge(stemmed=False),
         "rouge_stemmed": _rouge(stemmed=True),
         "bertscore": _bertscore("distilroberta-base", 5, rescaled_f1=True),
-        "bertscore_multimedeval": _bertscore("distilroberta-base", 5, "hypotheses", rescaled_f1=True),
+        "bertscore_multimedeval": _bertscore(
+            "distilroberta-base", 5, "hypotheses", rescaled_f1=True
+        ),
         "medheval_bertscore": _bertscore("roberta-large", 17),
         "radgraph": _radgraph("radgraph"),
         "radgraph_xl": _radgraph("radgraph-xl"),

@@ -59,4 +59,7 @@ def test_the_repository_s_formulas():
 )
 def test_a_ratio_without_a_lower_number_is_undefined(pairs, undefined):
     assert {name for name, value in ratios(pairs).items() if math.isnan(value)} == undefined
-    assert component_ratio(np.array([[0, 0], [9, 1]])).tolist() == [pytest.approx(math.nan, nan_ok=True), 0.1]
+    assert component_ratio(np.array([[0, 0], [9, 1]])).tolist() == [
+        pytest.approx(math.nan, nan_ok=True),
+        0.1,
+    ]

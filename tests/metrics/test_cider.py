@@ -49,7 +49,9 @@ def cases(folder, name):
 def test_golden_cider_words(golden, tokenizer):
     rows = cases(golden, "tokens.jsonl")
     words = caption_words([row["text"] for row in rows])
-    wrong = [(row, own) for row, own in zip(rows, words, strict=True) if row["tokens"].split() != own]
+    wrong = [
+        (row, own) for row, own in zip(rows, words, strict=True) if row["tokens"].split() != own
+    ]
     assert rows
     assert not wrong
 
@@ -59,29 +61,53 @@ def test_golden_cider_scores(golden, tokenizer):
     for case in cases(golden, "corpora.jsonl"):
         owners = [number for number, texts in enumerate(case["references"]) for _ in texts]
         words = caption_words(case["predictions"], as_published=True)
-        expected = caption_words([text for texts in case["references"] for text in texts], as_published=True)
+        expected = caption_words(
+            [text for texts in case["references"] for text in texts], as_published=True
+        )
         assert words == [tokens.split() for tokens in case["prediction_tokens"]], case["name"]
-        assert expected == [tokens.split() for texts in case["reference_tokens"] for tokens in texts], case["name"]
+        assert expected == [
+            tokens.split() for texts in case["reference_tokens"] for tokens in texts
+        ], case["name"]
         for name, (from_file, clipped) in RECORDED.items():
-            values = cider_values(words, expected, owners, frequencies if from_file else None, clipped=clipped)
-            scores = case[name].get("scores", [])  # without pairs the published code stops, or its mean is NaN
+            values = cider_values(
+                words, expected, owners, frequencies if from_file else None, clipped=clipped
+            )
+            scores = case[name].get(
+                "scores", []
+            )  # without pairs the published code stops, or its mean is NaN
             assert values == pytest.approx(scores, rel=1e-9, abs=1e-12), (case["name"], name)
             if scores:
-                assert np.mean(values) == pytest.approx(case[name]["mean"], rel=1e-9, abs=1e-12), (case["name"], name)
+                assert np.mean(values) == pytest.approx(case[name]["mean"], rel=1e-9, abs=1e-12), (
+                    case["name"],
+                    name,
+                )
 
 
-def test_golden_cider_metrics_keep_captions_in_place_where_the_published_code_shifts_them(golden, tokenizer):
+def test_golden_cider_metrics_keep_captions_in_place_where_the_published_code_shifts_them(
+    golden, tokenizer
+):
     settings = ModelSettings(named_weights={COCO: golden / "reports" / "cider" / "standin.json"})
     for case in cases(golden, "corpora.jsonl"):
         if not case["predictions"] or any(len(texts) > 1 for texts in case["references"]):
             continue
-        texts = {"references": [texts[0] for texts in case["references"]], "hypotheses": case["predictions"]}
+        texts = {
+            "references": [texts[0] for texts in case["references"]],
+            "hypotheses": case["predictions"],
+        }
         for name, recorded in (("cider_coco", "cider_standin"), ("cider_d", "pycocoevalcap")):
             scores = report_metric(name, settings)(**texts)
             published = scores.samples[f"{name}_reference"]
-            if name == "cider_d" or all(text == text.lower() for side in texts.values() for text in side):
-                assert published == pytest.approx(case[recorded]["scores"], rel=1e-9, abs=1e-12), case["name"]
-            shifted = any(set(text) & set("\r\x0b\x0c\u2028\u2029") for side in texts.values() for text in side)
+            if name == "cider_d" or all(
+                text == text.lower() for side in texts.values() for text in side
+            ):
+                assert published == pytest.approx(case[recorded]["scores"], rel=1e-9, abs=1e-12), (
+                    case["name"]
+                )
+            shifted = any(
+                set(text) & set("\r\x0b\x0c\u2028\u2029")
+                for side in texts.values()
+                for text in side
+            )
             assert shifted or scores.samples[name] == published, case["name"]
 
 
@@ -110,7 +136,9 @@ WORDS = [
 
 def test_words(tokenizer):
     """Captions do not touch each other; a no-break space within a token parts words."""
-    expected = [words.replace("~~", "\0").replace("~", " ").replace("\0", "~").split() for _, words in WORDS]
+    expected = [
+        words.replace("~~", "\0").replace("~", " ").replace("\0", "~").split() for _, words in WORDS
+    ]
     assert caption_words([text for text, _ in WORDS]) == expected
     odd = ["", " ", "\r", "x\u2028y", "_", "half \ud800 pair", "\0", "<a\nb", "\ufeff", "'"]
     assert caption_words(odd) == [caption_words([text])[0] for text in odd]
@@ -118,9 +146,15 @@ def test_words(tokenizer):
 
 
 def test_an_initial_before_the_next_line_loses_its_full_stop_as_published(tokenizer):
-    assert caption_words(["Vitamin B.", "The end"], as_published=True) == [["vitamin", "b"], ["the", "end"]]
+    assert caption_words(["Vitamin B.", "The end"], as_published=True) == [
+        ["vitamin", "b"],
+        ["the", "end"],
+    ]
     assert caption_words(["Vitamin B.", "The end"]) == [["vitamin", "b."], ["the", "end"]]
-    assert caption_words(["Effusion: no.", "5 mm"], as_published=True) == [["effusion", "no."], ["5", "mm"]]
+    assert caption_words(["Effusion: no.", "5 mm"], as_published=True) == [
+        ["effusion", "no."],
+        ["5", "mm"],
+    ]
 
 
 def test_the_text_is_in_no_file_and_no_argument(tokenizer, monkeypatch):
@@ -141,7 +175,9 @@ def test_the_text_is_in_no_file_and_no_argument(tokenizer, monkeypatch):
 def test_a_tokenizer_that_fails_is_a_sentence_without_text(monkeypatch):
     fails = [sys.executable, "-c", "import sys; sys.exit('cannot read ' + sys.stdin.read())"]
     monkeypatch.setattr(cider, "tokenizer_command", lambda: fails)
-    with pytest.raises(MedTasksError, match="ended with code 1; check Java with: java -version") as refusal:
+    with pytest.raises(
+        MedTasksError, match="ended with code 1; check Java with: java -version"
+    ) as refusal:
         caption_words(["secret"])
     assert "secret" not in str(refusal.value)
     monkeypatch.setattr(cider, "tokenizer_command", lambda: [sys.executable, "-c", "print('one')"])
@@ -149,9 +185,18 @@ def test_a_tokenizer_that_fails_is_a_sentence_without_text(monkeypatch):
         caption_words(["a", "b", "c"], as_published=True)
 
 
-@each_row("lacking, fix", [("pycocoevalcap", "pip install 'medtasks[cider]'"), ("java", "default-jre-headless")])
-def test_without_package_or_java_the_metric_says_what_to_install(lacking, fix, monkeypatch, tmp_path):
-    spec = None if lacking == "pycocoevalcap" else SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+@each_row(
+    "lacking, fix",
+    [("pycocoevalcap", "pip install 'medtasks[cider]'"), ("java", "default-jre-headless")],
+)
+def test_without_package_or_java_the_metric_says_what_to_install(
+    lacking, fix, monkeypatch, tmp_path
+):
+    spec = (
+        None
+        if lacking == "pycocoevalcap"
+        else SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    )
     monkeypatch.setattr(cider.importlib.util, "find_spec", lambda name: spec)
     (tmp_path / "tokenizer").mkdir(exist_ok=True)
     (tmp_path / "tokenizer" / "stanford-corenlp-3.4.1.jar").touch()
@@ -172,7 +217,10 @@ def test_frequencies_and_corpus_are_stated(tmp_path, tokenizer):
     corpus = report_metric("cider_d")
     assert "2 references" in corpus(**texts).settings["document frequencies"]
     alone = corpus(references=texts["references"][:1], hypotheses=texts["hypotheses"][:1])
-    assert (alone.totals["cider_d"], corpus(**texts).samples["cider_d"][0]) == (0.0, pytest.approx(5.0))
+    assert (alone.totals["cider_d"], corpus(**texts).samples["cider_d"][0]) == (
+        0.0,
+        pytest.approx(5.0),
+    )
     assert math.isnan(corpus(references=[], hypotheses=[]).totals["cider_d"])
 
 
@@ -183,8 +231,17 @@ class Attack:
 
 # A dtype whose flags are set by BUILD, so that eight bytes become the address of an object.
 DTYPE = b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntb."
-ADDRESS = b"cnumpy._core.multiarray\nscalar\n(" + DTYPE[:-1] + b"S'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'\ntR."
-PICKLES = [pickle.dumps({"ref_len": 1.0, "df": Attack()}), b"cos\nmkdir\n(S'attacked'\ntR.", DTYPE, ADDRESS]
+ADDRESS = (
+    b"cnumpy._core.multiarray\nscalar\n("
+    + DTYPE[:-1]
+    + b"S'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'\ntR."
+)
+PICKLES = [
+    pickle.dumps({"ref_len": 1.0, "df": Attack()}),
+    b"cos\nmkdir\n(S'attacked'\ntR.",
+    DTYPE,
+    ADDRESS,
+]
 
 
 @each_row(
@@ -224,10 +281,14 @@ def test_commands_refuse_a_users_pickle_without_running_it(tmp_path):
     assert not (tmp_path / "attacked").exists()
 
 
-def test_the_published_file_is_turned_into_a_table_once_and_no_other_is_unpickled(monkeypatch, tmp_path):
+def test_the_published_file_is_turned_into_a_table_once_and_no_other_is_unpickled(
+    monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     requests = []
-    content = pickle.dumps({"ref_len": np.log(60.0), "df": {("a",): 1.0, ("a", "b"): np.float64(2)}})
+    content = pickle.dumps(
+        {"ref_len": np.log(60.0), "df": {("a",): 1.0, ("a", "b"): np.float64(2)}}
+    )
 
     def download(published, target):
         requests.append(published)
@@ -241,7 +302,9 @@ def test_the_published_file_is_turned_into_a_table_once_and_no_other_is_unpickle
     monkeypatch.setattr(downloads, "download", download)
     with pytest.raises(WeightsMissing, match=r"its checksum differs.*put it into"):
         fetch(COCO)
-    with pytest.raises(WeightsMissing, match="is not the published file"):  # another one, whoever put it there
+    with pytest.raises(
+        WeightsMissing, match="is not the published file"
+    ):  # another one, whoever put it there
         fetch(COCO)
     (weights_folder(COCO) / "coco-val.p").write_bytes(PICKLES[0])
     with pytest.raises(WeightsMissing, match="is not the published file"):
@@ -253,7 +316,11 @@ def test_the_published_file_is_turned_into_a_table_once_and_no_other_is_unpickle
     monkeypatch.setattr(model_settings, "WEIGHTS", {**WEIGHTS, COCO: info})
     assert fetch(COCO) == weights_folder(COCO) / "coco-val.json"
     table = read_frequencies(fetch(COCO))
-    assert (table.counts, table.log_documents, table.made_from) == ({"a": 1.0, "a b": 2.0}, math.log(60), blob)
+    assert (table.counts, table.log_documents, table.made_from) == (
+        {"a": 1.0, "a b": 2.0},
+        math.log(60),
+        blob,
+    )
     assert requests[-1] == downloads.Published(info.url, git_blob=blob)
 
 

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 
-from medtasks.metrics.class_scores import count_classes, count_labels, multiclass_metrics, multilabel_metrics
+from medtasks.metrics.class_scores import (
+    count_classes,
+    count_labels,
+    multiclass_metrics,
+    multilabel_metrics,
+)
 
 from ..tables import each_row
 
@@ -18,7 +23,9 @@ CLASSES = 5
 # Answers that leave classes out, in the key, in the predictions or in both.
 ANSWERS = st.sets(st.integers(0, CLASSES - 1), min_size=1).flatmap(
     lambda used: st.lists(
-        st.tuples(st.sampled_from(sorted(used)), st.integers(0, CLASSES - 1)), min_size=1, max_size=30
+        st.tuples(st.sampled_from(sorted(used)), st.integers(0, CLASSES - 1)),
+        min_size=1,
+        max_size=30,
     )
 )
 FIVE_BITS = st.tuples(*[st.integers(0, 1)] * CLASSES)
@@ -27,7 +34,8 @@ ROWS = st.tuples(FIVE_BITS, FIVE_BITS).flatmap(
     lambda masks: st.lists(
         st.tuples(FIVE_BITS, FIVE_BITS).map(
             lambda row: tuple(
-                tuple(bit & low | high & low for bit, low, high in zip(bits, *masks, strict=True)) for bits in row
+                tuple(bit & low | high & low for bit, low, high in zip(bits, *masks, strict=True))
+                for bits in row
             )
         ),
         min_size=1,
@@ -57,7 +65,9 @@ def test_golden_multimedeval_classification(golden, kind):
         else:
             ours = of_labels(case["gold"], case["pred"])
         theirs = (case["auc_macro"], case["f1_macro"], case["accuracy_macro"])
-        assert (ours["macro_auroc"], ours["macro_f1"], ours["macro_accuracy"]) == pytest.approx(theirs, rel=0, abs=1e-6)
+        assert (ours["macro_auroc"], ours["macro_f1"], ours["macro_accuracy"]) == pytest.approx(
+            theirs, rel=0, abs=1e-6
+        )
 
 
 @given(answers=ANSWERS)
@@ -75,7 +85,9 @@ def test_one_class_is_scikit_learn_where_definitions_agree(answers):
         recall_score(gold, predicted, labels=used, average="macro", zero_division=0)
     )
     assert ours["macro_auroc"] == pytest.approx(sum(areas) / CLASSES)
-    assert ours["present_class_auroc"] == pytest.approx(np.mean(areas) if areas else math.nan, nan_ok=True)
+    assert ours["present_class_auroc"] == pytest.approx(
+        np.mean(areas) if areas else math.nan, nan_ok=True
+    )
 
 
 @given(rows=ROWS)
@@ -89,8 +101,12 @@ def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
     assert ours["macro_f1"] == pytest.approx(f1.mean())
     assert ours["macro_accuracy"] == pytest.approx((gold == predicted).mean())
     assert ours["macro_auroc"] == pytest.approx(sum(areas) / CLASSES)
-    assert ours["present_label_f1"] == pytest.approx(f1[held].mean() if held.any() else math.nan, nan_ok=True)
-    assert ours["present_label_auroc"] == pytest.approx(np.mean(areas) if areas else math.nan, nan_ok=True)
+    assert ours["present_label_f1"] == pytest.approx(
+        f1[held].mean() if held.any() else math.nan, nan_ok=True
+    )
+    assert ours["present_label_auroc"] == pytest.approx(
+        np.mean(areas) if areas else math.nan, nan_ok=True
+    )
 
 
 def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
@@ -99,7 +115,9 @@ def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
     assert counts.tolist() == [*(1, 1, 0), *(0, 0, 0), *(1, 1, 0), *(2, 2, 4), 4]
     ours = multiclass_metrics(counts)
     both = multiclass_metrics(np.stack([counts, 2 * counts]))  # many tables at once
-    assert {name: values.tolist() for name, values in both.items()} == {name: [v, v] for name, v in ours.items()}
+    assert {name: values.tolist() for name, values in both.items()} == {
+        name: [v, v] for name, v in ours.items()
+    }
     assert ours["balanced_accuracy"] == 0.5
     assert ours["macro_f1"] == pytest.approx(2 / 3)
     assert ours["present_class_auroc"] == 0.75

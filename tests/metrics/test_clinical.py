@@ -28,18 +28,29 @@ def drawn(seed, clusters=60, size=1, sensitivity=0.8, specificity=0.7):
             present = chance.random() < 0.4
             luck = habit if chance.random() < 0.5 else chance.random()
             decisions.append(
-                Decision(cluster, bool(present), bool(luck < (sensitivity if present else 1 - specificity)))
+                Decision(
+                    cluster,
+                    bool(present),
+                    bool(luck < (sensitivity if present else 1 - specificity)),
+                )
             )
     return decisions
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_values_and_independent_errors_are_those_of_scikit_learn_and_of_the_published_formulas(seed):
+def test_values_and_independent_errors_are_those_of_scikit_learn_and_of_the_published_formulas(
+    seed,
+):
     decisions = drawn(seed, clusters=150)
     targets, calls = [of.present for of in decisions], [of.called for of in decisions]
     (tn, fp), (fn, tp) = confusion_matrix(targets, calls)
     result = class_numbers("Yes", decisions)
-    assert (result.present.positive, result.present.negative, result.absent.positive, result.absent.negative) == (
+    assert (
+        result.present.positive,
+        result.present.negative,
+        result.absent.positive,
+        result.absent.negative,
+    ) == (
         tp,
         fn,
         fp,
@@ -54,7 +65,9 @@ def test_values_and_independent_errors_are_those_of_scikit_learn_and_of_the_publ
         "lr_positive": ratios[0],
         "lr_negative": ratios[1],
     }
-    assert {name: number.value for name, number in result.numbers.items()} == pytest.approx(expected)
+    assert {name: number.value for name, number in result.numbers.items()} == pytest.approx(
+        expected
+    )
     # Wilson's interval with Student's quantile; the ratio's log error of Simel et al., with the divisor n - 1.
     share, n = result.numbers["sensitivity"], tp + fn
     quantile = stdtrit(n - 1, 0.975)
@@ -86,24 +99,44 @@ def test_clustered_errors_are_those_of_a_cluster_robust_regression():
     numbers = class_numbers("Yes", decisions).numbers
     ratio = numbers["lr_positive"]
     assert ratio.error / ratio.value == pytest.approx(math.sqrt(gradient @ covariance @ gradient))
-    independent = class_numbers("Yes", [of._replace(cluster=n) for n, of in enumerate(decisions)]).numbers
-    assert numbers["sensitivity"].error > 1.1 * independent["sensitivity"].error  # calls of one cluster are alike
+    independent = class_numbers(
+        "Yes", [of._replace(cluster=n) for n, of in enumerate(decisions)]
+    ).numbers
+    assert (
+        numbers["sensitivity"].error > 1.1 * independent["sensitivity"].error
+    )  # calls of one cluster are alike
     # Of samples with the class there are more or fewer in a cluster, which the correction depends on.
     assert numbers["sensitivity"].error == pytest.approx(math.sqrt(covariance[0, 0]), rel=0.02)
 
 
 def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
-    cells = {(True, True): 6, (True, False): 2, (True, None): 2, (False, True): 3, (False, False): 12, (False, None): 5}
+    cells = {
+        (True, True): 6,
+        (True, False): 2,
+        (True, None): 2,
+        (False, True): 3,
+        (False, False): 12,
+        (False, None): 5,
+    }
     decisions = [Decision((key, n), *key) for key, number in cells.items() for n in range(number)]
     lost = [Decision(n, n < 4, None, failed=True) for n in range(9)]
     result, without = class_numbers("Yes", [*decisions, *lost]), class_numbers("Yes", decisions)
-    assert (result.present.invalid, result.present.failed, result.absent.invalid, result.absent.failed) == (2, 4, 5, 5)
+    assert (
+        result.present.invalid,
+        result.present.failed,
+        result.absent.invalid,
+        result.absent.failed,
+    ) == (2, 4, 5, 5)
     assert result.numbers == without.numbers
     expected = {"sensitivity": 6 / 10, "specificity": 12 / 20, "ppv": 6 / 9, "npv": 12 / 14}
     expected |= {"lr_positive": (6 / 10) / (3 / 20), "lr_negative": (2 / 10) / (12 / 20)}
-    assert {name: number.value for name, number in result.numbers.items()} == pytest.approx(expected)
+    assert {name: number.value for name, number in result.numbers.items()} == pytest.approx(
+        expected
+    )
     adjusted = at_prevalence(result, 0.05).numbers
-    assert adjusted["ppv_adjusted"].value == pytest.approx(0.05 * 0.6 / (0.05 * 0.6 + 0.95 * 3 / 20))
+    assert adjusted["ppv_adjusted"].value == pytest.approx(
+        0.05 * 0.6 / (0.05 * 0.6 + 0.95 * 3 / 20)
+    )
     assert adjusted["npv_adjusted"].value == pytest.approx(0.95 * 0.6 / (0.95 * 0.6 + 0.05 * 0.2))
     for name in ("ppv_adjusted", "npv_adjusted"):
         number = adjusted[name]
@@ -123,16 +156,31 @@ def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
         ),
         (
             {(False, False): 9},
-            dict.fromkeys(("sensitivity", "lr_positive", "lr_negative"), "no answered") | {"ppv": "no sample"},
+            dict.fromkeys(("sensitivity", "lr_positive", "lr_negative"), "no answered")
+            | {"ppv": "no sample"},
         ),
-        ({(True, True): 5, (False, True): 5}, {"npv": "no sample", "lr_negative": "no upper bound"}),
-        ({(True, None): 5, (False, None): 5}, dict.fromkeys(("ppv", "npv", "lr_positive", "lr_negative"), "no sample")),
-        ({}, dict.fromkeys(("sensitivity", "specificity", "ppv", "npv", "lr_positive", "lr_negative"), "no ")),
+        (
+            {(True, True): 5, (False, True): 5},
+            {"npv": "no sample", "lr_negative": "no upper bound"},
+        ),
+        (
+            {(True, None): 5, (False, None): 5},
+            dict.fromkeys(("ppv", "npv", "lr_positive", "lr_negative"), "no sample"),
+        ),
+        (
+            {},
+            dict.fromkeys(
+                ("sensitivity", "specificity", "ppv", "npv", "lr_positive", "lr_negative"), "no "
+            ),
+        ),
     ],
 )
 def test_what_is_not_defined_is_nan_with_its_reason(cells, undefined):
     result = at_prevalence(
-        class_numbers("Yes", [Decision((k, n), *k) for k, number in cells.items() for n in range(number)]), 0.1
+        class_numbers(
+            "Yes", [Decision((k, n), *k) for k, number in cells.items() for n in range(number)]
+        ),
+        0.1,
     )
     assert {name for name, number in result.numbers.items() if not math.isfinite(number.value)} == (
         result.undefined.keys()
@@ -143,7 +191,9 @@ def test_what_is_not_defined_is_nan_with_its_reason(cells, undefined):
 
 def from_cells(cells, size=1):
     """Return as many decisions as each cell says, in clusters of the same cell."""
-    return [Decision((key, n // size), *key) for key, number in cells.items() for n in range(number)]
+    return [
+        Decision((key, n // size), *key) for key, number in cells.items() for n in range(number)
+    ]
 
 
 def test_ratios_at_100_percent_have_the_interval_of_koopman():
@@ -167,16 +217,25 @@ def test_ratios_at_100_percent_have_the_interval_of_koopman():
     assert "no upper bound" in result.undefined["lr_positive"]
     assert "ppv_adjusted" not in result.undefined
     # Ten patients of three images with the class are worth no more than ten samples.
-    clustered = class_numbers("Yes", from_cells({(True, True): 30, (False, False): 90}, size=3)).numbers
+    clustered = class_numbers(
+        "Yes", from_cells({(True, True): 30, (False, False): 90}, size=3)
+    ).numbers
     single = class_numbers("Yes", from_cells({(True, True): 10, (False, False): 30})).numbers
     assert clustered["lr_negative"].high > single["lr_negative"].high
-    always = class_numbers("Yes", from_cells({(True, True): 10, (False, True): 10})).numbers["lr_positive"]
+    always = class_numbers("Yes", from_cells({(True, True): 10, (False, True): 10})).numbers[
+        "lr_positive"
+    ]
     assert always.low < 1 == always.value < always.high
 
 
-@each_row("first, second", [((3, 12), (40, 50)), ((0, 5), (191, 195)), ((12, 12), (7, 9)), ((1, 30), (30, 30))])
+@each_row(
+    "first, second",
+    [((3, 12), (40, 50)), ((0, 5), (191, 195)), ((12, 12), (7, 9)), ((1, 30), (30, 30))],
+)
 def test_ends_of_a_ratio_are_what_the_score_test_just_does_not_reject(first, second):
-    low, high = ratio_of_shares((first[0] / first[1], second[0] / second[1]), (first[1], second[1]), None)
+    low, high = ratio_of_shares(
+        (first[0] / first[1], second[0] / second[1]), (first[1], second[1]), None
+    )
 
     def chi_square(ratio):
         """Pearson's statistic at the likeliest shares whose ratio is the given one, found by a search."""
@@ -188,7 +247,9 @@ def test_ends_of_a_ratio_are_what_the_score_test_just_does_not_reject(first, sec
                 for (right, number), p in zip((first, second), shares, strict=True)
             )
 
-        share = minimize_scalar(likelihood, bounds=(0, min(1, 1 / ratio) * (1 - 1e-9)), method="bounded").x
+        share = minimize_scalar(
+            likelihood, bounds=(0, min(1, 1 / ratio) * (1 - 1e-9)), method="bounded"
+        ).x
         return sum(
             (right - number * p) ** 2 / (number * p * (1 - p))
             for (right, number), p in zip((first, second), (ratio * share, share), strict=True)
@@ -224,7 +285,12 @@ CALLS = [True, False, None, None]
             CALLS,
         ),
         (kit_questions.FAMILY, {**CLOSED, "answer": "Yes"}, "robust_kit_vqa", CALLS),
-        (kit_questions.FAMILY, {**CLOSED, "answer": "no"}, "medevalkit_vqa_fixed", [True, False, False, None]),
+        (
+            kit_questions.FAMILY,
+            {**CLOSED, "answer": "no"},
+            "medevalkit_vqa_fixed",
+            [True, False, False, None],
+        ),
         (kit_questions.OPEN_QUESTIONS, CLOSED, "robust_vqa", CALLS),
         (kit_questions.FAMILY, {**CLOSED, "answer": "the liver"}, "robust_kit_vqa", None),
     ],
@@ -237,10 +303,13 @@ def test_yes_no_replies_call_what_their_rule_calls_right(family, document, rule,
 
 def test_classes_have_the_texts_of_the_options_if_all_samples_share_them():
     family, task = classification.MULTI_LABEL, task_of("multilabel", {})
-    documents = [{"doc_id": str(n), "options": ["mass", "edema"], "labels": [n % 2, 1]} for n in range(6)]
+    documents = [
+        {"doc_id": str(n), "options": ["mass", "edema"], "labels": [n % 2, 1]} for n in range(6)
+    ]
     replies = ["mass and edema", "Edema.", "No finding.", None, "I cannot tell.", "mass"]
     scores = [
-        score_of(family, document, reply, "robust_labels") for document, reply in zip(documents, replies, strict=True)
+        score_of(family, document, reply, "robust_labels")
+        for document, reply in zip(documents, replies, strict=True)
     ]
     mass, edema = numbers_by_class(task, documents, scores)
     assert (mass.name, edema.name) == ("mass", "edema")

@@ -56,7 +56,9 @@ def test_averaged_questions_count_like_their_cell_and_left_out_ones_do_not(seed)
     scored = [item for item in questions if item["counted"] == Counted.SCORED]
     values, clusters = [item["correct"] for item in scored], [item["cluster_id"] for item in scored]
     assert accuracy(questions).value == pytest.approx(sum(values) / len(values), abs=1e-12)
-    assert accuracy(questions).error == pytest.approx(clustered_error(values, clusters).error, abs=1e-12)
+    assert accuracy(questions).error == pytest.approx(
+        clustered_error(values, clusters).error, abs=1e-12
+    )
 
 
 def test_a_cell_without_scored_questions_does_not_count():

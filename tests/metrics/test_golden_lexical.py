@@ -8,7 +8,13 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
-from medtasks.metrics.ngram_metrics import NgramOverlap, bleu_from_counts, overlaps, rouge_scores, word_tokens
+from medtasks.metrics.ngram_metrics import (
+    NgramOverlap,
+    bleu_from_counts,
+    overlaps,
+    rouge_scores,
+    word_tokens,
+)
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
@@ -43,13 +49,17 @@ def recorded(record, path):
 def scores(cases):
     references, hypotheses = ([case[side] for case in cases] for side in SIDES)
     names = {name for name, _ in KEYS.values()}
-    return {name: report_metric(name)(references=references, hypotheses=hypotheses) for name in names}
+    return {
+        name: report_metric(name)(references=references, hypotheses=hypotheses) for name in names
+    }
 
 
 @each_row("key", KEYS)
 def test_golden_lexical_values_of_pairs_and_means(key, cases, corpus, scores):
     metric, path = KEYS[key]
-    assert scores[metric].samples[key] == pytest.approx([recorded(case, path) for case in cases], rel=0, abs=1e-6)
+    assert scores[metric].samples[key] == pytest.approx(
+        [recorded(case, path) for case in cases], rel=0, abs=1e-6
+    )
     assert scores[metric].totals[key] == pytest.approx(corpus["mean"][path], rel=0, abs=1e-6)
 
 
@@ -59,9 +69,9 @@ def test_golden_lexical_rouge_precision_and_recall(stemmed, cases):
         scores = rouge_scores(case["reference"], case["hypothesis"], stemmed=stemmed)
         for kind, wanted in case["rouge_stem" if stemmed else "rouge"].items():
             values = tuple(scores[kind])
-            assert values == pytest.approx([wanted["precision"], wanted["recall"], wanted["f1"]], rel=0, abs=1e-12), (
-                case
-            )
+            assert values == pytest.approx(
+                [wanted["precision"], wanted["recall"], wanted["f1"]], rel=0, abs=1e-12
+            ), case
 
 
 def test_golden_lexical_words(cases):
@@ -72,7 +82,9 @@ def test_golden_lexical_words(cases):
 
 def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
     counts = [overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases]
-    total = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)]
+    total = [
+        NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)
+    ]
     assert corpus["pairs"] == len(cases)
     assert bleu_from_counts(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
     assert bleu_from_counts(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)
@@ -80,14 +92,24 @@ def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
 
 def meteor_differences(cases, wordnet):
     """Return the cases where METEOR is not to the bit what was recorded."""
-    pairs = [(case["meteor"]["reference_tokens"], case["meteor"]["hypothesis_tokens"]) for case in cases]
+    pairs = [
+        (case["meteor"]["reference_tokens"], case["meteor"]["hypothesis_tokens"]) for case in cases
+    ]
     values = [meteor_score(*pair, wordnet) for pair in pairs]
-    return [case["id"] for case, value in zip(cases, values, strict=True) if value != case["meteor"]["wordnet_3_0"]]
+    return [
+        case["id"]
+        for case, value in zip(cases, values, strict=True)
+        if value != case["meteor"]["wordnet_3_0"]
+    ]
 
 
 def test_golden_lexical_meteor_with_synonyms(cases):
     """Without WordNet METEOR differs where synonyms count, and nowhere else."""
-    counting = [case["id"] for case in cases if case["meteor"]["no_synonyms"] != case["meteor"]["wordnet_3_0"]]
+    counting = [
+        case["id"]
+        for case in cases
+        if case["meteor"]["no_synonyms"] != case["meteor"]["wordnet_3_0"]
+    ]
     assert meteor_differences(cases, None) == counting
 
 

@@ -38,14 +38,22 @@ def assert_as_published(metric, references, hypotheses, settings):
 
 @each_row("metric", ["bleu", "corpus_bleu", "rouge", "rouge_stemmed"])
 def test_lexical_metrics_equal_their_packages(metric):
-    texts = {**PLAIN, "The heart size is normal and the lungs are clear": "The heart size is normal and lungs clear"}
+    texts = {
+        **PLAIN,
+        "The heart size is normal and the lungs are clear": "The heart size is normal and lungs clear",
+    }
     assert_as_published(metric, list(texts), list(texts.values()), ModelSettings())
 
 
 @each_row("metric", [name for name in ORACLES if name not in ("medheval_bertscore", "radgraph_xl")])
 def test_golden_metrics_equal_their_packages(golden, metric):
     pairs = json.loads((golden / "metrics/radgraph/expected.json").read_text())["pairs"]
-    pairs = [*sorted(pairs, key=lambda pair: -pair["partial"])[:3], {"reference": "Clear.", "hypothesis": ""}]
+    pairs = [
+        *sorted(pairs, key=lambda pair: -pair["partial"])[:3],
+        {"reference": "Clear.", "hypothesis": ""},
+    ]
     named = {name: golden / "metrics" / path for name, path in WEIGHTS.items()}
     settings = ModelSettings(named_weights=named, device="cpu", cache=None, progress=False)
-    assert_as_published(metric, *([pair[side] for pair in pairs] for side in ("reference", "hypothesis")), settings)
+    assert_as_published(
+        metric, *([pair[side] for pair in pairs] for side in ("reference", "hypothesis")), settings
+    )

@@ -17,19 +17,30 @@ nltk = pytest.importorskip("nltk.translate.bleu_score")
 def test_bleu_is_nltk_s():
     chance = random.Random(1)
     for _ in range(300):
-        reply, gold = (" ".join(["d", *chance.choices(["a", "C", ".", "", "e."], k=chance.randrange(9))]) for _ in "12")
+        reply, gold = (
+            " ".join(["d", *chance.choices(["a", "C", ".", "", "e."], k=chance.randrange(9))])
+            for _ in "12"
+        )
         tokens = [text.lower().replace(".", " .").split(" ") for text in (gold, reply)]
         for order in range(1, 5):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 expected = nltk.sentence_bleu(tokens[:1], tokens[1], weights=[1 / order] * order)
-            assert math.isclose(compare_answer(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12)
+            assert math.isclose(
+                compare_answer(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12
+            )
 
 
 @each_row(
     "reply, gold, shared, said, wanted",
     [
-        ("a b. c d", "d a b c", 3, 4, 4),  # c or d: only one of them, by the order in which the table is walked
+        (
+            "a b. c d",
+            "d a b c",
+            3,
+            4,
+            4,
+        ),  # c or d: only one of them, by the order in which the table is walked
         ("b a", "a b", 1, 2, 2),
         ("a a a", "a", 1, 1, 1),
         (" . a", "a", 1, 2, 1),  # blanks before a full stop are a word

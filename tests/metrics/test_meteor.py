@@ -18,7 +18,13 @@ from nltk.translate import meteor_score as nltk_meteor
 from medtasks.data.prepare import downloads
 from medtasks.errors import MedTasksError, SourceError, WeightsMissing
 from medtasks.metrics import meteor
-from medtasks.metrics.meteor import load_wordnet, meteor_score, prepare_wordnet, read_wordnet, wordnet_folder
+from medtasks.metrics.meteor import (
+    load_wordnet,
+    meteor_score,
+    prepare_wordnet,
+    read_wordnet,
+    wordnet_folder,
+)
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
@@ -29,7 +35,11 @@ def listed_synonyms(synonyms):
 
     def synsets(word):
         names = synonyms.get(word, ())
-        return [SimpleNamespace(lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names])]
+        return [
+            SimpleNamespace(
+                lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names]
+            )
+        ]
 
     return SimpleNamespace(synsets=synsets)
 
@@ -37,7 +47,8 @@ def listed_synonyms(synonyms):
 SYNONYMS = {"larg": {"large", "big"}, "big": {"larg", "big"}}
 SYNONYMS |= {"lung": {"x"}, "x": {"lung", "no", "y"}, "y": {"x", "lung"}}
 WORDS = st.lists(
-    st.sampled_from(["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]), max_size=14
+    st.sampled_from(["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]),
+    max_size=14,
 )
 
 
@@ -59,8 +70,16 @@ SENSES = {
     "adj": [("large", "big"), ("able(p)", "capable(a)"), ("large", "declamatory")],
     "adv": [("largely", "mostly")],
 }
-EXCEPTIONS = {"noun": "leaves leaf\n", "verb": "went go\ngone go\n", "adj": "better good well\n", "adv": ""}
-LICENCE = "".join(f"  {line} {text}  \n" for line, text in enumerate(("Invented.", "WordNet 3.0 Copyright nobody."), 1))
+EXCEPTIONS = {
+    "noun": "leaves leaf\n",
+    "verb": "went go\ngone go\n",
+    "adj": "better good well\n",
+    "adv": "",
+}
+LICENCE = "".join(
+    f"  {line} {text}  \n"
+    for line, text in enumerate(("Invented.", "WordNet 3.0 Copyright nobody."), 1)
+)
 LETTERS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 
 
@@ -100,7 +119,19 @@ def synonyms(wordnet, word):
 
 
 FILES = wordnet_files()
-INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest", "enlarging", "enlarged", "tubercles")
+INFLECTED = (
+    "lungs",
+    "leaves",
+    "leaf",
+    "went",
+    "go",
+    "goes",
+    "larger",
+    "largest",
+    "enlarging",
+    "enlarged",
+    "tubercles",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +154,10 @@ def test_metric_with_wordnet(source):
     values, plain = with_synonyms.samples["meteor"], without.samples["meteor_without_synonyms"]
     assert values == [1 - 0.5 / 3**3, 1 - 0.5 / 4**3, 0, 0, 0.5]
     assert plain == [pytest.approx(2 / 3 * (1 - 0.5)), *values[1:]]
-    assert (with_synonyms.settings["synonyms"], without.settings["synonyms"]) == ("WordNet 3.0", "none")
+    assert (with_synonyms.settings["synonyms"], without.settings["synonyms"]) == (
+        "WordNet 3.0",
+        "none",
+    )
     assert "NLTKWordTokenizer" in with_synonyms.settings["words"] == without.settings["words"]
 
 
@@ -135,7 +169,12 @@ def test_synonyms_are_those_of_nltk_by_path(tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         theirs = WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
     ours = read_wordnet(tmp_path)
-    words = {word.partition("(")[0].lower() for senses in SENSES.values() for words in senses for word in words}
+    words = {
+        word.partition("(")[0].lower()
+        for senses in SENSES.values()
+        for words in senses
+        for word in words
+    }
     assert len(words) >= 20
     for word in words | set(INFLECTED) | {"", "unknown", "s", "x-rays", "better", "Lung"}:
         assert synonyms(ours, word.lower()) == synonyms(theirs, word.lower()), word
@@ -156,13 +195,25 @@ def test_prepared_from_every_layout_or_found_in_nltk_s_folders(source, tmp_path,
         archive.add(source, "dict")
     windows = {name: content.replace(b"\n", b"\r\n") for name, content in FILES.items()}
     above = write_wordnet(folder / "above" / "dict", FILES).parent
-    layouts = [source, above, zipped(folder / "wordnet.zip"), folder / "nltk_data", folder / "WNdb-3.0.tar.gz"]
+    layouts = [
+        source,
+        above,
+        zipped(folder / "wordnet.zip"),
+        folder / "nltk_data",
+        folder / "WNdb-3.0.tar.gz",
+    ]
     for layout in (*layouts, write_wordnet(folder / "windows", windows)):
         assert prepare_wordnet(layout) == wordnet_folder()
-        assert {path.name: path.read_bytes() for path in wordnet_folder().iterdir()} == FILES, layout
+        assert {path.name: path.read_bytes() for path in wordnet_folder().iterdir()} == FILES, (
+            layout
+        )
         assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
-    assert [path.name for path in wordnet_folder().parents[2].iterdir()] == ["nltk_data"]  # no scratch is left
-    needed = {name: FILES[name] for name in FILES.keys() - {"lexnames", "index.sense", "cntlist.rev"}}
+    assert [path.name for path in wordnet_folder().parents[2].iterdir()] == [
+        "nltk_data"
+    ]  # no scratch is left
+    needed = {
+        name: FILES[name] for name in FILES.keys() - {"lexnames", "index.sense", "cntlist.rev"}
+    }
     prepare_wordnet(write_wordnet(folder / "debian", needed))
     assert synonyms(load_wordnet(), "big") == {"large", "big"}
     shutil.rmtree(wordnet_folder())
@@ -180,7 +231,10 @@ def without(name):
         (without("index.verb"), "is not complete: index.verb missing"),
         (without("data.noun"), "no WordNet database in .*'data.noun'"),
         ({}, "no WordNet database"),
-        (FILES | {"data.noun": b" " + FILES["data.noun"]}, "is damaged: its index does not fit its data at 'leaf'"),
+        (
+            FILES | {"data.noun": b" " + FILES["data.noun"]},
+            "is damaged: its index does not fit its data at 'leaf'",
+        ),
         (FILES | {"data.adj": FILES["data.adj"][:-3]}, "cut short"),
         (FILES | {"index.noun": b"".join(FILES["index.noun"].splitlines(True)[:-5])}, "cut short"),
         (FILES | {"index.adv": b"largely r one 0 1 0 00000000\n"}, "is damaged"),
@@ -203,23 +257,35 @@ def test_downloaded_from_the_data_of_nltk(source, tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "download", download)
     prepare_wordnet(None)
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
-    with pytest.raises(WeightsMissing, match=r"could not be downloaded \(no network\); on a machine without network"):
+    with pytest.raises(
+        WeightsMissing,
+        match=r"could not be downloaded \(no network\); on a machine without network",
+    ):
         prepare_wordnet(None)
     (tmp_path / "no.zip").write_text("no archive")
     with pytest.raises(WeightsMissing, match=r"WordNet cannot be read from .*no\.zip"):
         prepare_wordnet(tmp_path / "no.zip")
     for name in ("one", "two"):
         write_wordnet(tmp_path / "several" / name, FILES)
-    with pytest.raises(WeightsMissing, match="several WordNet databases; give one of them: one/, two/"):
+    with pytest.raises(
+        WeightsMissing, match="several WordNet databases; give one of them: one/, two/"
+    ):
         prepare_wordnet(tmp_path / "several")
 
 
-def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):
+def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(
+    source, monkeypatch
+):
     with pytest.raises(WeightsMissing) as caught:
         report_metric("meteor")(references=["a"], hypotheses=["a"])
     message = str(caught.value)
     assert "\n" not in message
-    for part in (str(wordnet_folder()), "11 MB", "medtasks weights fetch wordnet", "meteor_without_synonyms"):
+    for part in (
+        str(wordnet_folder()),
+        "11 MB",
+        "medtasks weights fetch wordnet",
+        "meteor_without_synonyms",
+    ):
         assert part in message
     folder = prepare_wordnet(source)
     (folder / "data.noun").write_bytes(FILES["data.noun"][:60])

@@ -5,20 +5,36 @@ import random
 
 import pytest
 
-from medtasks.metrics.metric import CorpusMetric, Estimate, Metric, Panel, PanelResult, Role, counting
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Estimate,
+    Metric,
+    Panel,
+    PanelResult,
+    Role,
+    counting,
+)
 
 from ..stats import error_matrices
 
 
 def scores_of(*rows):
     """Scores of (cluster, value)."""
-    return [{"sample": n, "cluster_id": cluster, "value": value} for n, (cluster, value) in enumerate(rows)]
+    return [
+        {"sample": n, "cluster_id": cluster, "value": value}
+        for n, (cluster, value) in enumerate(rows)
+    ]
 
 
 def drawn(seed, number=60, clusters=12):
     draw = random.Random(seed)
     return [
-        {"sample": n, "cluster_id": f"c{draw.randrange(clusters)}", "image": draw.randrange(9), "value": draw.random()}
+        {
+            "sample": n,
+            "cluster_id": f"c{draw.randrange(clusters)}",
+            "image": draw.randrange(9),
+            "value": draw.random(),
+        }
         for n in range(number)
     ]
 
@@ -33,7 +49,9 @@ ONE_CLUSTER = {"error": math.nan, "degrees": math.nan, "effective": math.nan}
 
 def test_means_and_errors_over_clusters_and_dyads():
     scores = drawn(1)
-    values, first, second = ([score[name] for score in scores] for name in ("value", "cluster_id", "image"))
+    values, first, second = (
+        [score[name] for score in scores] for name in ("value", "cluster_id", "image")
+    )
     found = VALUE.estimate(scores)
     assert found.value == pytest.approx(sum(values) / 60)
     assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, first))
@@ -51,29 +69,43 @@ def test_which_samples_count_and_as_which_cluster():
     assert VALUE.estimate(scores) == VALUE.estimate(apart)
     assert VALUE.estimate(scores).clusters == 4
     assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, clusters=0, **ONE_CLUSTER))
-    assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(Estimate(0.5, clusters=1, **ONE_CLUSTER))
+    assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(
+        Estimate(0.5, clusters=1, **ONE_CLUSTER)
+    )
     scores = scores_of(("a", 1.0), ("b", None), ("c", 0.0), ("d", None))
     valued = [one for one in scores if one["value"] is not None]
     assert VALUE.estimate(scores) == VALUE.estimate(valued)
     assert VALUE.values(scores) == [(valued[0], 1.0), (valued[1], 0.0)]
-    chosen = Metric("value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of)
+    chosen = Metric(
+        "value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of
+    )
     assert chosen.estimate(scores_of(("a", 1.0), ("b", 0.5), ("c", 0.0))).value == 0.75
 
 
 def test_weights_are_those_of_a_ratio():
     scores, weights = drawn(3), [1.0, 0.0, 3.0] * 20
-    weighted = Metric("value", of=value_of, weights=lambda units: [weights[one["sample"]] for one in units])
+    weighted = Metric(
+        "value", of=value_of, weights=lambda units: [weights[one["sample"]] for one in units]
+    )
     found = weighted.estimate(scores)
     values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
     total = sum(weights)
     mean = sum(value * weight for value, weight in zip(values, weights, strict=True)) / total
     assert found.value == pytest.approx(mean)
     counted = [row for row in zip(values, clusters, weights, strict=True) if row[-1]]
-    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(*zip(*counted, strict=True)))
+    assert (found.error, found.degrees) == pytest.approx(
+        error_matrices.clustered(*zip(*counted, strict=True))
+    )
     twice = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
     assert twice.value == pytest.approx(VALUE.estimate(scores).value)
-    assert twice.error == pytest.approx(VALUE.estimate(scores).error, rel=0.02)  # sizes matter little
-    assert math.isnan(Metric("value", of=value_of, weights=lambda units: [0.0] * len(units)).estimate(scores).value)
+    assert twice.error == pytest.approx(
+        VALUE.estimate(scores).error, rel=0.02
+    )  # sizes matter little
+    assert math.isnan(
+        Metric("value", of=value_of, weights=lambda units: [0.0] * len(units))
+        .estimate(scores)
+        .value
+    )
 
 
 def test_metrics_without_error_and_counts():
@@ -96,7 +128,9 @@ def panel():
 
     def compute(rows):
         computed.append(rows)
-        return PanelResult({"most": Estimate(max(value for _, value in rows), 0.25)} if rows else {})
+        return PanelResult(
+            {"most": Estimate(max(value for _, value in rows), 0.25)} if rows else {}
+        )
 
     made = Panel(lambda one: (one["cluster_id"], one["value"]), compute)
     return made, computed
@@ -105,7 +139,10 @@ def panel():
 def test_metrics_of_a_panel(panel):
     made, computed = panel
     most = CorpusMetric("most", panel=made, of=lambda one: one["value"] if one["sample"] else None)
-    bare, absent = CorpusMetric("most", has_error=False, panel=made), CorpusMetric("absent", panel=made)
+    bare, absent = (
+        CorpusMetric("most", has_error=False, panel=made),
+        CorpusMetric("absent", panel=made),
+    )
     scores = scores_of(("a", 0.5), ("a", 0.75), (None, 0.25))
     assert most.estimate(scores) == Estimate(0.75, 0.25, 2, 1.5)
     assert repr(bare.estimate(scores)) == repr(Estimate(0.75))

@@ -57,7 +57,9 @@ def test_files_and_folders_are_found_and_half_a_download_does_not_count():
         (folder / gone).touch()
 
 
-def test_fetching_asks_for_the_files_of_the_entry_only_and_tells_their_place_without_network(monkeypatch):
+def test_fetching_asks_for_the_files_of_the_entry_only_and_tells_their_place_without_network(
+    monkeypatch,
+):
     asked = []
 
     def download(hub, allow_patterns, local_dir):
@@ -71,7 +73,10 @@ def test_fetching_asks_for_the_files_of_the_entry_only_and_tells_their_place_wit
     assert asked == [("StanfordAIMI/RRG_scorers", ["chexbert.pth"], weights_folder("chexbert"))]
     with pytest.raises(WeightsMissing) as raised:
         fetch("radgraph-xl")
-    for part in ("no route to host and more", f"put radgraph-xl.tar.gz into {weights_folder('radgraph-xl')}"):
+    for part in (
+        "no route to host and more",
+        f"put radgraph-xl.tar.gz into {weights_folder('radgraph-xl')}",
+    ):
         assert part in str(raised.value)
 
 
@@ -101,8 +106,12 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     assert first.name == "somebody--my-roberta.v2"
     assert weights_path("distilroberta-base", given) == first
     assert asked == [("somebody/my-roberta.v2", WEIGHTS["distilroberta-base"].files)]
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a"))
-    with pytest.raises(WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"):
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a")
+    )
+    with pytest.raises(
+        WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"
+    ):
         weights_path("distilroberta-base", Path("somebody/else"))
 
 

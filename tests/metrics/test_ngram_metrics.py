@@ -33,14 +33,64 @@ from medtasks.metrics.report_metrics import report_metric
 from ..tables import each_row
 
 PIECES = [
-    *("lung", "No", "1", "2.5", "1,500", "9:39", "p.m", "T1-weighted", "isn't", "patient's", "can't've", "they'll"),
-    *("WE'RE", "cannot", "gimme", "gonna", "Gotta", "lemme", "wanna", "d'ye", "more'n", "'tis", "'twas", "n't", "'s"),
-    *("'ve", "a's's", "--", "...", "``", "''", "«", "»", "“", "”", "‘", "’", "„", "–", "—", "…", "é", "肺", "ſ"),
+    *(
+        "lung",
+        "No",
+        "1",
+        "2.5",
+        "1,500",
+        "9:39",
+        "p.m",
+        "T1-weighted",
+        "isn't",
+        "patient's",
+        "can't've",
+        "they'll",
+    ),
+    *(
+        "WE'RE",
+        "cannot",
+        "gimme",
+        "gonna",
+        "Gotta",
+        "lemme",
+        "wanna",
+        "d'ye",
+        "more'n",
+        "'tis",
+        "'twas",
+        "n't",
+        "'s",
+    ),
+    *(
+        "'ve",
+        "a's's",
+        "--",
+        "...",
+        "``",
+        "''",
+        "«",
+        "»",
+        "“",
+        "”",
+        "‘",
+        "’",
+        "„",
+        "–",
+        "—",
+        "…",
+        "é",
+        "肺",
+        "ſ",
+    ),
     *("\u00a0", "\u2028", "\x1c"),
 ]
-TEXTS = st.lists(st.sampled_from([*PIECES, *string.punctuation, " ", " ", " ", "\n", "\t"]), max_size=14).map("".join)
+TEXTS = st.lists(
+    st.sampled_from([*PIECES, *string.punctuation, " ", " ", " ", "\n", "\t"]), max_size=14
+).map("".join)
 PLAIN = st.lists(
-    st.sampled_from([*PIECES[:16], " ", " ", ", ", ": ", "; ", ". ", "(", ")", "%", "-", "/"]), max_size=14
+    st.sampled_from([*PIECES[:16], " ", " ", ", ", ": ", "; ", ". ", "(", ")", "%", "-", "/"]),
+    max_size=14,
 )
 
 
@@ -51,7 +101,11 @@ PLAIN = st.lists(
 @example("\"Stable,\" he said, 'no change'.")
 def test_is_nltk_on_each_sentence(text):
     tokenizer = NLTKWordTokenizer()
-    words = [word for sentence in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(sentence)]
+    words = [
+        word
+        for sentence in re.split(r"(?<=[.!?])\s+", text)
+        for word in tokenizer.tokenize(sentence)
+    ]
     assert word_tokens(text) == words
 
 
@@ -59,7 +113,10 @@ def test_token_overlap():
     for reply, target, *expected in (
         ({"left", "lobe"}, {"left", "lobe"}, 1, 1, 2 / (2 + 1e-8)),  # equal sets stay below one
         ({"the", "left", "lower", "lobe"}, {"left"}, 0.25, 1, 0.5 / (1.25 + 1e-8)),
-        *((*sets, 0, 0, 0) for sets in ((set(), {"a"}), ({"a"}, set()), (set(), set()), ({"b"}, {"a"}))),
+        *(
+            (*sets, 0, 0, 0)
+            for sets in ((set(), {"a"}), ({"a"}, set()), (set(), set()), ({"b"}, {"a"}))
+        ),
     ):
         overlap = token_overlap(reply, target)
         assert [overlap.precision, overlap.recall, overlap.f1] == pytest.approx(expected, abs=1e-15)
@@ -75,22 +132,32 @@ SMOOTHING = nltk_bleu.SmoothingFunction()
 
 @each_row("version, clean", [("head", clean_head), ("v0_1_0", clean_v0_1_0)])
 def test_golden_multimedeval_choice_scores(golden, version, clean):
-    for case in map(json.loads, (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()):
+    for case in map(
+        json.loads, (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         recorded = case[version]
-        scores = References([clean(option) for option in case["options"]]).scores(clean(case["reply"]))
+        scores = References([clean(option) for option in case["options"]]).scores(
+            clean(case["reply"])
+        )
         assert scores == pytest.approx(recorded["scores"], rel=0, abs=1e-6), case
         assert scores.index(max(scores)) == recorded["index"], case
         assert (max(scores) == 0) == recorded["all_zero"], case
 
 
-OPTION_TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(" ".join)
+OPTION_TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(
+    " ".join
+)
 
 
 @given(OPTION_TEXTS, OPTION_TEXTS)
 def test_is_the_formula(reply, reference):
     words, expected = reply.split(), reference.split()
     matches = sum((Counter(words) & Counter(expected)).values())
-    score = min(1.0, math.exp(1 - len(expected) / len(words))) * matches / len(words) if matches else 0.0
+    score = (
+        min(1.0, math.exp(1 - len(expected) / len(words))) * matches / len(words)
+        if matches
+        else 0.0
+    )
     assert References(["a x", reference]).scores(reply)[1] == pytest.approx(score, abs=1e-6)
 
 
@@ -106,13 +173,17 @@ def test_single_precision():
 def nltk_value(reference, hypothesis, weights, method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return float(nltk_bleu.sentence_bleu([reference], hypothesis, weights, getattr(SMOOTHING, method)))
+        return float(
+            nltk_bleu.sentence_bleu([reference], hypothesis, weights, getattr(SMOOTHING, method))
+        )
 
 
 @pytest.fixture(scope="module")
 def torchmetrics_bleu():
     text = pytest.importorskip("torchmetrics.functional.text")
-    return lambda reference, hypothesis, order: text.bleu_score([hypothesis], [[reference]], n_gram=order).item()
+    return lambda reference, hypothesis, order: text.bleu_score(
+        [hypothesis], [[reference]], n_gram=order
+    ).item()
 
 
 @given(WORDS, WORDS, SPACES, st.sampled_from([1, 2, 4]))
@@ -148,14 +219,23 @@ def test_radcliq_bleu_is_nltk_on_its_words(reference, hypothesis):
         spaced = "".join(" ." if letter == "." else letter.lower() for letter in text)
         return [word for word in spaced.split(" ") if word]
 
-    theirs = nltk_value(words(reference), words(hypothesis), (0.5, 0.5), "method1") if words(hypothesis) else 0
+    theirs = (
+        nltk_value(words(reference), words(hypothesis), (0.5, 0.5), "method1")
+        if words(hypothesis)
+        else 0
+    )
     scores = report_metric("radcliq_bleu")(references=[reference], hypotheses=[hypothesis])
     assert scores.samples["radcliq_bleu_2"] == pytest.approx([theirs], rel=1e-12)
 
 
 def test_corpus_bleu_is_sacrebleu_as_a_share(monkeypatch):
     sacrebleu = pytest.importorskip("sacrebleu")
-    references = ["No new bony lesion.", "Larger slight hilar haze and left lower scarring.", "left", ""]
+    references = [
+        "No new bony lesion.",
+        "Larger slight hilar haze and left lower scarring.",
+        "left",
+        "",
+    ]
     hypotheses = ["No new bony lesion.", "No slight hilar haze.", "", "left"]
     scores = report_metric("corpus_bleu")(references=references, hypotheses=hypotheses)
     expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
@@ -170,7 +250,21 @@ def test_corpus_bleu_is_sacrebleu_as_a_share(monkeypatch):
 
 # ---- ROUGE ----
 
-ODD_WORDS = ["effusion", "effusions", "The", "no", "No", "enlarging", "2.5cm", "x-ray", "sky", "skies", "", "é", "was"]
+ODD_WORDS = [
+    "effusion",
+    "effusions",
+    "The",
+    "no",
+    "No",
+    "enlarging",
+    "2.5cm",
+    "x-ray",
+    "sky",
+    "skies",
+    "",
+    "é",
+    "was",
+]
 ROUGE_TEXTS = st.lists(st.sampled_from(ODD_WORDS), max_size=14).map(" ".join) | st.text(max_size=25)
 
 
@@ -178,25 +272,36 @@ ROUGE_TEXTS = st.lists(st.sampled_from(ODD_WORDS), max_size=14).map(" ".join) | 
 @given(reference=ROUGE_TEXTS, hypothesis=ROUGE_TEXTS)
 @example("K ſ İ", "k s i̇")
 @example("no effusion no", "no no effusion no")
-@example("Skies; sees 10mm was", "sky see 10mm wa")  # words of more than three characters have stems
+@example(
+    "Skies; sees 10mm was", "sky see 10mm wa"
+)  # words of more than three characters have stems
 def test_is_rouge_score(stemmed, reference, hypothesis):
-    theirs = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed).score(reference, hypothesis)
+    theirs = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed).score(
+        reference, hypothesis
+    )
     assert rouge_scores(reference, hypothesis, stemmed=stemmed) == theirs
 
 
 def test_rouge_of_reports(monkeypatch):
     texts = {"references": ["pleural effusions"], "hypotheses": ["pleural effusion seen"]}
     same, apart = (report_metric(name)(**texts) for name in ("rouge_stemmed", "rouge"))
-    assert same.totals == pytest.approx({"stemmed_rouge_1": 0.8, "stemmed_rouge_2": 2 / 3, "stemmed_rouge_l": 0.8})
+    assert same.totals == pytest.approx(
+        {"stemmed_rouge_1": 0.8, "stemmed_rouge_2": 2 / 3, "stemmed_rouge_l": 0.8}
+    )
     assert apart.totals == pytest.approx({"rouge_1": 0.4, "rouge_2": 0, "rouge_l": 0.4})
     assert (same.settings["stemmer"], apart.settings["stemmer"]) == ("Porter", "none")
     for text in ("", " \n", "…", "胸部"):  # without words
-        scores = report_metric("rouge")(references=[text, text, "left"], hypotheses=[text, "left", text])
+        scores = report_metric("rouge")(
+            references=[text, text, "left"], hypotheses=[text, "left", text]
+        )
         assert all(repr(values) == "[0.0, 0.0, 0.0]" for values in scores.samples.values())
     ngram_metrics.porter_stemmer.cache_clear()
     ngram_metrics._rouge_scorer.cache_clear()
     ngram_metrics._sentence_words.cache_clear()
-    for module, name in (("nltk.stem.porter", "rouge_stemmed"), ("nltk.tokenize.destructive", "medheval_bleu")):
+    for module, name in (
+        ("nltk.stem.porter", "rouge_stemmed"),
+        ("nltk.tokenize.destructive", "medheval_bleu"),
+    ):
         monkeypatch.setitem(__import__("sys").modules, module, None)
         with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
             report_metric(name)(**texts)
@@ -207,9 +312,19 @@ def test_rouge_counts_texts_without_a_word_that_it_knows():
         references=["肺部有结节", "left lung", ""], hypotheses=["肺部有结节", "left lung", ""]
     )
     assert list(found.samples["rouge_l"]) == [0.0, 1.0, 0.0]
-    assert found.settings[WITHOUT_WORDS] == "2 of 4 texts have no word of a-z0-9, so that they score 0"
+    assert (
+        found.settings[WITHOUT_WORDS] == "2 of 4 texts have no word of a-z0-9, so that they score 0"
+    )
     (metric,) = text_metrics(["rouge_l"])
-    score = {"cluster_id": "1", "reference": PrivateText("肺"), "reply": PrivateText("肺"), "reason": "ok"}
-    assert metric.remark([score]) == "rouge: 2 of 2 texts have no word of a-z0-9, so that they score 0."
+    score = {
+        "cluster_id": "1",
+        "reference": PrivateText("肺"),
+        "reply": PrivateText("肺"),
+        "reason": "ok",
+    }
+    assert (
+        metric.remark([score])
+        == "rouge: 2 of 2 texts have no word of a-z0-9, so that they score 0."
+    )
     latin = {**score, "reference": PrivateText("lung"), "reply": PrivateText("lung")}
     assert metric.remark([latin]) == ""

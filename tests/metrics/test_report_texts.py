@@ -23,7 +23,9 @@ def write(tmp_path):
 
 
 def csv_of(rows):
-    return "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
+    return "".join(
+        ",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows
+    )
 
 
 @each_row("name", ["text", "reply", "report"])
@@ -33,17 +35,26 @@ def test_the_same_texts_in_all_forms(write, name):
         write("a.jsonl", "".join(json.dumps(item) + "\n" for item in objects)),
         write("b.jsonl", "\n".join(json.dumps(item, ensure_ascii=False) for item in objects)),
         write("c.json", json.dumps(objects)),
-        write("d.csv", csv_of([["id", "other", name], *([str(n), "x", text] for n, text in enumerate(REPORTS))])),
+        write(
+            "d.csv",
+            csv_of(
+                [["id", "other", name], *([str(n), "x", text] for n, text in enumerate(REPORTS))]
+            ),
+        ),
         write(
             "e.CSV",
-            b"\xef\xbb\xbf" + csv_of([[name, "study_id"], *([t, str(n)] for n, t in enumerate(REPORTS))]).encode(),
+            b"\xef\xbb\xbf"
+            + csv_of([[name, "study_id"], *([t, str(n)] for n, t in enumerate(REPORTS))]).encode(),
         ),
     ]
     for path in files:
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), ("0", "1", "2", "3"))
     named = write("h.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
     assert read_report_texts(named, "finding").texts == ("No effusion.",)
-    for path in (write("f.json", json.dumps(REPORTS)), write("g.csv", csv_of([[name], *([text] for text in REPORTS)]))):
+    for path in (
+        write("f.json", json.dumps(REPORTS)),
+        write("g.csv", csv_of([[name], *([text] for text in REPORTS)])),
+    ):
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), None)
 
 
@@ -61,9 +72,19 @@ def test_one_text_per_line(write, end):
         ("a.jsonl", '{"text": "a"}\n["SECRET"]\n', None, "line 2 is neither a text nor an object"),
         ("a.jsonl", '{"text": null}', None, "line 1: the text is no text"),
         ("a.jsonl", '{"SECRET": "a"}', None, "line 1 has none of text, reply, report"),
-        ("a.jsonl", '{"text": "SECRET", "reply": "b"}', None, "has text and reply; choose one of them with --column"),
+        (
+            "a.jsonl",
+            '{"text": "SECRET", "reply": "b"}',
+            None,
+            "has text and reply; choose one of them with --column",
+        ),
         ("a.jsonl", '{"text": "SECRET", "id": [1]}', None, "the id is neither"),
-        ("a.jsonl", '{"text": "SECRET", "id": 1}\n{"text": "b", "id": "1"}', None, "holds id '1' more than once"),
+        (
+            "a.jsonl",
+            '{"text": "SECRET", "id": 1}\n{"text": "b", "id": "1"}',
+            None,
+            "holds id '1' more than once",
+        ),
         ("a.jsonl", '{"text": "SECRET", "id": 1}\n{"text": "b"}', None, "ids for 1 of its 2 texts"),
         ("a.json", '{"text": "SECRET"}', None, "must hold a list"),
         ("a.json", '["SECRET", 3]', None, "entry 2 is neither"),
@@ -96,7 +117,11 @@ def test_texts_are_joined_by_id_if_both_files_have_them():
         (None, None, ("x", "y", "z"), None),
     ):
         pairs = pair_texts(texts("r", "abc", first), texts("h", "xyz", second))
-        assert (pairs.references, pairs.hypotheses, pairs.ids) == (("a", "b", "c"), hypotheses, paired)
+        assert (pairs.references, pairs.hypotheses, pairs.ids) == (
+            ("a", "b", "c"),
+            hypotheses,
+            paired,
+        )
     for references, hypotheses, said in (
         (("ab", None), ("xyz", None), "refs holds 2 texts and hyps 3"),
         (("abc", "123"), ("xy", "13"), r"id '2' of refs is not in hyps \(1 such ids\)"),

@@ -104,7 +104,9 @@ def radfm(radfm_folder: Path) -> RadFM:
 
 
 @pytest.fixture(scope="session")
-def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path) -> Callable[..., MedicalAdapter]:
+def build(
+    llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path
+) -> Callable[..., MedicalAdapter]:
     """Builds an adapter of a name, from its own toy checkpoint or from another folder."""
     makers: dict[str, tuple[Callable[..., MedicalAdapter], Path]] = {
         "llava_med": (llava_med_toy.adapter, llava_med_folder),
@@ -112,7 +114,9 @@ def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path)
         "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
     }
 
-    return lambda name, folder=None, **arguments: makers[name][0](folder or makers[name][1], **arguments)
+    return lambda name, folder=None, **arguments: makers[name][0](
+        folder or makers[name][1], **arguments
+    )
 
 
 Edit = Callable[[Tensors], Any]
@@ -124,11 +128,17 @@ def copied(
     llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path, tmp_path: Path
 ) -> Callable[..., Path]:
     def copy(name: str, edits: Mapping[str, Edit] = MappingProxyType({})) -> Path:
-        own = {"llava_med": llava_med_folder.parent, "radfm": radfm_folder, "med_flamingo": med_flamingo_folder}[name]
+        own = {
+            "llava_med": llava_med_folder.parent,
+            "radfm": radfm_folder,
+            "med_flamingo": med_flamingo_folder,
+        }[name]
         shutil.copytree(own, tmp_path / name, dirs_exist_ok=True)
         folder = tmp_path / name / llava_med_folder.name if name == "llava_med" else tmp_path / name
         for file, edit in edits.items():
-            load, save = (load_file, save_file) if file.endswith("safetensors") else (torch.load, torch.save)
+            load, save = (
+                (load_file, save_file) if file.endswith("safetensors") else (torch.load, torch.save)
+            )
             tensors = {key: tensor.clone() for key, tensor in load(folder / file).items()}
             content = edit(tensors)
             content = content if isinstance(content, dict) else tensors

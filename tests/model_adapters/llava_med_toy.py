@@ -51,7 +51,14 @@ V15 = LANGUAGE | MULTIMODAL | {
 }  # fmt: skip
 
 
-LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule", "Human: Hi")
+LINES = (
+    "is the left lung clear?",
+    "choose one option.",
+    "answer: yes",
+    "a large effusion",
+    "no nodule",
+    "Human: Hi",
+)
 
 
 def write_tower(folder: Path, seed: int = 7) -> Path:
@@ -63,7 +70,9 @@ def write_v15(folder: Path, seed: int = 1) -> Path:
     write_tokenizer(folder, LINES, 330)
     (folder / "config.json").write_text(json.dumps(V15))
     language = drawn(MistralForCausalLM(MistralConfig(**LANGUAGE)), seed)
-    halves = torch.nn.Sequential(torch.nn.Linear(SEEN, WIDTH), torch.nn.GELU(), torch.nn.Linear(WIDTH, WIDTH))
+    halves = torch.nn.Sequential(
+        torch.nn.Linear(SEEN, WIDTH), torch.nn.GELU(), torch.nn.Linear(WIDTH, WIDTH)
+    )
     projector = drawn(halves, seed + 1, "model.mm_projector.")
     inside = {TOWER + name: weight for name, weight in toys.tower(VISION, seed + 2).items()}
     positions = {TOWER + "embeddings.position_ids": torch.arange(PATCHES + 1)[None]}
@@ -77,7 +86,12 @@ def write_v15(folder: Path, seed: int = 1) -> Path:
 
 
 def adapter(folder: Path, **given: Any) -> LlavaMed:
-    defaults = {"vision_tower": str(folder.parent / "clip"), "dtype": "float32", "device": "cpu", "journal": "false"}
+    defaults = {
+        "vision_tower": str(folder.parent / "clip"),
+        "dtype": "float32",
+        "device": "cpu",
+        "journal": "false",
+    }
     return LlavaMed(pretrained=str(folder), **(defaults | given))
 
 

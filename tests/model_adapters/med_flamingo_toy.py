@@ -26,13 +26,18 @@ CORPUS = (
 
 def trained_tensors(vocabulary: int) -> Tensors:
     tensors = drawn(PerceiverResampler(VISION, LATENTS, DEPTH), 4, "perceiver.")
-    tensors |= drawn(torch.nn.Embedding(vocabulary + 3, WIDTH), 5, "lang_encoder.model.embed_tokens.")
+    tensors |= drawn(
+        torch.nn.Embedding(vocabulary + 3, WIDTH), 5, "lang_encoder.model.embed_tokens."
+    )
     for layer in range(EVERY - 1, LAYERS, EVERY):
         gates = {"attn_gate": torch.tensor([0.9]), "ff_gate": torch.tensor([-0.6])}
         for name, tensor in (drawn(GatedCrossAttention(WIDTH, VISION), layer) | gates).items():
             tensors[f"lang_encoder.model.layers.{layer}.gated_cross_attn_layer.{name}"] = tensor
             tensors[f"lang_encoder.gated_cross_attn_layers.{layer}.{name}"] = tensor
-    wrong = {f"lang_encoder.model.layers.{n}.decoder_layer.self_attn.rotary_emb.inv_freq" for n in range(LAYERS)}
+    wrong = {
+        f"lang_encoder.model.layers.{n}.decoder_layer.self_attn.rotary_emb.inv_freq"
+        for n in range(LAYERS)
+    }
     return tensors | {name: torch.full((4,), 7.0) for name in wrong}  # to be dropped
 
 
@@ -50,19 +55,34 @@ def write_toy(folder: Path) -> Path:
         "rms_norm_eps": 1e-6,
     }
     language = drawn(LlamaForCausalLM(LlamaConfig(**llama)), 3)
-    language |= {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.full((4,), 7.0) for n in range(LAYERS)}
-    save_file({name: tensor.half() for name, tensor in language.items()}, folder / "llama" / "model.safetensors")
+    language |= {
+        f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.full((4,), 7.0)
+        for n in range(LAYERS)
+    }
+    save_file(
+        {name: tensor.half() for name, tensor in language.items()},
+        folder / "llama" / "model.safetensors",
+    )
     # As in the configuration of decapoda-research.
     llama |= {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": -1}
     (folder / "llama" / "config.json").write_text(json.dumps(llama))
-    vision = {"hidden_size": VISION, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision = {
+        "hidden_size": VISION,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     write_tower(folder / "clip", vision | {"image_size": 14, "patch_size": 7}, 6)
     torch.save(trained_tensors(vocabulary), folder / "model.pt")
     return folder
 
 
 def adapter_from(folder: Path, **arguments: Any) -> MedFlamingo:
-    places = {"pretrained": str(folder / "model.pt"), "llama": str(folder / "llama"), "clip": str(folder / "clip")}
+    places = {
+        "pretrained": str(folder / "model.pt"),
+        "llama": str(folder / "llama"),
+        "clip": str(folder / "clip"),
+    }
     given = {"dtype": "float32", "device": "cpu", "journal": "false", "batch_size": 8}
     return MedFlamingo(**{**places, **given, **arguments})
 
@@ -91,7 +111,9 @@ def visuals(doc: Doc) -> list[Image.Image]:
     return [scan(number, (40 + number, 31)) for number in doc["images"]]
 
 
-def asked(adapter: MedFlamingo, docs: Sequence[Doc], kind: str, details: Sequence[Any]) -> list[Instance]:
+def asked(
+    adapter: MedFlamingo, docs: Sequence[Doc], kind: str, details: Sequence[Any]
+) -> list[Instance]:
     """Requests, with their documents where the adapter looks for them."""
     adapter.task_dict = {TASK: {SPLIT: docs}}
     return instances(kind, docs, details, lambda doc: doc.get("visuals", visuals)(doc))
@@ -100,7 +122,9 @@ def asked(adapter: MedFlamingo, docs: Sequence[Doc], kind: str, details: Sequenc
 def scores(
     adapter: MedFlamingo, docs: Sequence[Doc] = DOCS, options: Sequence[str] = OPTIONS
 ) -> list[tuple[float, bool]]:
-    scored: list[tuple[float, bool]] = adapter.loglikelihood(asked(adapter, docs, "loglikelihood", options))
+    scored: list[tuple[float, bool]] = adapter.loglikelihood(
+        asked(adapter, docs, "loglikelihood", options)
+    )
     return scored
 
 
@@ -118,13 +142,21 @@ def plain_logits(adapter: MedFlamingo, ids: Sequence[int], prompt: Encoded) -> t
     times = text_time(row, torch.ones_like(row), image, mode)
     with torch.inference_mode():
         media = None if prompt.pixels is None else network.image_features(prompt.pixels)[None]
-        logits: torch.Tensor = network.language_model(input_ids=row, media=media, text_time=times).logits[0]
+        logits: torch.Tensor = network.language_model(
+            input_ids=row, media=media, text_time=times
+        ).logits[0]
     return logits
 
 
 def plain_score(adapter: MedFlamingo, doc: Doc, option: str) -> float:
     images = visuals(doc) if "visuals" not in doc else doc["visuals"](doc)
-    prompt, whole = adapter.encode(doc["question"], images), adapter.encode(doc["question"] + option, images)
+    prompt, whole = (
+        adapter.encode(doc["question"], images),
+        adapter.encode(doc["question"] + option, images),
+    )
     logs = plain_logits(adapter, whole.ids, prompt).log_softmax(-1)
-    losses = [-logs[place - 1, whole.ids[place]].item() for place in range(len(prompt.ids), len(whole.ids))]
+    losses = [
+        -logs[place - 1, whole.ids[place]].item()
+        for place in range(len(prompt.ids), len(whole.ids))
+    ]
     return sum(losses) / len(losses)

@@ -17,7 +17,13 @@ HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
 SIDE = GRID * PATCH
 E, V, P = "embedding_layer.", "embedding_layer.vision_encoder.", "embedding_layer.perceiver."
-LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule")
+LINES = (
+    "is the left lung clear?",
+    "choose one option.",
+    "answer: yes",
+    "a large effusion",
+    "no nodule",
+)
 UNUSED = (
     f"{E}bert_model.embeddings.position_ids",
     f"{E}bert_projection_fc.weight",
@@ -41,14 +47,21 @@ def write_toy(folder: Path) -> Path:
     vision = VisionTransformer3D(
         patch=PATCH, rows=GRID, columns=GRID, frames=FRAMES, width=WIDTH, inner=MLP, layers=DEPTH
     )
-    state = drawn(RadFMNetwork(language, ImageEmbedding(vision, WIDTH, LATENTS, RESAMPLERS, HIDDEN)), 3)
+    state = drawn(
+        RadFMNetwork(language, ImageEmbedding(vision, WIDTH, LATENTS, RESAMPLERS, HIDDEN)), 3
+    )
     state |= {key: torch.ones(3) for key in UNUSED}
     state[f"{E}weight"] = state["lang_model.model.embed_tokens.weight"]
     for layer in range(LAYERS):  # wrong on purpose: the stored tables must not be used
         key = f"lang_model.model.layers.{layer}.self_attn.rotary_emb.inv_freq"
         state[key] = torch.full((HIDDEN // HEADS // 2,), 7.0)
     torch.save(state, folder / "pytorch_model.bin")
-    config = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "bos_token_id": 0, "eos_token_id": 1}
+    config = {
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
     (folder / "Language_files" / "config.json").write_text(json.dumps(config))
     return folder
 

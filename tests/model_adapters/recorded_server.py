@@ -13,7 +13,13 @@ from .toys import GOLDEN
 
 RECORDINGS = GOLDEN.parent / "servers"
 # What decides about a prompt besides its turns.
-_OF_TEMPLATE = ("chat_template", "chat_template_kwargs", "mm_processor_kwargs", "tools", "documents")
+_OF_TEMPLATE = (
+    "chat_template",
+    "chat_template_kwargs",
+    "mm_processor_kwargs",
+    "tools",
+    "documents",
+)
 _SCORES = ("prompt_logprobs", "logprobs", "return_token_ids", "return_prompt_text")
 _ASKED_BY = {
     "prompt_logprobs": "prompt_logprobs",
@@ -39,11 +45,17 @@ class Exchange:
 
     @property
     def is_chat(self) -> bool:
-        return self.path == CHAT and self.method == "POST" and isinstance(self.request.get("messages"), list)
+        return (
+            self.path == CHAT
+            and self.method == "POST"
+            and isinstance(self.request.get("messages"), list)
+        )
 
     def asked(self, **fields: Any) -> "Exchange":
         """The same with other fields in its request; ``None`` removes one."""
-        changed = {name: value for name, value in {**self.request, **fields}.items() if value is not None}
+        changed = {
+            name: value for name, value in {**self.request, **fields}.items() if value is not None
+        }
         return replace(self, request=changed)
 
 
@@ -63,21 +75,27 @@ class Recording:
 
 def read_recording(folder: Path) -> Recording:
     def rows(name: str) -> list[Body]:
-        return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+        return [
+            json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()
+        ]
 
     exchanges = []
     for row in rows("exchanges.jsonl"):
         request, sent = row.get("request"), (row.get("headers") or {}).get("Authorization")
         exchanges.append(
             Exchange(
-                **{name: row[name] for name in ("id", "server", "role", "method", "path", "status")},
+                **{
+                    name: row[name] for name in ("id", "server", "role", "method", "path", "status")
+                },
                 request=request if isinstance(request, dict) else {},
                 response=row["response"] if "response" in row else row.get("response_text", ""),
                 key=sent.removeprefix("Bearer ") if sent else None,
                 row=row,
             )
         )
-    return Recording(folder, tuple(exchanges), tuple(rows("questions.jsonl")), tuple(rows("expected.jsonl")))
+    return Recording(
+        folder, tuple(exchanges), tuple(rows("questions.jsonl")), tuple(rows("expected.jsonl"))
+    )
 
 
 def turns(messages: Sequence[Body]) -> list[list[Any]]:
@@ -86,7 +104,9 @@ def turns(messages: Sequence[Body]) -> list[list[Any]]:
     for message in messages:
         content = message.get("content")
         parts: list[list[str]] = []
-        given: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        given: list[Body] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        )
         for part in given:
             is_text = part.get("type") == "text"
             value = part["text"] if is_text else pixels(part["image_url"]["url"])
@@ -124,7 +144,9 @@ class RecordedServer(LocalServer):
         self.lock = threading.Lock()
         self._exchanges: dict[tuple[str, str, str], list[Exchange]] = {}
         for exchange in exchanges:
-            self._exchanges.setdefault(_kind(exchange.method, exchange.path, exchange.request), []).append(exchange)
+            self._exchanges.setdefault(
+                _kind(exchange.method, exchange.path, exchange.request), []
+            ).append(exchange)
 
     @property
     def base_url(self) -> str:
@@ -138,8 +160,12 @@ class RecordedServer(LocalServer):
             return self.always
         exchanges = self._exchanges.get(_kind(method, path, body), [])
         locked = [exchange for exchange in exchanges if exchange.status == 401]
-        open_to_key = [one for one in exchanges if one.key == key or (one.key is None and one not in locked)]
-        return max(open_to_key or locked, key=lambda exchange: _fit(exchange.request, body), default=None)
+        open_to_key = [
+            one for one in exchanges if one.key == key or (one.key is None and one not in locked)
+        ]
+        return max(
+            open_to_key or locked, key=lambda exchange: _fit(exchange.request, body), default=None
+        )
 
 
 def _kind(method: str, path: str, request: Body) -> tuple[str, str, str]:
@@ -156,7 +182,10 @@ def _fit(old: Body, new: Body) -> tuple[Any, ...]:
     return (
         not ids or {*ids} <= {*(old.get("logprob_token_ids") or ())},
         all(_is_wanted(old, name) for name in _SCORES if _is_wanted(new, name)),
-        sum(old.get(name) == new.get(name) for name in ("max_tokens", "stop", "temperature", "model")),
+        sum(
+            old.get(name) == new.get(name)
+            for name in ("max_tokens", "stop", "temperature", "model")
+        ),
     )
 
 
@@ -194,7 +223,11 @@ class Handler(QuietHandler):
     def _answer(self, method: str, body: Body) -> None:
         key = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         exchange = self.server.exchange_for(method, self.path, body, key)
-        status, value = (404, {"detail": "Not Found"}) if exchange is None else (exchange.status, exchange.response)
+        status, value = (
+            (404, {"detail": "Not Found"})
+            if exchange is None
+            else (exchange.status, exchange.response)
+        )
         with self.server.lock:
             if exchange is not None:
                 self.server.used.append(exchange.id)

@@ -74,7 +74,9 @@ class TinyModel:
         self.texts = {token: text.encode() for text, token in self.names.items()}
         self.size = _FIRST_MERGED + len(merges)
         self._rows: dict[bytes, np.ndarray] = {}
-        self._known = re.compile("|".join(map(re.escape, sorted(self.names, key=len, reverse=True))))
+        self._known = re.compile(
+            "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
+        )
 
     def ids(self, text: str) -> list[int]:
         found: list[int] = []
@@ -85,7 +87,9 @@ class TinyModel:
         return [*found, *text[at:].encode()]
 
     def text(self, ids: Iterable[int]) -> str:
-        return b"".join(self.texts.get(token, bytes([token & 255])) for token in ids).decode(errors="replace")
+        return b"".join(self.texts.get(token, bytes([token & 255])) for token in ids).decode(
+            errors="replace"
+        )
 
     def prompt(self, body: Body) -> Prompt:
         """Render a conversation; a ValueError where the template refuses it."""
@@ -106,7 +110,9 @@ class TinyModel:
 
     def _pieces(self, content: Any, images: list[str]) -> list[str]:
         pieces = []
-        parts: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts: list[Body] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else content
+        )
         for part in parts:
             if part["type"] == "image_url":
                 images.append(pixels(part["image_url"]["url"]))
@@ -137,10 +143,16 @@ class TinyModel:
         text = base.text + option
         whole = Prompt(text, tuple(self.ids(text)), base.images)
         pairs = zip(base.positions, whole.positions, strict=False)
-        start = next((at for at, (one, other) in enumerate(pairs) if one != other), len(base.positions))
+        start = next(
+            (at for at, (one, other) in enumerate(pairs) if one != other), len(base.positions)
+        )
         rows, ids = self.logprobs(whole), whole.positions
         losses = [-float(rows[at - 1][ids[at]]) for at in range(start, len(ids))]
-        return sum(losses), all(rows[at - 1].argmax() == ids[at] for at in range(start, len(ids))), len(losses)
+        return (
+            sum(losses),
+            all(rows[at - 1].argmax() == ids[at] for at in range(start, len(ids))),
+            len(losses),
+        )
 
 
 def pixels(url: str) -> str:
@@ -174,7 +186,9 @@ class Settings:
     scale_out: bool = False  # whether token ids are taken
     tokenizes: bool = True  # whether there are /tokenize and /detokenize
     ignores: frozenset[str] = frozenset()  # fields of requests, as routers and older servers do
-    default_penalty: float = 1.0  # of the model's generation_config.json, for tokens that stand in the prompt
+    default_penalty: float = (
+        1.0  # of the model's generation_config.json, for tokens that stand in the prompt
+    )
     most_images: int = 999
     build: str | None = None  # what vLLM calls system_fingerprint
     listed: Sequence[str] | None = None  # names of models, by default its own
@@ -198,7 +212,9 @@ class ServedModel(LocalServer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(Handler)
         self.settings = Settings(**settings)
-        self.model = TinyModel(TEMPLATES[self.settings.template], self.settings.merges, self.settings.seed)
+        self.model = TinyModel(
+            TEMPLATES[self.settings.template], self.settings.merges, self.settings.seed
+        )
         self.asked: list[Asked] = []
         self.lock = threading.Lock()
 
@@ -215,15 +231,25 @@ class ServedModel(LocalServer):
     def models(self) -> Body:
         shown = {"object": "model", "owned_by": self.settings.owned_by, "root": self.settings.root}
         names = self.settings.listed if self.settings.listed is not None else [self.settings.name]
-        return {"data": [{"id": name, **shown, "max_model_len": self.settings.max_model_len} for name in names]}
+        return {
+            "data": [
+                {"id": name, **shown, "max_model_len": self.settings.max_model_len}
+                for name in names
+            ]
+        }
 
     def chat(self, body: Body) -> Body:
         prompt = self.model.prompt(body)
         names = bool(body.get("return_tokens_as_token_ids"))
         chosen, answer = self._answer(prompt, body, body if body.get("logprobs") else {}, names)
         choice = {"index": 0, "finish_reason": "length", **chosen}
-        if {"logprobs", "prompt_logprobs"} & {name for name, value in body.items() if value not in (None, False)}:
-            choice["message"] = {"role": "assistant", "content": self.model.text(chosen["token_ids"])}
+        if {"logprobs", "prompt_logprobs"} & {
+            name for name, value in body.items() if value not in (None, False)
+        }:
+            choice["message"] = {
+                "role": "assistant",
+                "content": self.model.text(chosen["token_ids"]),
+            }
         else:
             said, end = self._said(body)
             choice |= {"message": {"role": "assistant", "content": said}, "finish_reason": end}
@@ -252,22 +278,37 @@ class ServedModel(LocalServer):
             name = f"token_id:{token}" if names else self.model.text([token])
             return {"token": name, "logprob": float(row[token])}
 
-        wanted = [token for token in dict.fromkeys(scored.get("logprob_token_ids") or ()) if token != sampled]
+        wanted = [
+            token
+            for token in dict.fromkeys(scored.get("logprob_token_ids") or ())
+            if token != sampled
+        ]
         tops = [entry(sampled, rows[-1]), *(entry(token, rows[-1]) for token in wanted)]
         answer: Body = {
             "model": body.get("model", self.settings.name),
             "system_fingerprint": self.settings.build,
             "prompt_token_ids": ids,
-            "usage": {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1},
+            "usage": {
+                "prompt_tokens": len(ids),
+                "completion_tokens": 1,
+                "total_tokens": len(ids) + 1,
+            },
             "prompt_logprobs": None,
         }
         if body.get("prompt_logprobs") is not None:
-            values = [(token, float(row[token]), row) for token, row in zip(ids[1:], rows, strict=False)]
+            values = [
+                (token, float(row[token]), row) for token, row in zip(ids[1:], rows, strict=False)
+            ]
             answer["prompt_logprobs"] = [
                 None,
-                *({str(one): {"logprob": value, "rank": int((row >= value).sum())}} for one, value, row in values),
+                *(
+                    {str(one): {"logprob": value, "rank": int((row >= value).sum())}}
+                    for one, value, row in values
+                ),
             ]
-        content = {"content": [{**entry(sampled, rows[-1]), "top_logprobs": tops}]} if scored else None
+        content = (
+            {"content": [{**entry(sampled, rows[-1]), "top_logprobs": tops}]} if scored else None
+        )
         return {"token_ids": [sampled], "logprobs": content}, answer
 
     def _said(self, body: Body) -> tuple[str, str]:
@@ -290,7 +331,9 @@ class Handler(QuietHandler):
         found = {"/v1/models": self.server.models()}
         if settings.version is not None:
             found["/version"] = {"version": settings.version}
-        self.send(200, found[self.path]) if self.path in found else self.send(404, {"detail": "Not Found"})
+        self.send(200, found[self.path]) if self.path in found else self.send(
+            404, {"detail": "Not Found"}
+        )
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -314,9 +357,13 @@ class Handler(QuietHandler):
             return 404, _error(404, "The model does not exist.", "model")
         if self.path == CHAT:
             if json.dumps(body["messages"]).count('"image_url": {') > settings.most_images:
-                return 400, _error(400, f"At most {settings.most_images} image(s) may be provided in one prompt.")
+                return 400, _error(
+                    400, f"At most {settings.most_images} image(s) may be provided in one prompt."
+                )
             if len(server.model.prompt(body).positions) >= settings.max_model_len:
-                return 400, _error(400, f"This model's maximum context length is {settings.max_model_len} tokens.")
+                return 400, _error(
+                    400, f"This model's maximum context length is {settings.max_model_len} tokens."
+                )
             return 200, server.chat(body)
         if self.path == GENERATE:
             return 200, server.generate(body)
@@ -342,4 +389,6 @@ class Handler(QuietHandler):
 
 
 def _error(status: int, message: str, parameter: str | None = None) -> Body:
-    return {"error": {"message": message, "type": "BadRequestError", "param": parameter, "code": status}}
+    return {
+        "error": {"message": message, "type": "BadRequestError", "param": parameter, "code": status}
+    }

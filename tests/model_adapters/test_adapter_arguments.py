@@ -36,7 +36,10 @@ def test_a_misspelt_argument_is_answered_with_its_near_match_and_the_known_ones(
     ],
 )
 def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
-    assert refusal(**{name: value}) == f"medtasks_tiny: argument '{name}' must be {wanted}, not '{value}'."
+    assert (
+        refusal(**{name: value})
+        == f"medtasks_tiny: argument '{name}' must be {wanted}, not '{value}'."
+    )
 
 
 @each_row("given", ["auto", "auto:4"])
@@ -52,10 +55,20 @@ def test_an_unusable_device_is_refused(device):
 
 
 def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_always_passes():
-    given = MedTasksTiny(batch_size="4", seed=1e2, max_failed="0.5", device=None, max_new_tokens=None).arguments
-    assert (given.batch_size, given.seed, given.max_failed, given.max_new_tokens) == (4, 100, 0.5, 32)
+    given = MedTasksTiny(
+        batch_size="4", seed=1e2, max_failed="0.5", device=None, max_new_tokens=None
+    ).arguments
+    assert (given.batch_size, given.seed, given.max_failed, given.max_new_tokens) == (
+        4,
+        100,
+        0.5,
+        32,
+    )
     harness = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
-    assert MedTasksTiny.create_from_arg_string("seed=3,batch_size=8", harness).arguments.batch_size == 8
+    assert (
+        MedTasksTiny.create_from_arg_string("seed=3,batch_size=8", harness).arguments.batch_size
+        == 8
+    )
     assert MedTasksTiny.create_from_arg_string("seed=3", harness).arguments.batch_size == 1
     assert MedTasksTiny.create_from_arg_string("", {}).arguments.batch_size == 16
     with pytest.raises(AdapterArgumentError, match="key=value"):
@@ -73,5 +86,7 @@ def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypat
     assert choose_device("cuda", own, 2, "m") == own
     assert choose_device(None, own, 2, "m") == own
     assert choose_device("cuda:0", own, 1, "m") == torch.device("cuda:0")
-    with pytest.raises(AdapterArgumentError, match=r"does not fit 2 processes .*ACCELERATE_USE_CPU=true"):
+    with pytest.raises(
+        AdapterArgumentError, match=r"does not fit 2 processes .*ACCELERATE_USE_CPU=true"
+    ):
         choose_device("cpu", own, 2, "m")

@@ -33,7 +33,9 @@ def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
     assert replies[:4] + replies[5:] == expected[:4] + expected[5:]
     assert SECRET not in replies[4] + "".join(log)
     (line,) = log
-    assert "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
+    assert (
+        "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
+    )
     expected = bench.adapter.loglikelihood(bench.scoring())
     scores = bench.adapter.loglikelihood(bench.scoring(visual=failing_on(4)))
     assert [math.isnan(loss) for loss, _ in scores] == [number in (8, 9) for number in range(24)]
@@ -46,11 +48,16 @@ def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
     bench.adapter.quote_errors(allowed=True)
     replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
     cause = failure_cause(replies[4])
-    assert re.fullmatch(rf"OSError at test_adapter_failures\.py:\d+ in to_visual: {SECRET}: 4: .*", cause)
+    assert re.fullmatch(
+        rf"OSError at test_adapter_failures\.py:\d+ in to_visual: {SECRET}: 4: .*", cause
+    )
     assert cause in log[0]
     long = FailureLog("x", 9, 1, quotes=True)
     (request,) = read_requests(bench.generation([0]), "generate_until")
-    assert long.record(request, ValueError("one\n two " + "x" * 999)) == f"ValueError: one two {'x' * 292}"
+    assert (
+        long.record(request, ValueError("one\n two " + "x" * 999))
+        == f"ValueError: one two {'x' * 292}"
+    )
     assert long.record(request, ValueError()) == "ValueError"
     bench.adapter.quote_errors(allowed=False)
     assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
@@ -60,7 +67,9 @@ def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
 def test_a_continuation_that_cannot_be_scored_fails_alone(bench, bad):
     requests = bench.scoring((" clear",))
     requests[2].arguments = (requests[2].args[0], bad, *requests[2].args[2:])
-    assert [math.isnan(loss) for loss, _ in bench.adapter.loglikelihood(requests)] == [i == 2 for i in range(12)]
+    assert [math.isnan(loss) for loss, _ in bench.adapter.loglikelihood(requests)] == [
+        i == 2 for i in range(12)
+    ]
 
 
 def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
@@ -90,7 +99,10 @@ def test_too_many_failures_end_the_call_with_a_sentence(bench, call):
     assert SECRET not in str(error.value)
 
 
-@each_row("share, requests, allowed", [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (0.5, 7, 3)])
+@each_row(
+    "share, requests, allowed",
+    [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (0.5, 7, 3)],
+)
 def test_the_allowance_is_the_share_but_at_least_one(bench, share, requests, allowed):
     (request,) = read_requests(bench.generation([0]), "generate_until")
     failures = FailureLog("x", requests, share)
@@ -98,7 +110,9 @@ def test_the_allowance_is_the_share_but_at_least_one(bench, share, requests, all
         failures.record(request, OSError())
     failures.settle()
     failures.record(request, OSError())
-    with pytest.raises(MedTasksError, match=f"^{allowed + 1} of {requests} x requests failed, {allowed} may"):
+    with pytest.raises(
+        MedTasksError, match=f"^{allowed + 1} of {requests} x requests failed, {allowed} may"
+    ):
         failures.settle()
 
 
@@ -108,7 +122,9 @@ def test_padding_between_ranks_is_not_counted_and_an_interrupt_ends_the_run(new_
     requests[0].metadata["__padding_only__"] = True
     assert failure_cause(bench.adapter.generate_until(requests)[0])
     with pytest.raises(KeyboardInterrupt):
-        bench.adapter.generate_until(bench.generation(visual=failing_on(2, error=KeyboardInterrupt)))
+        bench.adapter.generate_until(
+            bench.generation(visual=failing_on(2, error=KeyboardInterrupt))
+        )
 
 
 def test_what_cannot_be_asked_is_refused_in_its_own_words(bench):
@@ -140,7 +156,9 @@ class Memory:
         if before is not None:
             return self._inner(batch, before)
         self.tried.append(tuple(batch.ids.shape))
-        huge = self.never and any(row[-len(self.never) :] == self.never for row in batch.ids.tolist())
+        huge = self.never and any(
+            row[-len(self.never) :] == self.never for row in batch.ids.tolist()
+        )
         if huge or batch.ids.shape[0] > self.rows:
             raise self.error
         return self._inner(batch)
@@ -154,14 +172,19 @@ def warnings(log):
     return [line for line in log if "ran out of memory" in line]
 
 
-def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(new_bench, bench, monkeypatch, log):
+def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
+    new_bench, bench, monkeypatch, log
+):
     small = new_bench(batch_size=8)
     memory = Memory(small, monkeypatch, rows=3)
     got = small.adapter.generate_until(small.generation())
     assert got == bench.adapter.generate_until(bench.generation())
     assert memory.sizes == [8, 4, 2, 2, 4, 2, 2, 2, 2]
     assert len(warnings(log)) == 1
-    assert "generate_until ran out of memory with 8 requests at once and goes on with 2" in warnings(log)[0]
+    assert (
+        "generate_until ran out of memory with 8 requests at once and goes on with 2"
+        in warnings(log)[0]
+    )
     memory.tried.clear()
     small.adapter.generate_until(small.generation())
     assert memory.sizes[0] == 8, "the next call may have other prompts"
@@ -175,7 +198,9 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(new_
     assert memory.sizes == [7, 5]
 
 
-def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, bench, docs, monkeypatch, log):
+def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(
+    new_bench, bench, docs, monkeypatch, log
+):
     longest = max(docs, key=lambda doc: len(doc["question"]))
     small = new_bench(batch_size=4)
     memory = Memory(small, monkeypatch, never=longest["question"])

@@ -40,12 +40,18 @@ def plain_greedy(adapter, question, image, tokens):
 def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     some = range(5, 12)  # the last has no image
     replies = bench.adapter.generate_until(bench.generation(some, until=[], max_new_tokens=12))
-    assert replies == [plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs[5:]]
+    assert replies == [
+        plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs[5:]
+    ]
     assert len(set(replies)) > 3
     short, long = (bench.generation(some, max_new_tokens=limit, until=[]) for limit in (2, 9))
     mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
-    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
-    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
+    expected = zip(
+        bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True
+    )
+    assert bench.adapter.generate_until(mixed) == [
+        pair[number % 2] for number, pair in enumerate(expected)
+    ]
 
 
 def test_no_reply_is_read_as_a_mark(bench, monkeypatch):
@@ -66,11 +72,15 @@ def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
 
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
-    monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))
+    monkeypatch.setattr(
+        bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids)
+    )
     assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
 
 
-def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply(bench, monkeypatch, new_bench):
+def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply(
+    bench, monkeypatch, new_bench
+):
     whole = bench.adapter.generate_until(bench.generation(until=[]))
     doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
     stop = whole[doc_id][5:7]
@@ -81,7 +91,9 @@ def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply
     (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
     lengths, model = [], bench.adapter.language_model
     inner = model.generate
-    monkeypatch.setattr(model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r)
+    monkeypatch.setattr(
+        model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r
+    )
     bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
     assert lengths == [whole.index(whole[2]) + 1]
     bench = new_bench(max_new_tokens=3)
@@ -95,7 +107,9 @@ def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, 
     before = copy.deepcopy([request.args[1] for request in requests])
     bench.adapter.generate_until(requests)
     assert [request.args[1] for request in requests] == before
-    assert log == ["DEBUG medtasks_tiny ignores generation_kwargs image_aspect_ratio, length_penalty\n"]
+    assert log == [
+        "DEBUG medtasks_tiny ignores generation_kwargs image_aspect_ratio, length_penalty\n"
+    ]
 
 
 def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench, bench):
@@ -104,7 +118,10 @@ def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench,
     assert expected != bench.adapter.generate_until(bench.generation(range(6)))
     torch.manual_seed(99)
     single = new_bench(batch_size=1)
-    assert single.adapter.generate_until(single.generation(range(6), **sampled)[::-1])[::-1] == expected
+    assert (
+        single.adapter.generate_until(single.generation(range(6), **sampled)[::-1])[::-1]
+        == expected
+    )
 
 
 @each_row("sampled", [False, True])
@@ -149,7 +166,9 @@ def test_replies_carry_counts_if_asked_for(new_bench, bench, docs):
     assert {type(reply.text) for reply in counted} == {str}
     for doc, reply in zip(docs, counted, strict=True):
         images = [doc["image"]] if doc["image"] else []
-        assert reply.token_counts.input_tokens == len(bench.adapter.encode(doc["question"], images).ids)
+        assert reply.token_counts.input_tokens == len(
+            bench.adapter.encode(doc["question"], images).ids
+        )
         # One character is one token; a reply that ended by itself has the end token too.
         ended = reply.token_counts.output_tokens < 12
         assert reply.token_counts.output_tokens >= len(reply.text) + ended
@@ -183,17 +202,26 @@ def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench)
     assert greedy is False
 
 
-PENALTY = {"repetition_penalty": 20.0, "no_repeat_ngram_size": 1, "min_new_tokens": 3, "bad_words_ids": [[40]]}
+PENALTY = {
+    "repetition_penalty": 20.0,
+    "no_repeat_ngram_size": 1,
+    "min_new_tokens": 3,
+    "bad_words_ids": [[40]],
+}
 
 
 SAMPLING = {"do_sample": True, "temperature": 3.0, "top_k": 2, "num_beams": 3}
 
 
-@pytest.mark.filterwarnings("ignore:Passing")  # transformers: penalties do not count the prompt's ids
+@pytest.mark.filterwarnings(
+    "ignore:Passing"
+)  # transformers: penalties do not count the prompt's ids
 def test_medical_models_take_nothing_over(new_bench, bench):
     changed = new_bench(batch_size=5)
     adapter = changed.adapter
-    adapter.language_model.generation_config = GenerationConfig(**PENALTY, **SAMPLING, eos_token_id=[50])
+    adapter.language_model.generation_config = GenerationConfig(
+        **PENALTY, **SAMPLING, eos_token_id=[50]
+    )
     prompts = [adapter.encode(doc["question"], []) for doc in changed.docs[:3]]
     inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
     config = decoding_config(GenerationSettings(12), adapter.stop_ids, adapter.pad_id)
@@ -208,8 +236,12 @@ def test_medical_models_take_nothing_over(new_bench, bench):
 
 
 def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_checkpoint):
-    built = HfVlm(pretrained=str(tiny_checkpoint("llava")), device="cpu", dtype="float32", journal=False)
-    prompts = [built.encode(f"Is the {side} lung clear?", []) for side in ("left", "right", "other")]
+    built = HfVlm(
+        pretrained=str(tiny_checkpoint("llava")), device="cpu", dtype="float32", journal=False
+    )
+    prompts = [
+        built.encode(f"Is the {side} lung clear?", []) for side in ("left", "right", "other")
+    ]
 
     def replies():
         return built.generate_batch(prompts, GenerationSettings(12), 0)

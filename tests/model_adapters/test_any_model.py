@@ -73,7 +73,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("MODULE.MyVlm", r"needs class=my_module:MyVlm .*, not 'MODULE\.MyVlm'"),
         ("MODULE.py:MyVlm", r"needs class=my_module:MyVlm .*, not 'MODULE\.py:MyVlm'"),
         ("./MODULE:MyVlm", "needs class=my_module:MyVlm"),
-        ("nowhere:MyVlm", "there is no module 'nowhere' for class=nowhere:MyVlm; start in the folder that holds it"),
+        (
+            "nowhere:MyVlm",
+            "there is no module 'nowhere' for class=nowhere:MyVlm; start in the folder that holds it",
+        ),
         ("nowhere.at.all:MyVlm", "there is no module 'nowhere'"),
         (
             "xml.nowhere:MyVlm",
@@ -81,9 +84,18 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ),
         ("MODULE:MyVml", "module 'MODULE' has no 'MyVml'; did you mean 'MyVlm'"),
         ("MODULE:xyzzy", "module 'MODULE' has no 'xyzzy'$"),
-        ("MODULE:Other", "class=MODULE:Other is no model; it has to be a subclass of MedicalAdapter"),
-        ("MODULE:number", "class=MODULE:number is no model; .* or a function that answers questions"),
-        ("broken_model:MyVlm", r"module 'broken_model' cannot be imported \(OSError: no licence\); correct it, or"),
+        (
+            "MODULE:Other",
+            "class=MODULE:Other is no model; it has to be a subclass of MedicalAdapter",
+        ),
+        (
+            "MODULE:number",
+            "class=MODULE:number is no model; .* or a function that answers questions",
+        ),
+        (
+            "broken_model:MyVlm",
+            r"module 'broken_model' cannot be imported \(OSError: no licence\); correct it, or",
+        ),
         ("needing_model:X", "cannot be imported .* No module named 'package_that_nobody_has'"),
     ],
 )
@@ -94,41 +106,66 @@ def test_a_path_that_leads_to_no_model_is_one_sentence(path, message, module):
 
 def built(arguments: str, name: str = "adapter"):
     harness_options = {"batch_size": "2", "max_batch_size": None, "device": "cpu"}
-    return MODEL_REGISTRY_V2.get_model_class(name).create_from_arg_string(arguments, harness_options)
+    return MODEL_REGISTRY_V2.get_model_class(name).create_from_arg_string(
+        arguments, harness_options
+    )
 
 
 def test_classes_and_functions_get_the_other_arguments(module):
     model = built(f"class={module}:MyVlm,weights=random,seed=3,batch_size=5")
-    assert (type(model).__name__, model.arguments.weights, model.arguments.seed) == ("MyVlm", "random", 3)
+    assert (type(model).__name__, model.arguments.weights, model.arguments.seed) == (
+        "MyVlm",
+        "random",
+        3,
+    )
     assert model.arguments.batch_size == 5  # of --model_args, as with each model of ours
     assert built(f"seed=4,class={module}:Group.MyVlm,weights=random").arguments.seed == 4
-    chat = MODEL_REGISTRY_V2.get_model_class("adapter").create_from_arg_string(f'class={module}:Chat,letter="a,b"', {})
+    chat = MODEL_REGISTRY_V2.get_model_class("adapter").create_from_arg_string(
+        f'class={module}:Chat,letter="a,b"', {}
+    )
     assert (chat.is_simple, chat.letter) == (False, '"a,b"')
     function = built(f"class={module}:answer,model=mine")
     assert function.function([1, 2]) == ["B", "B"]
     assert (function.arguments.model, function.arguments.batch_size) == ("mine", 2)
-    assert type(function).__module__ == "medtasks.model_adapters.function_model"  # as results record it
+    assert (
+        type(function).__module__ == "medtasks.model_adapters.function_model"
+    )  # as results record it
     with pytest.raises(AdapterArgumentError, match="adapter has no argument 'wieghts'"):
         built(f"class={module}:answer,wieghts=1")
 
 
 def test_the_run_is_named_after_the_class(module, sample, tmp_path):
-    arguments = ["--model", "adapter", "--model_args", f"class={module}:Chat,letter=B", "--limit", "4"]
+    arguments = [
+        "--model",
+        "adapter",
+        "--model_args",
+        f"class={module}:Chat,letter=B",
+        "--limit",
+        "4",
+    ]
     command = ["medtasks", "run", "--tasks", "mediconfusion", "--output_path", "out"]
     ran = run_here([*command, *arguments], tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     run = read_run(tmp_path / "out")
     assert run.model == f"{module}:Chat letter=B"
     assert set(run.samples().reply) == {"B"}
-    assert model_title(model_label("adapter", "class=my_module:MyVlm,pretrained=/m/x")) == "my_module:MyVlm: x"
-    for wrong, message in ((f"{module}.Chat", "needs class="), ("nowhere:Chat", "there is no module 'nowhere'")):
+    assert (
+        model_title(model_label("adapter", "class=my_module:MyVlm,pretrained=/m/x"))
+        == "my_module:MyVlm: x"
+    )
+    for wrong, message in (
+        (f"{module}.Chat", "needs class="),
+        ("nowhere:Chat", "there is no module 'nowhere'"),
+    ):
         ran = run_here([*command, "--model", "adapter", "--model_args", f"class={wrong}"], tmp_path)
         assert (ran.returncode, message in " ".join(ran.stderr.split())) == (1, True), ran.stderr
 
 
 def test_repeats_get_seeds_where_the_class_takes_them(module):
     for name, is_seeded in (("MyVlm", True), ("answer", True), ("Chat", False)):
-        changed = seed_arguments(["--model", "adapter", "--model_args", f"class={module}:{name},x=1"], 3)
+        changed = seed_arguments(
+            ["--model", "adapter", "--model_args", f"class={module}:{name},x=1"], 3
+        )
         assert (f"class={module}:{name},x=1,seed=2" in changed) is is_seeded
 
 
@@ -158,19 +195,32 @@ def installed(module, tmp_path, monkeypatch):
     information.mkdir(parents=True)
     (tmp_path / f"{module}.py").rename(folder / f"{module}.py")
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: my-models\nVersion: 2.0\n")
-    names = {"my-vlm.2.5": "MyVlm", "my_chat": "Chat", "my_function": "answer", "llava": "MyVlm", "hf_vlm": "MyVlm"}
+    names = {
+        "my-vlm.2.5": "MyVlm",
+        "my_chat": "Chat",
+        "my_function": "answer",
+        "llava": "MyVlm",
+        "hf_vlm": "MyVlm",
+    }
     lines = [f"{name} = {module}:{attribute}" for name, attribute in names.items()]
     (information / "entry_points.txt").write_text("\n".join(["[medtasks.adapters]", *lines, ""]))
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(MODEL_REGISTRY_V2, "_manifests", dict(MODEL_REGISTRY_V2._manifests))
-    monkeypatch.setattr(MODEL_REGISTRY_V2, "_alias_to_model_id", dict(MODEL_REGISTRY_V2._alias_to_model_id))
-    with pytest.warns(UserWarning, match=rf"'(llava|hf_vlm)' \({module}:MyVlm\) of an installed package is left out"):
+    monkeypatch.setattr(
+        MODEL_REGISTRY_V2, "_alias_to_model_id", dict(MODEL_REGISTRY_V2._alias_to_model_id)
+    )
+    with pytest.warns(
+        UserWarning,
+        match=rf"'(llava|hf_vlm)' \({module}:MyVlm\) of an installed package is left out",
+    ):
         MODEL_REGISTRY_V2.load_entrypoint_manifests(overwrite=True)
     return folder
 
 
 @pytest.mark.filterwarnings("ignore:the adapter '")
-def test_adapters_of_installed_packages_are_models_by_their_names(module, installed, sample, tmp_path, monkeypatch):
+def test_adapters_of_installed_packages_are_models_by_their_names(
+    module, installed, sample, tmp_path, monkeypatch
+):
     assert plugin.installed_adapters() == {
         "my-vlm.2.5": f"{module}:MyVlm",
         "my_chat": f"{module}:Chat",
@@ -182,7 +232,9 @@ def test_adapters_of_installed_packages_are_models_by_their_names(module, instal
     assert built("", "my_function").function([1]) == ["B"]
     assert f"my_chat      {module}:Chat" in run_here(["medtasks", "models"], tmp_path).stdout
     options = ["--model_args", "letter=B", "--limit", "2", "--output_path", "out", "--log_samples"]
-    ran = run_here(["lmms_eval", "--model", "my_chat", "--tasks", "mediconfusion", *options], tmp_path)
+    ran = run_here(
+        ["lmms_eval", "--model", "my_chat", "--tasks", "mediconfusion", *options], tmp_path
+    )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert set(read_run(tmp_path / "out").samples().reply) == {"B"}
     options = ["--model", "my_chat"]
@@ -192,7 +244,13 @@ def test_adapters_of_installed_packages_are_models_by_their_names(module, instal
 
 
 def test_two_packages_with_one_name_are_told(monkeypatch):
-    points = [EntryPoint("mine", f"{package}:MyVlm", "medtasks.adapters") for package in ("first", "second")]
+    points = [
+        EntryPoint("mine", f"{package}:MyVlm", "medtasks.adapters")
+        for package in ("first", "second")
+    ]
     monkeypatch.setattr(plugin, "entry_points", lambda group: points)
-    with pytest.warns(UserWarning, match=r"'mine' \(second:MyVlm\) .* left out, because another model has this name"):
+    with pytest.warns(
+        UserWarning,
+        match=r"'mine' \(second:MyVlm\) .* left out, because another model has this name",
+    ):
         assert plugin.installed_adapters() == {"mine": "first:MyVlm"}

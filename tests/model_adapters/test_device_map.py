@@ -28,7 +28,9 @@ def gpus(monkeypatch):
         machine.parts = parts
         dispatch(language, dict.fromkeys(parts, "cpu"), **more)
 
-    monkeypatch.setattr(checkpoints, "get_max_memory", lambda: {0: machine.free, 1: machine.free, "cpu": 10**9})
+    monkeypatch.setattr(
+        checkpoints, "get_max_memory", lambda: {0: machine.free, 1: machine.free, "cpu": 10**9}
+    )
     monkeypatch.setattr(checkpoints, "dispatch_model", on_cpu)
     return machine
 
@@ -43,10 +45,21 @@ def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
     assert place(network, language, torch.device("cpu"), "auto", name) is network
     assert {key: weight.dtype for key, weight in network.named_parameters()} == types
     assert set(gpus.parts.values()) == {0, 1}, "spread, although one would do"
-    (words,) = (key for key, weight in language.named_parameters() if weight is language.get_input_embeddings().weight)
+    (words,) = (
+        key
+        for key, weight in language.named_parameters()
+        if weight is language.get_input_embeddings().weight
+    )
     seeing = [key for key, _ in language.named_parameters() if "vision_tower" in key]
-    assert {gpu for part, gpu in gpus.parts.items() for key in (words, *seeing) if key.startswith(f"{part}.")} == {0}
-    assert not [part for part in gpus.parts if re.search(r"(?:layers|gated_cross_attn_layers)\.\d+\.", part)]
+    assert {
+        gpu
+        for part, gpu in gpus.parts.items()
+        for key in (words, *seeing)
+        if key.startswith(f"{part}.")
+    } == {0}
+    assert not [
+        part for part in gpus.parts if re.search(r"(?:layers|gated_cross_attn_layers)\.\d+\.", part)
+    ]
     for weight, _ in language.named_parameters():
         assert sum(weight.startswith(f"{part}.") for part in gpus.parts) == 1
     layers = getattr(language.model, "language_model", language.model).layers
@@ -55,7 +68,9 @@ def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
         assert part._hf_hook.skip_keys == [KV_CACHE], "keys and values stay where their layer is"
     assert answers(name, model) == expected
     gpus.free = size // 4
-    with pytest.raises(AdapterArgumentError, match=f"{name}: device_map='auto' finds 0.0 GiB free on 2 GPU"):
+    with pytest.raises(
+        AdapterArgumentError, match=f"{name}: device_map='auto' finds 0.0 GiB free on 2 GPU"
+    ):
         place(network, language, torch.device("cpu"), "auto", name)
 
 
@@ -63,7 +78,9 @@ def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
 def test_all_that_sees_images_goes_to_the_first_device(build, name, gpus, monkeypatch):
     model, gpus.free = build(name), 10**9
     network, dispatched = model.network, []
-    monkeypatch.setattr(checkpoints, "dispatch_model", lambda language, *_, **__: dispatched.append(language))
+    monkeypatch.setattr(
+        checkpoints, "dispatch_model", lambda language, *_, **__: dispatched.append(language)
+    )
     place(network, model.language_model, torch.device("meta"), "auto", name)
     moved = {key for key, weight in network.named_parameters() if weight.is_meta}
     assert {key.split(".")[0] for key in moved} == SEEING[name]
@@ -84,5 +101,8 @@ def test_one_process_and_from_the_first_gpu_on(build):
         check_device_map("auto", gpu("cuda", 1), 1, "m")
     for name in SEEING:  # before weights are read
         kind = type(build(name))
-        with pytest.raises(AdapterArgumentError, match=f"{name}: device_map='auto' {ONE_PROCESS}, .* here 1 .* on cpu"):
+        with pytest.raises(
+            AdapterArgumentError,
+            match=f"{name}: device_map='auto' {ONE_PROCESS}, .* here 1 .* on cpu",
+        ):
             kind(device_map="auto", device="cpu", pretrained="nowhere", journal=False)

@@ -28,13 +28,19 @@ VARIANTS = {
     },
     "radfm": {"": {}},
 }
-MAKERS = {"llava_med": llava_med_toy.adapter, "med_flamingo": adapter_from, "radfm": radfm_toy.adapter}
+MAKERS = {
+    "llava_med": llava_med_toy.adapter,
+    "med_flamingo": adapter_from,
+    "radfm": radfm_toy.adapter,
+}
 MARKERS = {"med_flamingo": 3}  # logits of ours that the official code does not have
 
 
 @functools.cache
 def adapter(name, variant):
-    return MAKERS[name](GOLDEN / name, **VARIANTS[name][variant], batch_size=64, max_new_tokens=12, max_failed=0)
+    return MAKERS[name](
+        GOLDEN / name, **VARIANTS[name][variant], batch_size=64, max_new_tokens=12, max_failed=0
+    )
 
 
 @dataclass
@@ -45,7 +51,9 @@ class Case:
     expected: dict = field(init=False)  # what the variant computed
 
     def __post_init__(self):
-        self.expected = self.record["expected"][self.variant] if "expected" in self.record else self.record
+        self.expected = (
+            self.record["expected"][self.variant] if "expected" in self.record else self.record
+        )
 
     @property
     def model(self):
@@ -62,7 +70,9 @@ class Case:
             channel, height, width, depth = np.indices(self.record["pixels"]["shape"][2:])
             values = (7 * channel + 3 * height + 5 * width + 11 * depth + height * width) % 32 / 31
             return [values.astype(np.float32)]
-        images = [Image.open(GOLDEN / self.name / "images" / name) for name in self.record["images"]]
+        images = [
+            Image.open(GOLDEN / self.name / "images" / name) for name in self.record["images"]
+        ]
         mode = self.record.get("image_mode_given_to_preprocessing")
         return [image.convert(mode) for image in images] if mode else images
 
@@ -74,7 +84,9 @@ class Case:
     def pairs(self):
         """The continuations as model input, and what was recorded of each."""
         wanted = self.expected.get("continuations", [])
-        return [(self.model.encode_pair(self.text, part["text"], self.images), part) for part in wanted]
+        return [
+            (self.model.encode_pair(self.text, part["text"], self.images), part) for part in wanted
+        ]
 
     def close(self, value, recorded, kind):
         assert value == pytest.approx(recorded, rel=0, abs=RECORDS[self.name]["tolerance"][kind])
@@ -82,14 +94,24 @@ class Case:
 
 def cases_of(name, variant):
     record = RECORDS[name]
-    cases = [*record.get("cases", []), *({"id": "volume", **case} for case in [record.get("volume_case")] if case)]
+    cases = [
+        *record.get("cases", []),
+        *({"id": "volume", **case} for case in [record.get("volume_case")] if case),
+    ]
     return [Case(name, variant, case) for case in cases]
 
 
-MISSING = {name: pytest.mark.skipif(not record, reason=without_record(name)) for name, record in RECORDS.items()}
+MISSING = {
+    name: pytest.mark.skipif(not record, reason=without_record(name))
+    for name, record in RECORDS.items()
+}
 EVERY_VARIANT = pytest.mark.parametrize(
     ("name", "variant"),
-    [pytest.param(name, variant, marks=MISSING[name]) for name in VARIANTS for variant in VARIANTS[name]],
+    [
+        pytest.param(name, variant, marks=MISSING[name])
+        for name in VARIANTS
+        for variant in VARIANTS[name]
+    ],
 )
 
 
@@ -120,7 +142,11 @@ def features(case):
         parts = case.model.network.embedding_layer
         made["vit_tokens"] = parts.vision_encoder(pixels)
         made["perceiver_latents"] = parts.perceiver(made["vit_tokens"])
-    last = {"llava_med": "projected_features", "med_flamingo": "perceiver_latents", "radfm": "image_embeddings"}
+    last = {
+        "llava_med": "projected_features",
+        "med_flamingo": "perceiver_latents",
+        "radfm": "image_embeddings",
+    }
     made[last[case.name]] = case.model.image_features(pixels)
     for part, tensor in made.items():
         assert_statistics(tensor, recorded[part], RECORDS[case.name]["tolerance"]["logits"])
@@ -131,9 +157,15 @@ def logits_and_greedy_tokens(case):
     inputs = model.model_inputs(pad_left([case.prompt], model.pad_id, model.device))
     logits = model.language_model(**inputs, logits_to_keep=1).logits[0, -1]
     assert len(logits) == len(expected["last_position_logits"]) + MARKERS.get(case.name, 0)
-    case.close(logits[: len(expected["last_position_logits"])].tolist(), expected["last_position_logits"], "logits")
+    case.close(
+        logits[: len(expected["last_position_logits"])].tolist(),
+        expected["last_position_logits"],
+        "logits",
+    )
     assert logits.argmax() == expected["last_position_argmax"]
-    config = decoding_config(GenerationSettings(expected["generation"]["max_new_tokens"]), model.stop_ids, model.pad_id)
+    config = decoding_config(
+        GenerationSettings(expected["generation"]["max_new_tokens"]), model.stop_ids, model.pad_id
+    )
     ids = model.language_model.generate(**inputs, generation_config=config)[0]
     skip = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
     assert ids[skip:].tolist() == expected["generation"]["ids"]
@@ -142,13 +174,19 @@ def logits_and_greedy_tokens(case):
 @EVERY_VARIANT
 @each_row("way", ["case by case", "in one batch", "without sharing"])
 def test_golden_continuations(name, variant, way):
-    cases = [(case, case.pairs) for case in cases_of(name, variant) if "continuations" in case.expected]
+    cases = [
+        (case, case.pairs) for case in cases_of(name, variant) if "continuations" in case.expected
+    ]
     assert sum(len(pairs) for _, pairs in cases) > 1  # or nothing would be shared
     if way in ("in one batch", "without sharing"):
         cases = [(cases[0][0], [pair for _, pairs in cases for pair in pairs])]
     for case, pairs in cases:
         items = [item for item, _ in pairs]
-        scores = case.model._score_whole(items) if way == "without sharing" else case.model.score_batch(items)
+        scores = (
+            case.model._score_whole(items)
+            if way == "without sharing"
+            else case.model.score_batch(items)
+        )
         for (item, wanted), score in zip(pairs, scores, strict=True):
             assert item.targets == wanted["ids"]
             case.close(-score.total, wanted["sum_logprob"], "logprob")
@@ -165,14 +203,20 @@ def test_golden_through_the_harness_calls(name, variant):
     requests, wanted = [], []
     for number, case in enumerate(cases):
         parts = case.expected.get("continuations", [])
-        requests += instances("loglikelihood", docs, [part["text"] for part in parts], doc_ids=[number])
+        requests += instances(
+            "loglikelihood", docs, [part["text"] for part in parts], doc_ids=[number]
+        )
         wanted += parts
     scores = model.loglikelihood(requests)
-    cases[0].close([-loss for loss, _ in scores], [part["mean_logprob"] for part in wanted], "logprob")
+    cases[0].close(
+        [-loss for loss, _ in scores], [part["mean_logprob"] for part in wanted], "logprob"
+    )
     assert [greedy for _, greedy in scores] == [part["is_greedy"] for part in wanted]
     generated = [case.expected["generation"] for case in cases]
     length = max(part["max_new_tokens"] for part in generated)
-    replies = model.generate_until(instances("generate_until", docs, [{"until": [], "max_new_tokens": length}]))
+    replies = model.generate_until(
+        instances("generate_until", docs, [{"until": [], "max_new_tokens": length}])
+    )
     assert replies == [model.decode(part["ids"]).strip() for part in generated]
     if name == "llava_med":
         assert replies == ["".join(part["pieces"]).replace("▁", " ").strip() for part in generated]
@@ -185,7 +229,10 @@ def test_golden_cases(name, variant, subtests):
     )
 
     @each_row(
-        "case, check", itertools.product(cases_of(name, variant), (ids_and_pixels, features, logits_and_greedy_tokens))
+        "case, check",
+        itertools.product(
+            cases_of(name, variant), (ids_and_pixels, features, logits_and_greedy_tokens)
+        ),
     )
     def check_case(case, check):
         check(case)
@@ -196,9 +243,13 @@ def test_golden_cases(name, variant, subtests):
 @MISSING["radfm"]
 def test_golden_radfm_position_switch():
     for case in cases_of("radfm", ""):
-        position = {(0,): "front", (-1,): "before_last_character"}.get(tuple(case.record.get("image_positions", ())))
+        position = {(0,): "front", (-1,): "before_last_character"}.get(
+            tuple(case.record.get("image_positions", ()))
+        )
         if position is not None:  # else its images stand elsewhere
-            placed = place_images(case.record["question"], len(case.images), case.model._latents, position)
+            placed = place_images(
+                case.record["question"], len(case.images), case.model._latents, position
+            )
             assert placed == case.record["text"], case.record["id"]
 
 
@@ -208,6 +259,8 @@ def test_golden_radfm_unused_keys_are_the_recorded_ones():
     checkpoint = RECORDS["radfm"]["checkpoint"]
     stored = torch.load(GOLDEN / "radfm" / "pytorch_model.bin", mmap=True)
     unused = [name.replace("*", "0") for name in checkpoint["keys_without_use_in_inference"]]
-    left = [key for key in stored if not key.startswith(tuple(unused)) and not key.endswith("inv_freq")]
+    left = [
+        key for key in stored if not key.startswith(tuple(unused)) and not key.endswith("inv_freq")
+    ]
     assert len(stored) == checkpoint["n_keys"]
     assert len(left) == len(list(adapter("radfm", "").network.parameters()))

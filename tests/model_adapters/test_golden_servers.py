@@ -31,19 +31,31 @@ def cases(chosen=lambda recording: [None]):
     """Every recording with each of what is chosen of it; skipped with a reason where there is none."""
     rows = [(recording, case) for recording in ALL.values() for case in chosen(recording)]
     reason = f"no such recorded exchanges in {RECORDINGS}; set MEDTASKS_GOLDEN"
-    return lambda test: pytest.mark.skipif(not rows, reason=reason)(each_row("recording, case", rows)(test))
+    return lambda test: pytest.mark.skipif(not rows, reason=reason)(
+        each_row("recording, case", rows)(test)
+    )
 
 
 @contextlib.contextmanager
 def asking(recording, exchanges, docs, always=None, **arguments):
     """An adapter that asks a server of these exchanges about documents, and the server."""
-    model = next(one.request["model"] for one in recording.exchanges if one.role in ("generate", "option"))
+    model = next(
+        one.request["model"] for one in recording.exchanges if one.role in ("generate", "option")
+    )
     with serving(RecordedServer(exchanges, always)) as server:
-        given = {"model": model, "journal": False, "loglikelihood_format": "json", "attempts": 1, "max_failed": 1}
+        given = {
+            "model": model,
+            "journal": False,
+            "loglikelihood_format": "json",
+            "attempts": 1,
+            "max_failed": 1,
+        }
         adapter = VlmServer(base_url=server.base_url, **given | arguments)
         adapter.task_dict = {TASK: {SPLIT: docs}}
         yield adapter, server
-        adapter.loop.run(adapter.pool.close())  # ``clean`` looks for garbage, too, which takes a while
+        adapter.loop.run(
+            adapter.pool.close()
+        )  # ``clean`` looks for garbage, too, which takes a while
 
 
 def scores(adapter, docs):
@@ -66,7 +78,9 @@ def meta_of(recording, server="plain"):
 
 
 def reply(adapter, docs, **settings):
-    (found,) = adapter.generate_until(instances("generate_until", docs, [{"until": [], **settings}], doc_ids=[0]))
+    (found,) = adapter.generate_until(
+        instances("generate_until", docs, [{"until": [], **settings}], doc_ids=[0])
+    )
     return found
 
 
@@ -92,7 +106,9 @@ def asked_about(exchange):
     turn = messages[roles.index("user")]["content"]
     parts = [{"type": "text", "text": turn}] if isinstance(turn, str) else turn or []
     try:
-        images = [image_of(part["image_url"]["url"]) for part in parts if part["type"] == "image_url"]
+        images = [
+            image_of(part["image_url"]["url"]) for part in parts if part["type"] == "image_url"
+        ]
     except (OSError, ValueError, IndexError):
         return None
     first = all(part["type"] == "image_url" for part in parts[: len(images)])
@@ -137,10 +153,16 @@ def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
     for doc in docs:
         for number in range(len(doc["options"])):
             assert_score(next(found), expected.get((doc["id"], number)), doc)
-    assert not [body for path, body in server.unknown if path == CHAT and "logprob_token_ids" not in body]
+    assert not [
+        body for path, body in server.unknown if path == CHAT and "logprob_token_ids" not in body
+    ]
 
 
-@cases(lambda recording: [one for one in recording.of() if one.role == "letters" and one.row.get("question")])
+@cases(
+    lambda recording: [
+        one for one in recording.of() if one.role == "letters" and one.row.get("question")
+    ]
+)
 def test_golden_letters_are_scored_in_one_request(recording, case):
     question = next(one for one in recording.questions if one["question"] == case.row["question"])
     doc = doc_of(recording, {**question, "options": case.row["options"]})
@@ -157,7 +179,9 @@ def replies_of(recording):
     """Exchanges that hold a reply, or what stands in its place."""
     asked = {"prompt_logprobs", "continue_final_message", "logprobs", "chat_template"}
     chats = [one for one in recording.exchanges if one.is_chat and not asked & one.request.keys()]
-    return [one for one in chats if one.server != "dying" and one.status == 200 and asked_about(one)]
+    return [
+        one for one in chats if one.server != "dying" and one.status == 200 and asked_about(one)
+    ]
 
 
 def meant(exchange):
@@ -170,7 +194,9 @@ def meant(exchange):
     content, cut = choice["message"]["content"], choice["finish_reason"] == "length"
     if content is None and not cut:
         return None
-    reasoning = choice["message"].get("reasoning") or choice["message"].get("reasoning_content") or ""
+    reasoning = (
+        choice["message"].get("reasoning") or choice["message"].get("reasoning_content") or ""
+    )
     return Reply(text=(content or "").strip(), cut=cut, reasoning=reasoning)
 
 
@@ -182,13 +208,23 @@ def test_golden_replies_are_the_recorded_ones(recording, case, monkeypatch):
     ours = {"model", "messages", "max_tokens", "temperature", "stop"}
     own = {"return_token_ids", "return_prompt_text"}
     extra = {name: value for name, value in case.request.items() if name not in ours | own}
-    settings = {"max_new_tokens": case.request["max_tokens"], "until": case.request.get("stop") or []}
+    settings = {
+        "max_new_tokens": case.request["max_tokens"],
+        "until": case.request.get("stop") or [],
+    }
     temperature = case.request.get("temperature", 0)
     arguments = {"system_prompt": system, "extra_body": json.dumps(extra) if extra else None}
-    with asking(recording, [*meta_of(recording, case.server), case], [doc], **arguments) as (adapter, server):
-        found = reply(adapter, [doc], temperature=temperature, do_sample=temperature > 0, **settings)
+    with asking(recording, [*meta_of(recording, case.server), case], [doc], **arguments) as (
+        adapter,
+        server,
+    ):
+        found = reply(
+            adapter, [doc], temperature=temperature, do_sample=temperature > 0, **settings
+        )
     asked = [body for path, body in server.asked if path == CHAT]
-    if "does not read as text" in str(failure_cause(str(found.text))):  # the recorded reply is to another prompt
+    if "does not read as text" in str(
+        failure_cause(str(found.text))
+    ):  # the recorded reply is to another prompt
         assert POSSIBLY_SPECIAL.findall(doc["question"] + (system or ""))
         assert not any(conversation(body) == conversation(case.request) for body in asked)
         return
@@ -203,7 +239,11 @@ def test_golden_replies_are_the_recorded_ones(recording, case, monkeypatch):
 
 
 def failures_of(recording):
-    return [one for one in recording.exchanges if one.status >= 400 and one.path in (CHAT, GENERATE, "/v1/models")]
+    return [
+        one
+        for one in recording.exchanges
+        if one.status >= 400 and one.path in (CHAT, GENERATE, "/v1/models")
+    ]
 
 
 @cases(failures_of)
@@ -221,7 +261,9 @@ def test_golden_failures_are_no_answers(recording, case):
         error = error.get("error", error.get("detail", ""))
     words = error if isinstance(error, str) else error["message"]
     assert not words or words not in str(replied)
-    concerns_all = case.status in (401, 403) or (case.status == 404 and "model" in str(case.response))
+    concerns_all = case.status in (401, 403) or (
+        case.status == 404 and "model" in str(case.response)
+    )
     assert isinstance(replied, MedTasksError) == concerns_all
 
 
@@ -239,23 +281,36 @@ def context_of(recording, exchange, **fields):
             continue
         role, parts = turns(one.request["messages"])[-1]
         is_bare = role == "user" or (not parts and one.request.get("continue_final_message"))
-        alike = all(one.request.get(name) == wanted.get(name) for name in ("chat_template", "chat_template_kwargs"))
+        alike = all(
+            one.request.get(name) == wanted.get(name)
+            for name in ("chat_template", "chat_template_kwargs")
+        )
         has_all = one.response.get("prompt_text") and one.response.get("prompt_token_ids")
         if is_bare and alike and has_all and question_of(one.request) == question_of(wanted):
             messages = [turn for turn in one.request["messages"] if turn["role"] != "assistant"]
-            return one.asked(messages=messages, continue_final_message=None, add_generation_prompt=None)
+            return one.asked(
+                messages=messages, continue_final_message=None, add_generation_prompt=None
+            )
     return None
 
 
 def options_of(recording):
     """Exchanges that go on with an assistant turn, whether rightly or not."""
-    chats = [one for one in recording.exchanges if one.is_chat and one.role != "error" and asked_about(one)]
-    return [one for one in chats if not one.row.get("question") and asked_about(one)[0]["options"][0]]
+    chats = [
+        one
+        for one in recording.exchanges
+        if one.is_chat and one.role != "error" and asked_about(one)
+    ]
+    return [
+        one for one in chats if not one.row.get("question") and asked_about(one)[0]["options"][0]
+    ]
 
 
 def served(exchange, **fields):
     """An exchange of a server that was started with the template, and asked as we ask."""
-    asked = exchange.asked(chat_template=None, continue_final_message=True, add_generation_prompt=False, **fields)
+    asked = exchange.asked(
+        chat_template=None, continue_final_message=True, add_generation_prompt=False, **fields
+    )
     return replace(asked, key=None)
 
 
@@ -268,7 +323,9 @@ def continued(server):
     )
 
 
-@cases(lambda recording: [option for option in options_of(recording) if context_of(recording, option)])
+@cases(
+    lambda recording: [option for option in options_of(recording) if context_of(recording, option)]
+)
 def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
     """An option is scored where the template is what was recorded: right, mended, or refused with its reason."""
     context, option = context_of(recording, case), case
@@ -285,7 +342,9 @@ def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
     rendered = option.response["prompt_text"]
     opened = rendered.removesuffix(text)
     if rendered == before + text:
-        start = common_length(context.response["prompt_token_ids"], option.response["prompt_token_ids"])
+        start = common_length(
+            context.response["prompt_token_ids"], option.response["prompt_token_ids"]
+        )
         assert_close(found[0], told(option, start))
         return
     assert isinstance(found, MedTasksError) or math.isnan(found[0]["sum"])
@@ -296,14 +355,22 @@ def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
         assert continued(server) == text.removeprefix(added)
     else:
         assert "chat template" in str(found)
-        assert repr(added) in str(found) if added and rendered.endswith(text) else "reply" in str(found)
+        assert (
+            repr(added) in str(found)
+            if added and rendered.endswith(text)
+            else "reply" in str(found)
+        )
 
 
 def token_ids_of(recording):
     """Exchanges by token ids, where the same was recorded as text too."""
     chat, sent = recording.get("tokens/chat"), recording.get("tokens/one-placeholder")
     has_text = chat is not None and sent is not None and context_of(recording, chat) is not None
-    return [one for one in recording.of("open") if one.path == GENERATE and one.status == 200 and has_text]
+    return [
+        one
+        for one in recording.of("open")
+        if one.path == GENERATE and one.status == 200 and has_text
+    ]
 
 
 @cases(token_ids_of)
@@ -312,7 +379,9 @@ def test_golden_token_ids_where_the_template_refuses_options(recording, case):
     context = context_of(recording, chat)
     base, whole = context.response["prompt_token_ids"], chat.response["prompt_token_ids"]
     sent = recording.get("tokens/one-placeholder").request["token_ids"]
-    refusal = replace(served(chat), status=400, response={"error": {"message": "Only user turns are supported"}})
+    refusal = replace(
+        served(chat), status=400, response={"error": {"message": "Only user turns are supported"}}
+    )
     doc, _ = asked_about(chat)
     common = common_length(base, whole)
     alone = [*sent[: len(sent) - (len(whole) - common)], *base[common:]]
@@ -320,7 +389,11 @@ def test_golden_token_ids_where_the_template_refuses_options(recording, case):
     tokenized = []
     for text, ids in texts.items():
         request = {"model": chat.request["model"], "prompt": text, "add_special_tokens": False}
-        tokenized.append(replace(chat, id="tokenized", path="/tokenize", request=request, response={"tokens": ids}))
+        tokenized.append(
+            replace(
+                chat, id="tokenized", path="/tokenize", request=request, response={"tokens": ids}
+            )
+        )
     exchanges = [*meta_of(recording), context, refusal, *tokenized, case]
     with asking(recording, exchanges, [doc]) as (adapter, server):
         found = tried(lambda: scores(adapter, [doc]))

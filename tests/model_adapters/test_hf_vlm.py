@@ -21,10 +21,24 @@ from ..tables import each_row
 from .tiny_hf_models import plain_inputs, plain_scores
 from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
-ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
+ARCHITECTURES = [
+    "llava",
+    "llava_next",
+    "qwen2_5_vl",
+    "qwen3_vl",
+    "gemma3",
+    "idefics3",
+    "internvl",
+    "mllama",
+]
 OPTIONS = (" yes", "a large effusion in the right lung")
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
-BARE_IMAGE = {"llava": "<image>\n", "llava_next": "<image>\n", "qwen2_5_vl": QWEN_IMAGE, "qwen3_vl": QWEN_IMAGE}
+BARE_IMAGE = {
+    "llava": "<image>\n",
+    "llava_next": "<image>\n",
+    "qwen2_5_vl": QWEN_IMAGE,
+    "qwen3_vl": QWEN_IMAGE,
+}
 BARE_IMAGE |= {"gemma3": "<start_of_image>", "idefics3": "<image>", "internvl": "<IMG_CONTEXT>\n"}
 BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
 
@@ -35,7 +49,10 @@ def scan(seed, width, height):
 
 DOCS = [
     {"question": "Is it clear?", "images": [scan(0, 10, 15)]},
-    {"question": "Is there a large effusion in the right lung, or is it the left one?", "images": [scan(1, 30, 10)]},
+    {
+        "question": "Is there a large effusion in the right lung, or is it the left one?",
+        "images": [scan(1, 30, 10)],
+    },
     {"question": "No image: no nodule?", "images": []},
     {"question": "Which one?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
     {"question": "Answer", "images": []},
@@ -49,7 +66,9 @@ DOCS = [
 def parts(tiny_checkpoint):
     def load(name):
         source = tiny_checkpoint(name)
-        return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
+        return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(
+            source
+        )
 
     return functools.cache(load)
 
@@ -58,7 +77,13 @@ def parts(tiny_checkpoint):
 def adapter(tiny_checkpoint):
     def get(name, **arguments):
         built = HfVlm(
-            **{"pretrained": str(tiny_checkpoint(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
+            **{
+                "pretrained": str(tiny_checkpoint(name)),
+                "device": "cpu",
+                "batch_size": 7,
+                "journal": False,
+            }
+            | arguments
         )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
@@ -86,12 +111,18 @@ def text_of(processor, name, chat, doc):
     """A prompt as it is written by hand."""
     if not chat:
         return BARE_IMAGE[name] * len(doc["images"]) + doc["question"]
-    content = [{"type": "image"} for _ in doc["images"]] + [{"type": "text", "text": doc["question"]}]
-    return processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    content = [{"type": "image"} for _ in doc["images"]] + [
+        {"type": "text", "text": doc["question"]}
+    ]
+    return processor.apply_chat_template(
+        [{"role": "user", "content": content}], add_generation_prompt=True
+    )
 
 
 def plain(parts, name, chat=True, docs=DOCS):
-    return plain_scores(*parts(name), lambda doc: text_of(parts(name)[1], name, chat, doc), docs, OPTIONS)
+    return plain_scores(
+        *parts(name), lambda doc: text_of(parts(name)[1], name, chat, doc), docs, OPTIONS
+    )
 
 
 @pytest.mark.usefixtures("cut")
@@ -107,8 +138,12 @@ def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name,
     built, expected = adapter(name, batch_size=13), plain(parts, name)
     scores = built.loglikelihood(scoring(everything))
     assert_pairs(scores, expected, 1e-5)
-    assert built._fits.get(("a shared prefix", True)) == (None if name in ("gemma3", "mllama") else True)
-    assert built.loglikelihood(scoring(everything)) == scores, "kept prefixes do not change the last bit"
+    assert built._fits.get(("a shared prefix", True)) == (
+        None if name in ("gemma3", "mllama") else True
+    )
+    assert built.loglikelihood(scoring(everything)) == scores, (
+        "kept prefixes do not change the last bit"
+    )
     monkeypatch.setattr(built, "image_spans", lambda prompt: None)  # options share their prompt
     assert_pairs(built.loglikelihood(scoring(everything)), expected, 1e-4)
     model, processor = parts(name)
@@ -116,7 +151,9 @@ def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name,
     replies = []
     for doc in DOCS[:6]:
         inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
-        ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
+        ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[
+            0, inputs["input_ids"].shape[1] :
+        ].tolist()
         stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
         replies.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
     assert built.generate_until(generation(range(6))) == replies
@@ -129,14 +166,18 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
     docs = [number for number, doc in enumerate(DOCS) if doc["images"]]
     expected = []
     for doc in docs:
-        inputs = plain_inputs(processor, text_of(processor, "paligemma", False, DOCS[doc]), DOCS[doc]["images"])
+        inputs = plain_inputs(
+            processor, text_of(processor, "paligemma", False, DOCS[doc]), DOCS[doc]["images"]
+        )
         for option in OPTIONS:
             ids = processor.tokenizer(option, add_special_tokens=False)["input_ids"]
             tail = torch.tensor([ids])
             given = inputs | {
                 "input_ids": torch.cat([inputs["input_ids"], tail], 1),
                 "attention_mask": torch.ones_like(torch.cat([inputs["input_ids"], tail], 1)),
-                "token_type_ids": torch.cat([torch.zeros_like(inputs["input_ids"]), torch.ones_like(tail)], 1),
+                "token_type_ids": torch.cat(
+                    [torch.zeros_like(inputs["input_ids"]), torch.ones_like(tail)], 1
+                ),
             }
             with torch.no_grad():
                 logs = model(**given).logits[0].log_softmax(-1)[-len(ids) - 1 : -1]
@@ -150,8 +191,12 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
 def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, parts):
     model, processor = parts("llava")
     built = adapter("llava", chat_template=False)
-    context, whole = (processor.tokenizer(text)["input_ids"] for text in ("Is the le", "Is the left lung"))
-    common = next(n for n, pair in enumerate(zip(context, whole, strict=False)) if pair[0] != pair[1])
+    context, whole = (
+        processor.tokenizer(text)["input_ids"] for text in ("Is the le", "Is the left lung")
+    )
+    common = next(
+        n for n, pair in enumerate(zip(context, whole, strict=False)) if pair[0] != pair[1]
+    )
     assert common < len(context)
     with torch.no_grad():
         logs = model(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
@@ -160,11 +205,15 @@ def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, p
     assert score.total == pytest.approx(expected, abs=1e-4)
     assert score.tokens == len(whole) - common
     pair = [built.encode_pair("Is the le", text, []) for text in ("ft lung", "an", "ft lung")]
-    assert [score.total for score in built.score_batch(pair)][::2] == pytest.approx([expected] * 2, abs=1e-4)
+    assert [score.total for score in built.score_batch(pair)][::2] == pytest.approx(
+        [expected] * 2, abs=1e-4
+    )
 
 
 @pytest.mark.usefixtures("cut")
-def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, parts, monkeypatch, log):
+def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(
+    adapter, parts, monkeypatch, log
+):
     expected = [loss for loss, _ in plain(parts, "qwen2_5_vl", docs=DOCS[:1])]
 
     def shifted(items, logits_of, *more):
@@ -177,7 +226,9 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     monkeypatch.setattr(shared_scoring, "_score_options", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
-        assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
+        assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(
+            expected, abs=1e-4
+        )
     warnings = [line for line in log if line.startswith("WARNING")]
     told = [line.partition("scores with ")[2][:15] for line in warnings]
     assert told == ["a shared prefix", "a shared prompt", "one pass differ"]
@@ -203,16 +254,22 @@ def test_logits_of_prompts_placeholders_and_fingerprint(adapter):
     assert len(fingerprints | {built.fingerprint()}) == 3
 
 
-def test_stop_tokens_of_the_template_and_samples_that_fail_alone(tiny_checkpoint, adapter, tmp_path):
+def test_stop_tokens_of_the_template_and_samples_that_fail_alone(
+    tiny_checkpoint, adapter, tmp_path
+):
     copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     (copy / "generation_config.json").unlink()
     words = json.loads((copy / "tokenizer_config.json").read_text())
     words.pop("pad_token")
     (copy / "tokenizer_config.json").write_text(json.dumps(words))
     built = adapter("llava", pretrained=str(copy))
-    assert set(built.stop_ids) == set(built.processor.tokenizer.convert_tokens_to_ids(["</s>", "<|end|>"]))
+    assert set(built.stop_ids) == set(
+        built.processor.tokenizer.convert_tokens_to_ids(["</s>", "<|end|>"])
+    )
     original = adapter("llava")
-    assert built.generate_until(generation(range(6))) == original.generate_until(generation(range(6)))
+    assert built.generate_until(generation(range(6))) == original.generate_until(
+        generation(range(6))
+    )
     built = adapter("llava", max_length=40, max_failed=1)
     scores = built.loglikelihood(scoring([0, 1], ["", " yes"]))
     assert [math.isfinite(loss) for loss, _ in scores] == [False, True, False, False]
@@ -242,7 +299,9 @@ def of_kind(kind):
 
 def without_a_norm(folder):
     weights = load_file(folder / "model.safetensors")
-    dropped = next(name for name in weights if name.endswith("norm.weight") and "layers" not in name)
+    dropped = next(
+        name for name in weights if name.endswith("norm.weight") and "layers" not in name
+    )
     del weights[dropped]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -270,7 +329,11 @@ def test_a_folder_that_cannot_be_run_is_refused(tiny_checkpoint, adapter, tmp_pa
 
 def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
     arguments = HfVlmArguments(pretrained=str(tiny_checkpoint("llava")), device_map="auto")
-    with pytest.raises(AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"):
-        HfVlm.load(SimpleNamespace(arguments=arguments, accelerator=SimpleNamespace(num_processes=2)))
+    with pytest.raises(
+        AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"
+    ):
+        HfVlm.load(
+            SimpleNamespace(arguments=arguments, accelerator=SimpleNamespace(num_processes=2))
+        )
     built = adapter("llava", device_map="cpu")
     assert built.loglikelihood(scoring([0])) == adapter("llava").loglikelihood(scoring([0]))

@@ -23,7 +23,9 @@ from .tiny_hf_models import plain_scores
 from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
 IMAGE = noise(0, (24, 36))
-DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
+DOCS = [
+    {"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")
+]
 DOCS.append({"question": "No image?", "images": []})
 OPTIONS = (" yes", "a large effusion in the right lung")
 # Qwen2.5-VL's: without a system turn it writes one of its own. With Qwen3's switch.
@@ -53,7 +55,9 @@ def folder(tiny_checkpoint, tmp_path_factory):
 @pytest.fixture(scope="module")
 def adapter(folder):
     def get(name, **given):
-        built = HfVlm(pretrained=str(folder(name)), device="cpu", batch_size=6, **{"journal": False} | given)
+        built = HfVlm(
+            pretrained=str(folder(name)), device="cpu", batch_size=6, **{"journal": False} | given
+        )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
 
@@ -65,7 +69,9 @@ def scores(built):
 
 
 def parts(source):
-    return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
+    return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(
+        source
+    )
 
 
 @each_row(
@@ -74,13 +80,21 @@ def parts(source):
         (None, None, "<|system|>Default.<|end|>\n", "", True),
         ("", None, "<|system|><|end|>\n", "", True),
         ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", "", False),
-        (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n", True),
+        (
+            None,
+            {"enable_thinking": False},
+            "<|system|>Default.<|end|>\n",
+            "<think>\n\n</think>\n\n",
+            True,
+        ),
     ],
 )
 def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     adapter, folder, system, variables, before, after, prefix_cache, monkeypatch
 ):
-    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 4)  # prompts are cut after images of few tokens
+    monkeypatch.setattr(
+        shared_scoring, "OWN_LENGTH", 4
+    )  # prompts are cut after images of few tokens
     monkeypatch.setattr(shared_scoring, "LEAST_LENGTH", 3)
 
     def turn(doc):
@@ -88,7 +102,12 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
         return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{after}"
 
     expected = plain_scores(*parts(folder("qwen2_5_vl")), turn, DOCS, OPTIONS)
-    built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
+    built = adapter(
+        "qwen2_5_vl",
+        system_prompt=system,
+        chat_template_kwargs=variables,
+        prefix_cache=prefix_cache,
+    )
     assert_pairs(scores(built), expected, 1e-4)
     assert built._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
     assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
@@ -119,14 +138,24 @@ def test_the_harness_hands_over_objects_and_long_texts(tmp_path):
         '{"shortest_edge":1,"longest_edge":2},"do_resize":true},batch_size=4,'
     )
     assert arguments.system_prompt == 'Think, step by step; it\'s "fine".\nNow'
-    assert arguments.processor_kwargs == {"size": {"shortest_edge": 1, "longest_edge": 2}, "do_resize": True}
+    assert arguments.processor_kwargs == {
+        "size": {"shortest_edge": 1, "longest_edge": 2},
+        "do_resize": True,
+    }
     assert arguments.batch_size == 4
-    arguments = read(f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}")
+    arguments = read(
+        f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}"
+    )
     assert arguments.system_prompt == (tmp_path / "prompt.txt").read_text()
     assert arguments.chat_template_kwargs == {"a": [1, 2]}
     assert read("system_prompt=").system_prompt == ""
-    assert parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
-    assert parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt == "a, b"
+    assert (
+        parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
+    )
+    assert (
+        parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt
+        == "a, b"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +163,9 @@ def lora(folder, tmp_path_factory):
     """An adapter saved by PEFT, and the model as PEFT computes it."""
     saved = tmp_path_factory.mktemp("lora")
     model = AutoModelForImageTextToText.from_pretrained(folder("qwen2_5_vl"))
-    made = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    made = get_peft_model(
+        model, LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    )
     made.save_pretrained(saved)
     plain = AutoModelForImageTextToText.from_pretrained(folder("qwen2_5_vl"))
     return saved, PeftModel.from_pretrained(plain, saved).eval()
@@ -144,7 +175,11 @@ def test_an_adapter_changes_the_model_as_peft_does(adapter, lora):
     saved, model = lora
     built, base = adapter("qwen2_5_vl", adapter=str(saved)), adapter("qwen2_5_vl")
     expected = plain_scores(
-        model, built.processor, lambda doc: base.writer.write(doc["question"], len(doc["images"])), DOCS, OPTIONS
+        model,
+        built.processor,
+        lambda doc: base.writer.write(doc["question"], len(doc["images"])),
+        DOCS,
+        OPTIONS,
     )
     assert_pairs(scores(built), expected, 1e-4)
     assert abs(scores(base)[0][0] - expected[0][0]) > 1e-3
@@ -152,14 +187,20 @@ def test_an_adapter_changes_the_model_as_peft_does(adapter, lora):
     assert not built.network.training
 
 
-def test_an_adapter_that_does_not_fit_or_cannot_be_read_is_refused(adapter, lora, tmp_path, monkeypatch):
+def test_an_adapter_that_does_not_fit_or_cannot_be_read_is_refused(
+    adapter, lora, tmp_path, monkeypatch
+):
     saved, _ = lora
-    with pytest.raises(CheckpointError, match=r"the adapter .* is for another model: nothing here takes"):
+    with pytest.raises(
+        CheckpointError, match=r"the adapter .* is for another model: nothing here takes"
+    ):
         adapter("gemma3", adapter=str(saved))
     with pytest.raises(CheckpointError, match=r"the adapter .* cannot be put on the model[^\n]*$"):
         adapter("qwen2_5_vl", adapter=str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(AdapterArgumentError, match="needs PEFT, which is not installed; pip install peft"):
+    with pytest.raises(
+        AdapterArgumentError, match="needs PEFT, which is not installed; pip install peft"
+    ):
         adapter("qwen2_5_vl", adapter=str(saved))
 
 
@@ -172,22 +213,48 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
         return loading(*given, **named)
 
     monkeypatch.setattr(AutoModelForImageTextToText, "from_pretrained", spy)
-    built = adapter("qwen2_5_vl", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
-    assert (type(seen["config"]).__name__, seen["config"].load_in_4bit) == ("BitsAndBytesConfig", True)
+    built = adapter(
+        "qwen2_5_vl", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
+    )
+    assert (type(seen["config"]).__name__, seen["config"].load_in_4bit) == (
+        "BitsAndBytesConfig",
+        True,
+    )
     assert built.network is not None
 
 
 @each_row(
     "given, message",
     [
-        ({"chat_template_kwargs": {"enable_thinkng": True}}, "has no variable 'enable_thinkng'; correct the name"),
-        ({"processor_kwargs": {"max_pixel": 5}}, "has no setting 'max_pixel'; did you mean 'max_pixels'"),
-        ({"system_prompt": "x", "chat_template": False}, "are for the chat template, which chat_template=false leaves"),
+        (
+            {"chat_template_kwargs": {"enable_thinkng": True}},
+            "has no variable 'enable_thinkng'; correct the name",
+        ),
+        (
+            {"processor_kwargs": {"max_pixel": 5}},
+            "has no setting 'max_pixel'; did you mean 'max_pixels'",
+        ),
+        (
+            {"system_prompt": "x", "chat_template": False},
+            "are for the chat template, which chat_template=false leaves",
+        ),
         ({"system_prompt": '"open'}, "must be text, as it is or as a JSON string"),
         ({"system_prompt": "an <|image_pad|>"}, "which stands for an image"),
         ({"quantization_config": {"quant_method": "magic"}}, "is none of transformers' .*magic"),
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True, "typ": 1}}, "no setting 'typ'"),
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "bitsandbytes",
+                    "load_in_4bit": True,
+                    "typ": 1,
+                }
+            },
+            "no setting 'typ'",
+        ),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+            "bitsandbytes",
+        ),
     ],
 )
 def test_options_that_cannot_be_right(adapter, given, message):
@@ -201,6 +268,8 @@ def test_a_template_without_a_system_turn(folder, adapter, tmp_path):
         "{% for message in messages %}", "{% for message in messages[-1:] %}"
     )
     (folder("llava") / "chat_template.jinja").write_text(dull)
-    with pytest.raises(AdapterArgumentError, match="writes no system turn; leave system_prompt out"):
+    with pytest.raises(
+        AdapterArgumentError, match="writes no system turn; leave system_prompt out"
+    ):
         adapter("llava", system_prompt="x")
     assert json.loads((folder("llava") / "config.json").read_text())["model_type"] == "llava"

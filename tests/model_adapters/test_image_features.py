@@ -29,7 +29,9 @@ def colours(pixels):
 @each_row("size", [(42, 42), (97, 42), (42, 55), (30, 61), (201, 83), (7, 5), (400, 31)])
 def test_same_as_the_pil_processor_of_transformers(mode, size):
     image = scan(*size, mode)
-    processor = CLIPImageProcessorPil(size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42})
+    processor = CLIPImageProcessorPil(
+        size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
+    )
     theirs = processor(image, return_tensors="pt")["pixel_values"][0]
     (ours,) = clip_batch([image], 42, pad=False, crop_rounding="floor")
     assert ours.shape == (3, 42, 42)
@@ -37,7 +39,10 @@ def test_same_as_the_pil_processor_of_transformers(mode, size):
     assert (ours - theirs).abs().max() < 1e-6
 
 
-@each_row("width, floor, half_even", [(10, 1, 1), (11, 1, 2), (12, 2, 2), (13, 2, 2), (14, 3, 3), (15, 3, 4)])
+@each_row(
+    "width, floor, half_even",
+    [(10, 1, 1), (11, 1, 2), (12, 2, 2), (13, 2, 2), (14, 3, 3), (15, 3, 4)],
+)
 def test_crop_begins_where_the_rule_says(width, floor, half_even):
     """Half of an odd margin: 1.5 becomes 1 or 2, 2.5 becomes 2 or 2, 3.5 becomes 3 or 4."""
     image = Image.new("RGB", (width, 8))
@@ -110,7 +115,13 @@ def test_other_content_shape_or_type_has_another_key():
         [torch.zeros(2), torch.zeros(2, dtype=torch.float64)],
         [torch.zeros(4, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.float16)],
         [torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])],
-        [row.expand(2, 2), row.T.expand(2, 2), row, row.expand(3, 2), square],  # values that are repeated
+        [
+            row.expand(2, 2),
+            row.T.expand(2, 2),
+            row,
+            row.expand(3, 2),
+            square,
+        ],  # values that are repeated
     ):
         assert len({content_key(pixels) for pixels in tensors}) == len(tensors)
     assert content_key(row.expand(2, 2)) == content_key(row.clone().expand(2, 2))
@@ -119,7 +130,9 @@ def test_other_content_shape_or_type_has_another_key():
 def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypatch):
     bench = new_bench(batch_size=5)
     seen, inner, adapter = [], bench.adapter.image_features, bench.adapter
-    monkeypatch.setattr(adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels))
+    monkeypatch.setattr(
+        adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels)
+    )
     bench.adapter.loglikelihood(bench.scoring())
     bench.adapter.generate_until(bench.generation())
     assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"

@@ -14,7 +14,14 @@ from medtasks.model_adapters.tiny import MedTasksTiny, TinyArguments
 from PIL import Image
 
 from medtasks.extract.failure import failure_cause
-from medtasks.net.journal import RUN_VARIABLE, AsyncJournal, Entry, Journal, current_run, journal_folder
+from medtasks.net.journal import (
+    RUN_VARIABLE,
+    AsyncJournal,
+    Entry,
+    Journal,
+    current_run,
+    journal_folder,
+)
 
 from ..tables import each_row
 from .toys import TASK, CountingTiny
@@ -22,7 +29,9 @@ from .toys import TASK, CountingTiny
 
 @pytest.fixture
 def restart(new_bench):
-    return lambda **arguments: new_bench(kind=CountingTiny, **{"journal": True, "batch_size": 5, **arguments})
+    return lambda **arguments: new_bench(
+        kind=CountingTiny, **{"journal": True, "batch_size": 5, **arguments}
+    )
 
 
 def journals():
@@ -31,7 +40,10 @@ def journals():
 
 def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench, log):
     first, second = restart(), restart()
-    replies, scores = first.adapter.generate_until(first.generation()), first.adapter.loglikelihood(first.scoring())
+    replies, scores = (
+        first.adapter.generate_until(first.generation()),
+        first.adapter.loglikelihood(first.scoring()),
+    )
     assert second.adapter.generate_until(second.generation()) == replies
     assert second.adapter.loglikelihood(second.scoring()) == scores
     assert (first.adapter.ran, second.adapter.ran) == (36, 0)
@@ -43,7 +55,9 @@ def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench
     assert "INFO 12 of 12 generate_until answers come from the journal" in "".join(log)
     second = restart(token_counts=True, loglikelihood_format="json", batch_size=2)
     counted = restart(token_counts=True, journal=False)
-    assert second.adapter.generate_until(second.generation()) == counted.adapter.generate_until(counted.generation())
+    assert second.adapter.generate_until(second.generation()) == counted.adapter.generate_until(
+        counted.generation()
+    )
     assert json.loads(second.adapter.loglikelihood(second.scoring())[0][0])["tokens"] == 6
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
 
@@ -107,7 +121,11 @@ def test_ranks_read_each_other_and_write_for_themselves(restart):
 
 def put(place, value):
     def change(request):
-        request.arguments = (*request.args[:place], value(request.args[place]), *request.args[place + 1 :])
+        request.arguments = (
+            *request.args[:place],
+            value(request.args[place]),
+            *request.args[place + 1 :],
+        )
 
     return change
 
@@ -184,7 +202,9 @@ def opened(folder, rank=0):
 
 def test_entries_come_back_from_the_folder_that_the_argument_names(tmp_path, log, monkeypatch):
     journal = opened(tmp_path)
-    numbers = Entry({"numbers": [0.1 + 0.2, 1e-300, 123456789.123456789, 2.0]}, 9)  # to the last bit
+    numbers = Entry(
+        {"numbers": [0.1 + 0.2, 1e-300, 123456789.123456789, 2.0]}, 9
+    )  # to the last bit
     journal.add({"a": entry('é\n"\u2028'), "b": numbers})
     assert journal.replay("a") is None
     again = opened(tmp_path)
@@ -237,7 +257,9 @@ def test_damaged_lines_are_skipped_and_counted_in_one_warning(tmp_path, log, dam
     journal = opened(tmp_path)
     journal.add({key: entry(text) for key, text in zip("abc", "123", strict=True)})
     lines = journal.path.read_bytes().splitlines()
-    journal.path.write_bytes(b"\n".join([lines[0], damage(lines[1]), damage(lines[1]), lines[2], b""]))
+    journal.path.write_bytes(
+        b"\n".join([lines[0], damage(lines[1]), damage(lines[1]), lines[2], b""])
+    )
     again = opened(tmp_path)
     assert [again.replay(key) for key in "abcd"] == [entry("1"), None, entry("3"), None]
     (line,) = log
@@ -268,12 +290,16 @@ def test_after_a_full_disk_the_lines_are_tried_again_and_stay_whole(tmp_path, lo
     assert len(log) == 1
 
 
-def test_every_process_has_a_file_of_its_own_and_batches_are_forced_to_the_disk(tmp_path, monkeypatch):
+def test_every_process_has_a_file_of_its_own_and_batches_are_forced_to_the_disk(
+    tmp_path, monkeypatch
+):
     one, other = opened(tmp_path), opened(tmp_path)
     one.add({"a": entry("1")})
     other.add({"b": entry("2")})
     one.add({"c": entry("3")})
-    other.path.rename(tmp_path / f"{NAME}.rank1of3.jsonl")  # of another number of processes, named as once
+    other.path.rename(
+        tmp_path / f"{NAME}.rank1of3.jsonl"
+    )  # of another number of processes, named as once
     again = opened(tmp_path)
     assert [again.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
     assert len(one.path.read_bytes().splitlines()) == 2
@@ -310,7 +336,9 @@ def test_a_request_that_is_given_up_takes_no_other_with_it(tmp_path, slow_disk):
     journal = AsyncJournal(opened(tmp_path))
 
     async def run():
-        first, second, third = (asyncio.ensure_future(journal.add({key: entry(key)})) for key in "abc")
+        first, second, third = (
+            asyncio.ensure_future(journal.add({key: entry(key)})) for key in "abc"
+        )
         await asyncio.to_thread(slow_disk.begun.wait)
         second.cancel()
         slow_disk.ready.set()

@@ -37,7 +37,9 @@ def test_prompt_follows_the_published_template(llava_med):
 
 
 def test_continuation_follows_the_template_up_to_max_length(llava_med, llava_med_folder):
-    with_space, without = (llava_med.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes"))
+    with_space, without = (
+        llava_med.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes")
+    )
     assert with_space.sequence.ids == without.sequence.ids
     assert with_space.tokens == without.tokens
     ids = list(with_space.sequence.ids)
@@ -46,6 +48,8 @@ def test_continuation_follows_the_template_up_to_max_length(llava_med, llava_med
     ids = llava_med.tokenizer.encode("clear")
     assert llava_med.decode([1, *ids, 0, 2]) == "clear"
     needed = len(llava_med.encode("clear? " * 20, [photo()]).ids)
-    with pytest.raises(MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"):
+    with pytest.raises(
+        MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"
+    ):
         adapter(llava_med_folder, max_length=20).encode("clear? " * 20, [photo()])
     adapter(llava_med_folder, max_length=needed).encode("clear? " * 20, [photo()])

@@ -68,16 +68,46 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
     "model, file, edit, message",
     [
         (LLAVA, ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
-        (LLAVA, ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
+        (
+            LLAVA,
+            ONE,
+            rename("lm_head.weight", "score.weight"),
+            r"00001\S* key 'score\.weight' is unknown",
+        ),
         (LLAVA, TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
-        (LLAVA, ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has .*\(3,\), expected \(64,\)"),
+        (
+            LLAVA,
+            ONE,
+            put(NORM, torch.ones(3)),
+            r"00001\S* key '\S*norm\.weight' has .*\(3,\), expected \(64,\)",
+        ),
         (RADFM, BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
-        (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
+        (
+            RADFM,
+            BIN,
+            put(f"{E}box_head.weight", torch.ones(2)),
+            rf"key '{E}box_head\.weight' is unknown",
+        ),
         (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
         (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
-        (RADFM, BIN, spoilt(WORDS, torch.full_like, torch.nan), rf"key '{WORDS}' holds values that are not finite"),
-        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.complex64), rf"key '{WORDS}' holds no floating-point"),
-        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.int8), rf"key '{WORDS}' holds no floating-point"),
+        (
+            RADFM,
+            BIN,
+            spoilt(WORDS, torch.full_like, torch.nan),
+            rf"key '{WORDS}' holds values that are not finite",
+        ),
+        (
+            RADFM,
+            BIN,
+            spoilt(WORDS, torch.Tensor.to, torch.complex64),
+            rf"key '{WORDS}' holds no floating-point",
+        ),
+        (
+            RADFM,
+            BIN,
+            spoilt(WORDS, torch.Tensor.to, torch.int8),
+            rf"key '{WORDS}' holds no floating-point",
+        ),
         (FLAMINGO, PT, spoilt(LATE, torch.Tensor.to_sparse), rf"key '{re.escape(LATE)}' is sparse"),
         (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
         (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
@@ -88,7 +118,9 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
         (FLAMINGO, CLIP, put(DECODER, torch.zeros(3)), f"clip.*{re.escape(DECODER)}"),
     ],
 )
-def test_a_checkpoint_that_is_not_exactly_right_is_refused_by_file_and_key(build, copied, model, file, edit, message):
+def test_a_checkpoint_that_is_not_exactly_right_is_refused_by_file_and_key(
+    build, copied, model, file, edit, message
+):
     folder = copied(model, {file: edit})
     with pytest.raises(CheckpointError, match=message) as refusal:
         build(model, folder, **({"vision_weights": "checkpoint"} if model == LLAVA else {}))
@@ -111,7 +143,10 @@ def test_a_truncated_file_is_refused(build, copied, model, file, share):
 
 MISSING = [("llava_med", file) for file in ("tokenizer.model", "config.json", TWO)]
 MISSING += [("radfm", "Language_files/tokenizer.model")]
-MISSING += [("med_flamingo", f) for f in (PT, "llama/tokenizer.model", "llama/config.json", "clip/config.json", LLAMA)]
+MISSING += [
+    ("med_flamingo", f)
+    for f in (PT, "llama/tokenizer.model", "llama/config.json", "clip/config.json", LLAMA)
+]
 
 
 @each_row("model, file", MISSING)
@@ -149,12 +184,17 @@ def test_a_folder_that_is_missing_here_and_on_the_hub_is_named_with_its_argument
         raise LocalEntryNotFoundError(f"no {name} here")
 
     monkeypatch.setattr(published, "snapshot_download", nothing)
-    names = [("llava_med", "vision_tower"), *(("med_flamingo", name) for name in ("pretrained", "llama", "clip"))]
+    names = [
+        ("llava_med", "vision_tower"),
+        *(("med_flamingo", name) for name in ("pretrained", "llama", "clip")),
+    ]
     for model, argument in names:
         with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
             build(model, **{argument: "/nowhere/at_all"})
     for weights in ("openai", "checkpoint"):
-        with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
+        with pytest.raises(
+            CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="
+        ):
             build("llava_med", vision_tower=None, vision_weights=weights)
     # RadFM on the hub is an archive.
     with pytest.raises(CheckpointError, match=r"/nowhere/here is no folder.*cat RadFM\.z"):
@@ -181,34 +221,52 @@ def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch
     assert asked == ["*.safetensors", "*.bin"]
 
 
-def test_llava_med_loads_without_network_and_ignores_no_weight(build, llava_med_folder, monkeypatch, llava_med):
+def test_llava_med_loads_without_network_and_ignores_no_weight(
+    build, llava_med_folder, monkeypatch, llava_med
+):
     def refuse(*_):
         raise AssertionError("network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     loaded = build("llava_med", vision_weights="checkpoint").network
     assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / ONE)["lm_head.weight"])
-    assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"])
+    assert torch.equal(
+        loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"]
+    )
     name = "embeddings.patch_embedding.weight"
     weights = dict(llava_med.network.model.vision_tower.named_parameters())
     assert torch.equal(weights[name], tower(VISION, 7)[name])
     eager = build("llava_med", attn_implementation="eager").language_model.config
-    assert (eager._attn_implementation, eager.text_config._attn_implementation) == ("eager", "eager")
+    assert (eager._attn_implementation, eager.text_config._attn_implementation) == (
+        "eager",
+        "eager",
+    )
     assert llava_med.language_model.config._attn_implementation == "sdpa"
 
 
 @each_row(
     "name, value, message",
     [
-        *((name, None, f"lacks '{name}'") for name in ("rope_theta", "sliding_window", "mm_vision_select_layer")),
+        *(
+            (name, None, f"lacks '{name}'")
+            for name in ("rope_theta", "sliding_window", "mm_vision_select_layer")
+        ),
         ("model_type", "llava", "model_type 'llava' is not that of LLaVA-Med v1.5"),
         ("mm_projector_type", "linear", "mm_projector_type 'linear' is not supported"),
-        ("mm_hidden_size", 9, "mm_hidden_size is 9, but the vision tower is 32 wide; give vision_tower="),
+        (
+            "mm_hidden_size",
+            9,
+            "mm_hidden_size is 9, but the vision tower is 32 wide; give vision_tower=",
+        ),
     ],
 )
-def test_a_config_of_another_kind_or_without_a_value_is_refused(build, copied, name, value, message):
+def test_a_config_of_another_kind_or_without_a_value_is_refused(
+    build, copied, name, value, message
+):
     folder = copied("llava_med")
-    changed = {key: stored for key, stored in V15.items() if key != name} | ({} if value is None else {name: value})
+    changed = {key: stored for key, stored in V15.items() if key != name} | (
+        {} if value is None else {name: value}
+    )
     (folder / "config.json").write_text(json.dumps(changed))
     with pytest.raises(CheckpointError, match=rf"config\.json.*{re.escape(message)}"):
         build("llava_med", folder)
@@ -222,12 +280,18 @@ def test_every_tensor_of_radfm_arrives(radfm, build, radfm_folder, tmp_path, cop
     by_file = build("radfm", radfm_folder / BIN)
     shutil.copy(radfm_folder / BIN, tmp_path)
     shutil.copy(radfm_folder / "Language_files" / "tokenizer.model", tmp_path)
-    flat = build("radfm", tmp_path)  # without config.json: the heads come from the rotary frequencies
+    flat = build(
+        "radfm", tmp_path
+    )  # without config.json: the heads come from the rotary frequencies
     prompt, settings = radfm.encode("is it clear?", [noise()]), GenerationSettings(4)
     for other in (by_file, flat):
         assert other.encode("is it clear?", [noise()]).ids == prompt.ids
-        assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch([prompt], settings, 0)
-    with pytest.raises(CheckpointError, match=f"width {HIDDEN} is no multiple of the attention heads' 128"):
+        assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch(
+            [prompt], settings, 0
+        )
+    with pytest.raises(
+        CheckpointError, match=f"width {HIDDEN} is no multiple of the attention heads' 128"
+    ):
         build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
@@ -235,15 +299,29 @@ def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied,
     words = len(torch.load(radfm_folder / BIN)[f"{E}weight"])
 
     def longer(state):
-        state.update({key: torch.ones(words + 1, HIDDEN) for key in state if state[key].shape == (words, HIDDEN)})
+        state.update(
+            {
+                key: torch.ones(words + 1, HIDDEN)
+                for key in state
+                if state[key].shape == (words, HIDDEN)
+            }
+        )
 
     folder = copied("radfm", {BIN: longer})
-    with pytest.raises(CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"):
+    with pytest.raises(
+        CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"
+    ):
         build("radfm", folder)
     with pytest.raises(AdapterArgumentError, match=r"'max_length' must be at most 512"):
         build("llava_med", max_length=513)
-    for model, argument in (("llava_med", "vision_weights"), ("med_flamingo", "media_attention"), ("radfm", "crop")):
-        with pytest.raises(AdapterArgumentError, match=f"argument '{argument}' must be .* not 'hub'"):
+    for model, argument in (
+        ("llava_med", "vision_weights"),
+        ("med_flamingo", "media_attention"),
+        ("radfm", "crop"),
+    ):
+        with pytest.raises(
+            AdapterArgumentError, match=f"argument '{argument}' must be .* not 'hub'"
+        ):
             build(model, **{argument: "hub"})
 
 
@@ -283,7 +361,11 @@ def test_every_published_form_gives_the_same_model(build, copied, expected, form
 
 def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expected):
     prefix = "vision_model."
-    bare = {CLIP: lambda state: {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}}
+    bare = {
+        CLIP: lambda state: {
+            name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)
+        }
+    }
     folder = copied("med_flamingo", bare)
     config = json.loads((folder / "clip" / "config.json").read_text())
     alone = config["vision_config"] | {"model_type": "clip_vision_model"}
@@ -292,8 +374,12 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
     (folder / LLAMA).unlink()
     places = {name: f"part-{number % 2}.bin" for number, name in enumerate(sorted(language))}
     for file in set(places.values()):
-        torch.save({n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file)
-    (folder / "llama" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+        torch.save(
+            {n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file
+        )
+    (folder / "llama" / "pytorch_model.bin.index.json").write_text(
+        json.dumps({"weight_map": places})
+    )
     assert scores(build("med_flamingo", folder)) == expected
 
 
@@ -317,9 +403,21 @@ def test_damaged_torch_files_are_one_sentence(tmp_path):
         ("model.safetensors.index.json", "{", "index.json is damaged; download it again"),
         ("model.safetensors.index.json", "[]", "index.json is damaged; download it again"),
         ("model.safetensors.index.json", "[" * 100_000, "index.json is damaged; download it again"),
-        ("model.safetensors.index.json", '{"weight_map": {"a": 1, "b": "c"}}', "1 is missing; model"),
-        ("model.safetensors.index.json", '{"weight_map": {"a": [1]}}', "index.json is damaged; download it again"),
-        ("model.safetensors.index.json", '{"weight_map": {"a": "x.safetensors"}}', "x.safetensors is missing; model"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": 1, "b": "c"}}',
+            "1 is missing; model",
+        ),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": [1]}}',
+            "index.json is damaged; download it again",
+        ),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "x.safetensors"}}',
+            "x.safetensors is missing; model",
+        ),
         ("config.json", "{", "config.json is damaged; download it again"),
         ("config.json", "[" * 100_000, "config.json is damaged; download it again"),
         ("config.json", "[]", "config.json is damaged; download it again"),
@@ -331,4 +429,6 @@ def test_damaged_folders_are_one_sentence(tmp_path, name, content, complaint):
         folder.mkdir()
         (folder / name).write_text(content)
     with pytest.raises(CheckpointError, match=complaint):
-        published.read_json(folder / name, "") if name == "config.json" else next(published.stored_tensors(folder))
+        published.read_json(folder / name, "") if name == "config.json" else next(
+            published.stored_tensors(folder)
+        )

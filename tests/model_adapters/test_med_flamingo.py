@@ -72,7 +72,11 @@ def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
 
 @each_row("mode", ["preceding", "following"])
 def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode):
-    expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
+    expected = [
+        plain_score(adapters(media_attention=mode), doc, option)
+        for doc in DOCS
+        for option in OPTIONS
+    ]
     for shared in (True, False):
         adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=15)
         assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
@@ -83,7 +87,15 @@ def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
     pieces, vocabulary = adapter._text, adapter._text.vocabulary
     end, image = vocabulary, vocabulary + 1
     ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
-    assert list(ids) == [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
+    assert list(ids) == [
+        1,
+        image,
+        *pieces.encode("yes"),
+        end,
+        *pieces.encode(" "),
+        image,
+        *pieces.encode(" no"),
+    ]
     assert adapters(bos_id=0).encode("yes", []).ids[0] == 0
     assert (adapter.pad_id, adapter.stop_ids) == (vocabulary + 2, (2, end))
     images = [scan(number) for number in (2, 4, 6)]
@@ -97,7 +109,9 @@ def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
     assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
     assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
     ids = adapter._text.encode("no effusion")
-    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"  # 0 is the unknown piece
+    assert (
+        adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
+    )  # 0 is the unknown piece
 
 
 def test_what_markers_cannot_say_fails_alone(adapters):
@@ -105,7 +119,9 @@ def test_what_markers_cannot_say_fails_alone(adapters):
     first, failed, *others = replies(adapters(max_failed=0.5), docs)
     assert "more <image> markers (2) than there are images (1)" in failed
     assert [first, *others] == replies(adapters())
-    assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
+    assert [
+        math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])
+    ] == [False, True]
     for marker in ("<|endofchunk|>", "<image>", "<PAD>"):
         with pytest.raises(MedTasksError, match="cannot generate"):
             adapters().encode_pair("Is it?", f" yes{marker}", [])

@@ -35,7 +35,8 @@ def test_slots_stand_in_front_or_before_the_last_character(radfm, radfm_folder):
 def test_a_text_may_place_its_images_itself():
     block = "<image><image0><image1></image>"
     assert (
-        place_images("a <image> b <image>", 2, 2, "front") == f"a {block} b {block.replace('0', '2').replace('1', '3')}"
+        place_images("a <image> b <image>", 2, 2, "front")
+        == f"a {block} b {block.replace('0', '2').replace('1', '3')}"
     )
     assert place_images(f"a{block}b", 1, 2, "front") == f"a{block}b"
     assert place_images("ab", 0, 2, "front") == "ab"
@@ -57,7 +58,10 @@ def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, radfm, log)
     pair, full = (a.encode_pair(text, " no nodule", [noise()]) for a in (short, radfm))
     assert pair.tokens == full.tokens
     assert len(pair.sequence.ids) == 40
-    assert pair.sequence.ids == [*full.sequence.ids[: 40 - full.tokens], *full.sequence.ids[-full.tokens :]]
+    assert pair.sequence.ids == [
+        *full.sequence.ids[: 40 - full.tokens],
+        *full.sequence.ids[-full.tokens :],
+    ]
     with pytest.raises(MedTasksError, match=r"a continuation of \d+ tokens; max_length=40"):
         short.encode_pair("is it?", text, [noise()])
     with pytest.raises(MedTasksError, match="continuation holds an image mark"):
@@ -79,7 +83,9 @@ def test_a_flat_image_has_the_last_depth_and_text_alone_a_black_volume(radfm):
     assert prompt.ids == [1, *radfm.tokenizer.encode("is the lung clear?")]
     got = radfm.language_model(**radfm.model_inputs(pad_left([prompt], 0, radfm.device))).logits
     alone = radfm.language_model(input_ids=torch.tensor([prompt.ids])).logits
-    torch.testing.assert_close(got, alone, atol=1e-5, rtol=0)  # a mask of ones may choose another kernel
+    torch.testing.assert_close(
+        got, alone, atol=1e-5, rtol=0
+    )  # a mask of ones may choose another kernel
 
 
 @each_row("stop", [1, 2])
@@ -96,14 +102,19 @@ def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
 def test_images_as_slices_of_one_volume_and_random_crops(radfm_folder, radfm):
     sliced = adapter(radfm_folder, several_images="slices")
     pictures = [noise(n) for n in range(7)]
-    prompt, volume = sliced.encode("is it clear?", pictures), radfm.encode("is it clear?", [pictures])
+    prompt, volume = (
+        sliced.encode("is it clear?", pictures),
+        radfm.encode("is it clear?", [pictures]),
+    )
     assert prompt.ids == volume.ids == radfm.encode("is it clear?", [noise()]).ids
     assert torch.equal(prompt.pixels, volume.pixels)
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
     with pytest.raises(MedTasksError, match="several_images=slices takes images"):
         sliced.encode("", [pictures])
     first, second = (adapter(radfm_folder, crop="random", seed=seed) for seed in (0, 1))
-    pixels = [first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")]
+    pixels = [
+        first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")
+    ]
     assert torch.equal(*pixels)
     assert torch.equal(pixels[0], first.encode("another question", [noise()]).pixels)
     assert not torch.equal(pixels[0], radfm.encode("is it?", [noise()]).pixels)

@@ -17,10 +17,16 @@ from medtasks.prompts.images import images
 
 from .toys import SPLIT, TASK, instances
 
-SERVER, CHECKPOINT = os.environ.get("MEDTASKS_TEST_SERVER"), os.environ.get("MEDTASKS_TEST_CHECKPOINT")
+SERVER, CHECKPOINT = (
+    os.environ.get("MEDTASKS_TEST_SERVER"),
+    os.environ.get("MEDTASKS_TEST_CHECKPOINT"),
+)
 pytestmark = [
     pytest.mark.server,
-    pytest.mark.skipif(not (SERVER and CHECKPOINT), reason="needs MEDTASKS_TEST_SERVER and MEDTASKS_TEST_CHECKPOINT"),
+    pytest.mark.skipif(
+        not (SERVER and CHECKPOINT),
+        reason="needs MEDTASKS_TEST_SERVER and MEDTASKS_TEST_CHECKPOINT",
+    ),
 ]
 
 
@@ -38,8 +44,16 @@ def test_scores_and_greedy_flags_are_those_of_hf_vlm(test_data, likelihood):
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
     documents = list(open_documents("mediconfusion")["test"])
     models = [
-        HfVlm(pretrained=CHECKPOINT, dtype="float32", journal=False, batch_size=8, loglikelihood_format="json"),
-        VlmServer(base_url=SERVER, likelihood=likelihood, journal=False, loglikelihood_format="json"),
+        HfVlm(
+            pretrained=CHECKPOINT,
+            dtype="float32",
+            journal=False,
+            batch_size=8,
+            loglikelihood_format="json",
+        ),
+        VlmServer(
+            base_url=SERVER, likelihood=likelihood, journal=False, loglikelihood_format="json"
+        ),
     ]
     scores = []
     for model in models:

@@ -29,7 +29,10 @@ CLASSES = {
     "LlavaNextForConditionalGeneration": "llava_next",
     "MllamaForConditionalGeneration": "mllama",
 }
-DOCS = [{"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]}, {"question": "Why?", "images": []}]
+DOCS = [
+    {"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]},
+    {"question": "Why?", "images": []},
+]
 OPTIONS = (" yes", " no")
 KINDS = {"hf_vlm": HfVlm, "llava_med": LlavaMed, "med_flamingo": MedFlamingo, "radfm": RadFM}
 SERVED = [name for name, one in recipes().items() if "server" in one.backends]
@@ -39,7 +42,10 @@ SERVED = [name for name, one in recipes().items() if "server" in one.backends]
 def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
     """Arguments that name a tiny checkpoint of the same class in place of a recipe's weights."""
     own = {
-        "llava_med": {"pretrained": llava_med_folder, "vision_tower": llava_med_folder.parent / "clip"},
+        "llava_med": {
+            "pretrained": llava_med_folder,
+            "vision_tower": llava_med_folder.parent / "clip",
+        },
         "radfm": {"pretrained": radfm_folder},
         "med_flamingo": {
             "pretrained": med_flamingo_folder / "model.pt",
@@ -47,15 +53,25 @@ def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
             "clip": med_flamingo_folder / "clip",
         },
     }
-    return lambda one: own.get(one.hf.model) or {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
+    return lambda one: (
+        own.get(one.hf.model) or {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
+    )
 
 
 def test_the_tiny_twin_answers_and_scores(twin, subtests):
     runs = {}  # recipes by their arguments: those of one family differ in the weights alone
     for name, one in recipes().items():
         if "hf" in one.backends:
-            given = {**twin(one), "device": "cpu", "journal": "false", "batch_size": 4, "max_new_tokens": 4}
-            expanded = recipe(name).expanded("hf", {key: str(value) for key, value in given.items()})
+            given = {
+                **twin(one),
+                "device": "cpu",
+                "journal": "false",
+                "batch_size": 4,
+                "max_new_tokens": 4,
+            }
+            expanded = recipe(name).expanded(
+                "hf", {key: str(value) for key, value in given.items()}
+            )
             runs.setdefault(expanded, []).append(one)
 
     @each_row("model, arguments", runs)
@@ -65,12 +81,16 @@ def test_the_tiny_twin_answers_and_scores(twin, subtests):
         for one in runs[model, arguments]:
             assert "dtype" not in one.facts or f"torch.{one.fact('dtype')}" == dtype
             for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
-                assert json.loads(built.processor.image_processor.to_json_string())[setting] == value
+                assert (
+                    json.loads(built.processor.image_processor.to_json_string())[setting] == value
+                )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         scores = built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2)))
         assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
         assert scores[0] != scores[1]
-        replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
+        replies = built.generate_until(
+            instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2))
+        )
         assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
 
     check(subtests=subtests)
@@ -86,10 +106,18 @@ def test_a_server_is_told_what_it_takes(name):
 
 def test_what_a_recipe_names_is_where_it_says():
     """All classes of the recipes that run in this process have a twin, and every file of the folder is used."""
-    named = {one.fact("class") for one in recipes().values() if "hf" in one.backends and one.hf.model == "hf_vlm"}
+    named = {
+        one.fact("class")
+        for one in recipes().values()
+        if "hf" in one.backends and one.hf.model == "hf_vlm"
+    }
     assert named == set(CLASSES)
     folder = Path(__file__).parents[2] / "model_adapters" / "recipes"
     files = {path.stem: path.read_text() for path in folder.glob("*.yaml")}
     assert {name for name in files if not name.startswith("_")} == set(recipes())
-    unused = [name for name in files if name.startswith("_") and f"extends: {name}.yaml" not in "".join(files.values())]
+    unused = [
+        name
+        for name in files
+        if name.startswith("_") and f"extends: {name}.yaml" not in "".join(files.values())
+    ]
     assert unused == []

@@ -32,15 +32,27 @@ def asked(*questions, options=OPTIONS):
 
 
 MIXES = {
-    "one image": asked(("is it clear?", [0]), ("where is the nodule?", [0]), ("and the heart?", [0])),
+    "one image": asked(
+        ("is it clear?", [0]), ("where is the nodule?", [0]), ("and the heart?", [0])
+    ),
     "one question": asked((LONG, [0]), (LONG, [1]), (LONG, [2])),
-    "two images, turn by turn": asked(("a?", [0]), ("b?", [1]), ("is it there?", [0]), ("c c c?", [1])),
+    "two images, turn by turn": asked(
+        ("a?", [0]), ("b?", [1]), ("is it there?", [0]), ("c c c?", [1])
+    ),
     "no image": asked((LONG + "one", []), (LONG + "or two?", []), ("alone?", [])),
-    "rests of one token": asked((LONG + "a", [0]), (LONG + "b", [0]), (LONG + "a", [1]), (LONG + "c", [1])),
-    "a question within another": asked(("left?", [0]), ("left? " + LONG[:30], [0]), ("left? " + LONG[:31], [0])),
+    "rests of one token": asked(
+        (LONG + "a", [0]), (LONG + "b", [0]), (LONG + "a", [1]), (LONG + "c", [1])
+    ),
+    "a question within another": asked(
+        ("left?", [0]), ("left? " + LONG[:30], [0]), ("left? " + LONG[:31], [0])
+    ),
     "rests of any length": asked(("?", [0]), (LONG[:40], [0]), ("x" * 9 + "?", [1]), ("yes?", [1])),
-    "one option each": asked(("a?", [0], ["yes"]), ("b?", [0], ["n"]), ("c?", [1], ["yes"]), ("c?", [2], ["a", "b"])),
-    "partners and others": asked(("a?", [0]), ("far?", []), (LONG, [1], ["x"]), ("b is long?", [0]), ("c?", [2])),
+    "one option each": asked(
+        ("a?", [0], ["yes"]), ("b?", [0], ["n"]), ("c?", [1], ["yes"]), ("c?", [2], ["a", "b"])
+    ),
+    "partners and others": asked(
+        ("a?", [0]), ("far?", []), (LONG, [1], ["x"]), ("b is long?", [0]), ("c?", [2])
+    ),
     "another second image": asked(("a?", [0, 1]), ("b?", [0, 2]), ("cc?", [0, 3, 4])),
     "another first image": asked(("a?", [0, 1]), ("a?", [2, 1])),
 }
@@ -70,15 +82,21 @@ def alone(adapter, items):
 def cuts_in(adapter, items, monkeypatch):
     """Score; returns the scores and the number of prompts that were cut."""
     noted, group = [], shared_scoring.Questions.of
-    monkeypatch.setattr(shared_scoring.Questions, "of", lambda *batch: noted.append(group(*batch)) or noted[-1])
+    monkeypatch.setattr(
+        shared_scoring.Questions, "of", lambda *batch: noted.append(group(*batch)) or noted[-1]
+    )
     scores = adapter.score_batch(items)
     monkeypatch.setattr(shared_scoring.Questions, "of", group)
     return scores, sum(len(questions.cuts) for questions in noted)
 
 
 def assert_alike(got, expected, tolerance):
-    assert [score.total for score in got] == pytest.approx([score.total for score in expected], abs=tolerance)
-    assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
+    assert [score.total for score in got] == pytest.approx(
+        [score.total for score in expected], abs=tolerance
+    )
+    assert [(score.tokens, score.greedy) for score in got] == [
+        (score.tokens, score.greedy) for score in expected
+    ]
 
 
 class Passes:
@@ -117,10 +135,14 @@ def test_prompts_and_images_are_run_once(new_bench, monkeypatch):
     assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
     assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
     passes = Passes(bench, monkeypatch)
-    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    mix = asked(
+        ("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1])
+    )
     bench.adapter._prefixes.clear()
     bench.adapter.score_batch(items_of(bench.adapter, mix))
-    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
+    assert passes.rows == [1, 1, 5, 5 * 2], (
+        "prefixes one by one, then a row per question, then one per longer option"
+    )
     longest = max(map(len, OPTIONS))
     assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
     assert passes.cached == [True] * 4
@@ -145,7 +167,10 @@ def test_scores_are_those_of_one_pass_per_option(bench, name, monkeypatch):
 
 def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
-    items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
+    items = items_of(
+        adapter,
+        asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))),
+    )
     got, cut = cuts_in(adapter, items, monkeypatch)
     assert_alike(got, alone(adapter, items), 1e-9)
     assert cut == 4, "both questions, with and without the question mark"
@@ -166,12 +191,18 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, monkeypatch):
     album.append({"question": "and this?", "image": scan(9), "image_id": None})
     bench, batches = new_bench(docs=album, batch_size=12), []
     score = bench.adapter.score_batch
-    monkeypatch.setattr(bench.adapter, "score_batch", lambda items: (batches.append(items), score(items))[1])
+    monkeypatch.setattr(
+        bench.adapter, "score_batch", lambda items: (batches.append(items), score(items))[1]
+    )
     opened = []
-    bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=lambda doc: (opened.append(doc), [doc["image"]])[1]))
+    bench.adapter.loglikelihood(
+        bench.scoring(OPTIONS, visual=lambda doc: (opened.append(doc), [doc["image"]])[1])
+    )
     images = [{item.sequence.pixels.sum().item() for item in items} for items in batches]
     assert [len(items) for items in batches] == [12, 12, 9]
-    assert [len(of_batch) for of_batch in images] == [2, 2, 3], "3 and 1, 4, 2 and 1: whole images, longest first"
+    assert [len(of_batch) for of_batch in images] == [2, 2, 3], (
+        "3 and 1, 4, 2 and 1: whole images, longest first"
+    )
     assert len(opened) == len(album), "each document's images are loaded once"
     longest = max(len(item.sequence.ids) for items in batches for item in items)
     assert max(len(item.sequence.ids) for item in batches[0]) == longest
@@ -181,10 +212,14 @@ def test_names_come_from_the_column_alone(bench):
     def order(split, **given):
         requests = read_requests(bench.scoring(["x"], [0, 1, 2], **given), "loglikelihood")
         shorter = [replace(request, context="?" * (3 - at)) for at, request in enumerate(requests)]
-        ((*units,),) = plan_streams(shorter, lambda _: None, lambda request: request.doc_id, {TASK: {SPLIT: split}})
+        ((*units,),) = plan_streams(
+            shorter, lambda _: None, lambda request: request.doc_id, {TASK: {SPLIT: split}}
+        )
         return units
 
-    table = datasets.Dataset.from_dict({"image_id": ["a", None, "a"], "image": [{"bytes": b"no image"}] * 3})
+    table = datasets.Dataset.from_dict(
+        {"image_id": ["a", None, "a"], "image": [{"bytes": b"no image"}] * 3}
+    )
     table = table.cast_column("image", datasets.Image())
     with pytest.raises(OSError):
         table[0]
@@ -214,22 +249,30 @@ def unshared(few_shot, new_bench):
 
 
 @each_row("seed", range(3))
-def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, few_shot, unshared, seed):
+def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(
+    new_bench, few_shot, unshared, seed
+):
     draw = random.Random(seed)
     bench = new_bench(docs=few_shot, batch_size=draw.choice((1, 2, 5, 16, 100)))
     bench.adapter._prefixes = BoundedCache(draw.choice((0, 2**16, 2**18, 2**30)))
     for _ in range(2):
         order = draw.sample(range(len(few_shot)), draw.randint(1, len(few_shot)))
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
-        expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
+        expected = [
+            unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))
+        ]
         assert_pairs(got, expected, 1e-9)
         assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
 
 
 def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot):
     """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
-    kept, forgetful = (new_bench(docs=few_shot, batch_size=5, prefix_cache_mb=limit) for limit in (512, 0))
-    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful))
+    kept, forgetful = (
+        new_bench(docs=few_shot, batch_size=5, prefix_cache_mb=limit) for limit in (512, 0)
+    )
+    got, expected = (
+        one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful)
+    )
     assert got == expected
     assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
     assert kept.adapter._prefixes.used > 0
@@ -248,11 +291,15 @@ def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, few_shot, monke
 
 
 @each_row("window, kept", [(4096, True), (40, False)])
-def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench, few_shot, monkeypatch, window, kept):
+def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(
+    new_bench, few_shot, monkeypatch, window, kept
+):
     adapter = new_bench(docs=few_shot).adapter
     items = items_of(adapter, [("is it?", [0], OPTIONS)])
     expected = alone(adapter, items)
-    monkeypatch.setattr(adapter.language_model.config, "layer_types", ["full_attention", "sliding_attention"], False)
+    monkeypatch.setattr(
+        adapter.language_model.config, "layer_types", ["full_attention", "sliding_attention"], False
+    )
     monkeypatch.setattr(adapter.language_model.config, "sliding_window", window, False)
     assert_alike(adapter.score_batch(items), expected, 1e-9)
     assert (adapter._prefixes.used > 0) == kept
@@ -291,7 +338,9 @@ def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_
     bench, seen = new_bench(docs=few_shot), []
     prepared = bench.adapter.prepared
     monkeypatch.setattr(
-        bench.adapter, "prepared", lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1])
+        bench.adapter,
+        "prepared",
+        lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1]),
     )
     bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
     assert len(seen) == 2
@@ -315,7 +364,11 @@ def cases_and_images(model):
 def places_of(adapter, prompt):
     """The places where a prompt is worth a cut, which depend on its tokens: recorded tokenizers differ in those."""
     spans = adapter.image_spans(prompt)
-    return () if spans is None or words_of(prompt, spans) is None else cut_places(spans, len(prompt.ids))
+    return (
+        ()
+        if spans is None or words_of(prompt, spans) is None
+        else cut_places(spans, len(prompt.ids))
+    )
 
 
 def check(adapter, mix, image_of, monkeypatch):
@@ -323,7 +376,9 @@ def check(adapter, mix, image_of, monkeypatch):
     got, cut = cuts_in(adapter, items, monkeypatch)
     expected_scores = alone(adapter, items)
     # Per token, as the harness is told: in float32 a sum beyond 128 nats has no neighbour closer than 1.5e-5.
-    assert [score.mean for score in got] == pytest.approx([score.mean for score in expected_scores], abs=1e-5)
+    assert [score.mean for score in got] == pytest.approx(
+        [score.mean for score in expected_scores], abs=1e-5
+    )
     assert [score.greedy for score in got] == [score.greedy for score in expected_scores]
     prompts = {(item.prompt.image_keys, tuple(item.prompt.ids)): item.prompt for item in items}
     assert cut == sum(bool(places_of(adapter, prompt)) for prompt in prompts.values())
@@ -358,7 +413,10 @@ def test_golden_llava_med_prefixes(monkeypatch):
 def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
     adapter = radfm_toy.adapter(GOLDEN / "radfm", image_position=position)
-    mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
+    mix = [
+        (f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS)
+        for at, text in enumerate(QUESTIONS)
+    ]
     check(adapter, mix, image_of, monkeypatch)
     mix = one_image_each("", (0, 1))
     check(adapter, mix, image_of, monkeypatch)
@@ -370,7 +428,11 @@ def test_golden_med_flamingo_prefixes(mode, lengths, monkeypatch):
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
-    mix = [(shots + "<image>" + query.format(text), [0, 1, at], ANSWERS) for at in (2, 3) for text in QUESTIONS]
+    mix = [
+        (shots + "<image>" + query.format(text), [0, 1, at], ANSWERS)
+        for at in (2, 3)
+        for text in QUESTIONS
+    ]
     check(adapter, mix, image_of, monkeypatch)
     # Where text looks ahead, the words before an image are read with it: once per image, after the examples.
     assert len(adapter._prefixes._values) == lengths

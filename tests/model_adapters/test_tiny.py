@@ -20,7 +20,11 @@ def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(b
     assert torch.equal(weights(seed=1), first)
     assert not torch.equal(weights(seed=2), first)
     # Llama's own norms do; in eight digits, padding could tip a decision.
-    layers = [module for module in bench.adapter.network.modules() if type(module).__name__.endswith("Norm")]
+    layers = [
+        module
+        for module in bench.adapter.network.modules()
+        if type(module).__name__.endswith("Norm")
+    ]
     assert layers
     for layer in layers:
         row = torch.linspace(-1, 1, layer.weight.numel(), dtype=torch.float64)
@@ -36,11 +40,17 @@ def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(b
 OPTIONS = '\n("A": on the left)\n("B": on the right)\nAnswer with a letter.'
 
 
-def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(new_bench, docs, bench):
-    asked = new_bench(docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5)
+def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(
+    new_bench, docs, bench
+):
+    asked = new_bench(
+        docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5
+    )
     replies = asked.adapter.generate_until(asked.generation())
     losses = [loss for loss, _ in asked.adapter.loglikelihood(asked.scoring(("A", "B")))]
-    preferred = ["AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)]
+    preferred = [
+        "AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)
+    ]
     said = [(reply, letter) for reply, letter in zip(replies, preferred, strict=True) if reply]
     assert len(said) > len(replies) / 2
     assert all(reply[0] == letter for reply, letter in said)
@@ -48,7 +58,9 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(ne
     assert max(map(len, replies)) <= 12
     until_dot = asked.adapter.generate_until(asked.generation(range(5), until=["."]))
     assert until_dot == [reply.partition(".")[0] for reply in replies[:5]]
-    assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5))))
+    assert not all(
+        reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5)))
+    )
 
 
 def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
@@ -57,8 +69,15 @@ def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
     requests = bench.generation()
     replies, said = (adapter.generate_until(requests) for adapter in (plain, bench.adapter))
     assert said == wordy.generate_until(requests)  # whatever the batches
-    assert len({text.replace(reply, "_") for reply, text in zip(replies, said, strict=True) if reply}) >= 4
-    assert all(reply in text for reply, text in zip(replies, said, strict=True) if "cannot interpret" not in text)
+    assert (
+        len({text.replace(reply, "_") for reply, text in zip(replies, said, strict=True) if reply})
+        >= 4
+    )
+    assert all(
+        reply in text
+        for reply, text in zip(replies, said, strict=True)
+        if "cannot interpret" not in text
+    )
     assert (plain.remark, wordy.remark) == ("", "MADE-UP WORDING")
 
 
@@ -77,16 +96,25 @@ def pairs():
     for seed, pair in enumerate(synthetic_images.SAMPLE["pairs"]):
         first, second = pair["options"]
         text = f"{pair['question']}\nA: {first}\nB: {second}\nAnswer: "
-        for name, letter in zip(pair["images"], (pair["answer"], "AB".replace(pair["answer"], "")), strict=True):
+        for name, letter in zip(
+            pair["images"], (pair["answer"], "AB".replace(pair["answer"], "")), strict=True
+        ):
             questions.append(
-                {"question": text, "image": drawn(name, seed), "letter": letter, "options": (first, second)}
+                {
+                    "question": text,
+                    "image": drawn(name, seed),
+                    "letter": letter,
+                    "options": (first, second),
+                }
             )
     return questions
 
 
 def solved(replies, questions):
     """Shares of right replies, and of pairs with two of them."""
-    right = [reply == question["letter"] for reply, question in zip(replies, questions, strict=True)]
+    right = [
+        reply == question["letter"] for reply, question in zip(replies, questions, strict=True)
+    ]
     both = [first and second for first, second in zip(right[::2], right[1::2], strict=True)]
     return sum(right) / len(right), sum(both) / len(both)
 
@@ -96,7 +124,9 @@ def test_the_trained_model_sees_and_is_blind_without_images(pairs):
     replies = bench.adapter.generate_until(bench.generation())
     assert solved(replies, pairs)[1] >= 0.85
     scores = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring(("A", "B")))]
-    likelier = ["AB"[second < first] for first, second in zip(scores[::2], scores[1::2], strict=True)]
+    likelier = [
+        "AB"[second < first] for first, second in zip(scores[::2], scores[1::2], strict=True)
+    ]
     assert solved(likelier, pairs)[1] >= 0.85
     blind = bench.adapter.generate_until(bench.generation(visual=None))
     assert set(blind) <= {"A", "B"}
@@ -108,7 +138,10 @@ def test_the_trained_model_sees_and_is_blind_without_images(pairs):
     for text in ("Ist das eine Fraktur?", ""):
         bench = Bench([{"question": text, "image": pairs[0]["image"]}], weights="trained")
         assert all(map(str.isascii, bench.adapter.generate_until(bench.generation())))
-        assert all(loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke"))))
+        assert all(
+            loss > 0
+            for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke")))
+        )
 
 
 def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, subtests):
@@ -133,10 +166,14 @@ def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, 
         answers, losses = {}, {}
         for shard in range(shards):
             numbers = range(shard, len(pairs), shards)
-            answers |= dict(zip(numbers, bench.adapter.generate_until(bench.generation(numbers)), strict=True))
+            answers |= dict(
+                zip(numbers, bench.adapter.generate_until(bench.generation(numbers)), strict=True)
+            )
             of_shard = bench.adapter.loglikelihood(bench.scoring(options, numbers))
             losses |= {number: of_shard[3 * at : 3 * at + 3] for at, number in enumerate(numbers)}
         assert [answers[number] for number in range(len(pairs))] == replies
-        assert_pairs([score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9)
+        assert_pairs(
+            [score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9
+        )
 
     check(subtests=subtests)

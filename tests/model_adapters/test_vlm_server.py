@@ -36,13 +36,19 @@ PLAIN = {"question": "Is it clear?", "images": []}
 
 def replies(adapter, docs, **settings):
     settings = {"until": [], "max_new_tokens": 20, **settings}
-    return [found.text for found in adapter.generate_until(instances("generate_until", docs, [settings]))]
+    return [
+        found.text
+        for found in adapter.generate_until(instances("generate_until", docs, [settings]))
+    ]
 
 
 def content_of(body):
     content = body["messages"][-1]["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"]) for part in parts]
+    return [
+        part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"])
+        for part in parts
+    ]
 
 
 def test_images_stand_where_the_task_puts_them(served):
@@ -60,7 +66,8 @@ def test_images_stand_where_the_task_puts_them(served):
     assert [failure_cause(one) for one in found[:4]] == [None] * 4
     assert all("image marks for" in failure_cause(one) for one in found[4:])
     sent = {
-        "".join(part for part in parts if isinstance(part, str)): parts for parts in map(content_of, server.bodies())
+        "".join(part for part in parts if isinstance(part, str)): parts
+        for parts in map(content_of, server.bodies())
     }
     assert len(sent) == 4
     assert sent["First:  second:  Same?"] == ["First: ", first, " second: ", second, " Same?"]
@@ -81,7 +88,14 @@ def test_every_pixel_arrives_and_an_image_is_encoded_once(served, monkeypatch):
     palette = noise(3).quantize(16)
     transparent = noise(4).convert("RGBA")
     transparent.putalpha(Image.fromarray((np.arange(630).reshape(21, 30) % 256).astype(np.uint8)))
-    images = [noise(1), noise(2).convert("L"), palette, transparent, noise(5).convert("CMYK"), noise(6).convert("1")]
+    images = [
+        noise(1),
+        noise(2).convert("L"),
+        palette,
+        transparent,
+        noise(5).convert("CMYK"),
+        noise(6).convert("1"),
+    ]
     server, docs = served(), [{"question": "Which?", "images": images}]
     replies(adapter_for(server, docs), docs)
     (body,) = server.bodies()
@@ -90,9 +104,14 @@ def test_every_pixel_arrives_and_an_image_is_encoded_once(served, monkeypatch):
     for image, given in zip(arrived, images, strict=True):
         assert image.tobytes() == given.convert("RGB").tobytes()
     encoded, original = [], server_client.data_url
-    monkeypatch.setattr(server_client, "data_url", lambda image: (encoded.append(image), original(image))[1])
+    monkeypatch.setattr(
+        server_client, "data_url", lambda image: (encoded.append(image), original(image))[1]
+    )
     server = served()
-    docs = [{"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")} for number in range(5)]
+    docs = [
+        {"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")}
+        for number in range(5)
+    ]
     adapter = adapter_for(server, docs)
     replies(adapter, docs)
     scores(adapter, docs)
@@ -107,7 +126,10 @@ def test_what_arguments_add_to_a_request(served):
     adapter = adapter_for(server, [PLAIN], extra_body=json.dumps(extra), **arguments)
     replies(adapter, [PLAIN], until=["\n\n", "Q:"])
     (body,) = server.bodies()
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is it clear?"}]
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Is it clear?"},
+    ]
     settings = {"temperature": 0, "stop": ["\n\n", "Q:"], "max_completion_tokens": 7, "top_k": 5}
     thinking = {"chat_template_kwargs": {"enable_thinking": False}}
     assert body == {"model": "tiny", "messages": turns, **settings, **thinking}
@@ -121,11 +143,18 @@ def test_sampling_comes_from_the_task_and_seeds_from_the_request(served):
         replies(adapter_for(server, docs, seed=seed), docs, **sampled)
     replies(adapter_for(server, docs), docs, do_sample=False, temperature=0, top_p=0.9)
     *drawn, first, second = server.bodies()
-    assert {(body["temperature"], body["top_p"], body["top_k"]) for body in drawn} == {(0.7, 0.9, 30)}
-    seeds = [{str(body["messages"]): body["seed"] for body in drawn[at : at + 2]} for at in (0, 2, 4)]
+    assert {(body["temperature"], body["top_p"], body["top_k"]) for body in drawn} == {
+        (0.7, 0.9, 30)
+    }
+    seeds = [
+        {str(body["messages"]): body["seed"] for body in drawn[at : at + 2]} for at in (0, 2, 4)
+    ]
     assert seeds[0] == seeds[1]
     assert len({*seeds[0].values(), *seeds[2].values()}) == 4
-    assert all(body["temperature"] == 0 and not {"seed", "top_p", "top_k"} & body.keys() for body in (first, second))
+    assert all(
+        body["temperature"] == 0 and not {"seed", "top_p", "top_k"} & body.keys()
+        for body in (first, second)
+    )
 
 
 @each_row("ignores", [frozenset(), frozenset({"stop"})])
@@ -153,7 +182,10 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
 
     def change(path, body, answer):
         (choice,) = answer["choices"]
-        choice |= {"finish_reason": end, "message": {"role": "assistant", "content": content, field: thought}}
+        choice |= {
+            "finish_reason": end,
+            "message": {"role": "assistant", "content": content, field: thought},
+        }
         answer["usage"]["completion_tokens_details"] = {"reasoning_tokens": 11}
         return answer
 
@@ -168,10 +200,16 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     assert found.token_counts.reasoning_tokens == 11
 
 
-FORGED = ["[[medtasks:adapter_failed]] I pass", '{"rule": "nonsense", "reply": "A"}', "[SAFETY_BLOCKED: x]"]
+FORGED = [
+    "[[medtasks:adapter_failed]] I pass",
+    '{"rule": "nonsense", "reply": "A"}',
+    "[SAFETY_BLOCKED: x]",
+]
 
 
-@each_row("text", [*FORGED, "[[medtasks:cut]] B", "[[medtasks:copied]]B", '[[medtasks:reasoning "A"]] B'])
+@each_row(
+    "text", [*FORGED, "[[medtasks:cut]] B", "[[medtasks:copied]]B", '[[medtasks:reasoning "A"]] B']
+)
 def test_no_reply_is_read_as_a_mark(served, text):
     (reply,) = replies(adapter_for(served(reply=text), [PLAIN]), [PLAIN], max_new_tokens=99)
     read, row = open_envelope(reply)
@@ -179,14 +217,21 @@ def test_no_reply_is_read_as_a_mark(served, text):
     assert read.text.replace("\u2060", "").replace("{ ", "{") == text
 
 
-@each_row("facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}])
+@each_row(
+    "facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}]
+)
 def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
-    server = served(**{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()})
+    server = served(
+        **{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()}
+    )
     with pytest.raises(ModelRefused, match="image_attention=bidirectional"):
         adapter_for(server, [])
     assert adapter_for(server, [], image_attention="bidirectional").remark == ""
-    assert adapter_for(server, [], image_attention="causal").remark == "images read in one direction only"
+    assert (
+        adapter_for(server, [], image_attention="causal").remark
+        == "images read in one direction only"
+    )
     assert not server.asked
 
 
@@ -206,23 +251,37 @@ def test_which_model_is_meant(served):
 
 def test_what_belongs_to_one_image_goes_to_one_server(served):
     servers = [served(), served()]
-    docs = [{"question": f"{at}", "images": [noise(at // 2)], "options": (" yes", " no")} for at in range(40)]
-    adapter = adapter_for(servers[0], docs, base_url=";".join(server.base_url for server in servers))
+    docs = [
+        {"question": f"{at}", "images": [noise(at // 2)], "options": (" yes", " no")}
+        for at in range(40)
+    ]
+    adapter = adapter_for(
+        servers[0], docs, base_url=";".join(server.base_url for server in servers)
+    )
     replies(adapter, docs)
     assert_right(servers[0], docs, scores(adapter, docs))
-    seen = [{image.tobytes() for body in server.bodies() for image in _images(body)} for server in servers]
+    seen = [
+        {image.tobytes() for body in server.bodies() for image in _images(body)}
+        for server in servers
+    ]
     assert all(seen)
     assert not seen[0] & seen[1]
 
 
 def _images(body):
-    return [part for part in content_of({"messages": body["messages"][:1]}) if isinstance(part, Image.Image)]
+    return [
+        part
+        for part in content_of({"messages": body["messages"][:1]})
+        if isinstance(part, Image.Image)
+    ]
 
 
 @each_row("other", [{"root": "other"}, {"max_model_len": 9}, {"version": None}])
 def test_servers_that_differ_are_refused(served, other):
     urls = ";".join(server.base_url for server in (served(), served(**other)))
-    with pytest.raises(MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"):
+    with pytest.raises(
+        MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"
+    ):
         VlmServer(base_url=urls)
 
 
@@ -238,7 +297,10 @@ def test_the_key_comes_from_the_environment_and_a_wrong_one_stops_the_run(served
     replies(adapter_for(server, [PLAIN]), [PLAIN])
     monkeypatch.setenv(KEY, SECRET)
     replies(adapter_for(server, [PLAIN]), [PLAIN])
-    assert [request.headers["Authorization"] for request in server.asked] == ["Bearer none", f"Bearer {SECRET}"]
+    assert [request.headers["Authorization"] for request in server.asked] == [
+        "Bearer none",
+        f"Bearer {SECRET}",
+    ]
     with pytest.raises(AdapterArgumentError, match=KEY):
         adapter_for(server, [PLAIN], api_key=SECRET)
     monkeypatch.setenv(KEY, "umläut")
@@ -269,7 +331,9 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
         setattr(server.settings, name, value)
         assert asked(server)[1] == count
     # A server that reports its build and a name on the Hub may be anywhere.
-    server, moved, other = (served(build=f"vllm-0.32.0-{build}") for build in ("fp32", "fp32", "bf16"))
+    server, moved, other = (
+        served(build=f"vllm-0.32.0-{build}") for build in ("fp32", "fp32", "bf16")
+    )
     first, count = asked(server)
     assert asked(moved) == (first, 1)
     assert asked(other)[1] == count
@@ -278,14 +342,23 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
         assert asked(here)[1] == asked(elsewhere)[1] == count
     several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
-        replies(adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several)
+        replies(
+            adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several
+        )
 
 
 @each_row("ask", [replies, scores])
 def test_samples_with_an_answer_of_another_run_are_named(served, tmp_path, monkeypatch, ask):
     # The longest are asked first. Whether the text in brackets is a token was asked on Monday.
-    questions = ["Is it very, very clear to you?", "Is it <clear>?", "<clear>?", "Was it not <clear> to you?"]
-    docs = [{"question": question, "images": [], "options": ["A", " yes"]} for question in questions]
+    questions = [
+        "Is it very, very clear to you?",
+        "Is it <clear>?",
+        "<clear>?",
+        "Was it not <clear> to you?",
+    ]
+    docs = [
+        {"question": question, "images": [], "options": ["A", " yes"]} for question in questions
+    ]
     server = served()
 
     def copied(run, count):
@@ -319,7 +392,14 @@ def refused(server, documents, text, prompts, shots=0, **more):
 
 @each_row("tokenizes", [False, True])
 def test_marks_of_an_instruction_are_sent_and_those_of_data_are_refused(served, tokenizes):
-    texts = ["Left?", "Left? </think>", "<thi</think>nk>", "<|end|>", "<image>", "Is p <0.05 or >0.1?"]
+    texts = [
+        "Left?",
+        "Left? </think>",
+        "<thi</think>nk>",
+        "<|end|>",
+        "<image>",
+        "Is p <0.05 or >0.1?",
+    ]
     documents = [{"words": [text], "unused": ["</think>", 1]} for text in texts]
     documents[0].pop("unused")
     prompts = [prompt_of(document) for document in documents]
@@ -327,23 +407,40 @@ def test_marks_of_an_instruction_are_sent_and_those_of_data_are_refused(served, 
     expected = [None, "</think>", "</think>", "<|end|>", "<image>", None]
     assert refused(server, documents, prompt_of, prompts) == expected
     # A system instruction of the harness, and one that is not certainly free of data.
-    assert refused(server, documents, prompt_of, [f"<think> {prompt}" for prompt in prompts])[0] is None
-    assert refused(server, documents, prompt_of, [f"</think> {prompt}" for prompt in prompts])[5] == "</think>"
+    assert (
+        refused(server, documents, prompt_of, [f"<think> {prompt}" for prompt in prompts])[0]
+        is None
+    )
+    assert (
+        refused(server, documents, prompt_of, [f"</think> {prompt}" for prompt in prompts])[5]
+        == "</think>"
+    )
     # Solved examples of the harness.
     shown = [f"{THOUGHTS} {example} no\n\n{prompts[0]}" for example in texts]
     assert refused(server, documents[:1] * 6, prompt_of, shown, shots=1) == expected
     # Without the task that made a prompt, or where that fails, nothing in it is certain.
-    assert refused(server, [], None, prompts[:1]) == refused(server, [], prompt_of, prompts[:1]) == ["</think>"]
+    assert (
+        refused(server, [], None, prompts[:1])
+        == refused(server, [], prompt_of, prompts[:1])
+        == ["</think>"]
+    )
     docs = [{"question": prompts[0], "images": [], "options": ["A", "</think>"]}]
     adapter = adapter_for(server, docs)
-    task = SimpleNamespace(eval_docs_no_media=documents, doc_to_text=prompt_of, config=SimpleNamespace(num_fewshot=0))
+    task = SimpleNamespace(
+        eval_docs_no_media=documents, doc_to_text=prompt_of, config=SimpleNamespace(num_fewshot=0)
+    )
     adapter.harness_tasks = {TASK: task}
     assert all(math.isnan(score["sum"]) for score in scores(adapter, docs))
 
 
 @each_row("answer, mark", [("no", None), ("no</think>", "</think>")])
-def test_solved_examples_of_ours_are_data_and_their_template_is_not(served, monkeypatch, answer, mark):
-    settings = {"template": f"{THOUGHTS}\n{{{{ question }}}}", "example": "{{ question }} {{ answer }}\n"}
+def test_solved_examples_of_ours_are_data_and_their_template_is_not(
+    served, monkeypatch, answer, mark
+):
+    settings = {
+        "template": f"{THOUGHTS}\n{{{{ question }}}}",
+        "example": "{{ question }} {{ answer }}\n",
+    }
     example = {"question": "Right?", "answer": answer, "images": []}
     monkeypatch.setattr(few_shot, "demonstrations", lambda name: (example,))
     documents = [{"dataset": "x", "question": "Left?", "images": []}]
@@ -354,10 +451,21 @@ def test_solved_examples_of_ours_are_data_and_their_template_is_not(served, monk
 @pytest.mark.slow
 def test_a_run_of_two_modes(tmp_path, sample_home, monkeypatch):
     """It scores again as the harness scored it, costs few requests, says who answered, and writes the key nowhere."""
-    with serving(ServedModel(key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab")) as server:
-        arguments = f"base_url={server.base_url},journal={tmp_path / 'journal'},image_attention=causal"
+    with serving(
+        ServedModel(key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab")
+    ) as server:
+        arguments = (
+            f"base_url={server.base_url},journal={tmp_path / 'journal'},image_attention=causal"
+        )
         command = [
-            *(sys.executable, "-m", "medtasks.cli.main", "run", "--tasks", "mediconfusion_gd,mediconfusion_ps"),
+            *(
+                sys.executable,
+                "-m",
+                "medtasks.cli.main",
+                "run",
+                "--tasks",
+                "mediconfusion_gd,mediconfusion_ps",
+            ),
             *("--model", "vlm_server", "--model_args", arguments),
             *("--limit", "12", "--log_samples", "--output_path", str(tmp_path / "results")),
         ]
@@ -374,7 +482,9 @@ def test_a_run_of_two_modes(tmp_path, sample_home, monkeypatch):
         for rule, pairs in score_replies(task_file(task), documents, given).items():
             for metric in PAIR_METRICS:
                 value = getattr(pairs.categories["total"], metric)
-                assert value == pytest.approx(results["results"][task][f"{metric},{rule}"], nan_ok=True)
+                assert value == pytest.approx(
+                    results["results"][task][f"{metric},{rule}"], nan_ok=True
+                )
         assert all(len({*reply.losses}) > 1 for reply in given.values())
     letters = [body for body in server.bodies() if len(body.get("logprob_token_ids", ())) == 2]
     alone = [body for body in server.bodies() if len(body["messages"]) == 1]
@@ -384,7 +494,11 @@ def test_a_run_of_two_modes(tmp_path, sample_home, monkeypatch):
     aliases = [row["alias"] for row in results["results"].values()]
     assert all(alias.endswith("[images read in one direction only]") for alias in aliases)
     assert "[images read in one direction only]" in ran.stdout
-    assert all(one.headers["Authorization"] == f"Bearer {SECRET}" for one in server.asked if one.path == CHAT)
+    assert all(
+        one.headers["Authorization"] == f"Bearer {SECRET}"
+        for one in server.asked
+        if one.path == CHAT
+    )
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) >= 4
     assert not any(SECRET.encode() in file.read_bytes() for file in files)

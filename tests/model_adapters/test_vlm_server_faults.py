@@ -68,7 +68,11 @@ class FaultyModel(ServedModel):
 
 
 def status(code, message="", kind="application/json", headers=None, **error):
-    body = {"error": {"message": f"{message} {SECRET} yes B", "code": code, **error}} if kind != "text/html" else "<B>"
+    body = (
+        {"error": {"message": f"{message} {SECRET} yes B", "code": code, **error}}
+        if kind != "text/html"
+        else "<B>"
+    )
 
     def answer(handler):
         handler.reply(code, json.dumps(body).encode(), Content_Type=kind, **(headers or {}))
@@ -89,7 +93,9 @@ def closed(sent=0.0, reset=False):
             handler.end_headers()
             handler.wfile.write(body[: int(sent * len(body))])
         if reset:
-            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            handler.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         handler.close_connection = True
         handler.connection.shutdown(socket.SHUT_RDWR) if not reset else None
         socket.close(handler.connection.detach())
@@ -125,7 +131,9 @@ CONNECTIONS = {
     "half": closed(0.5),
     "cut": plain(b'{"choices": [{"index": 0, "message": {"rol', "application/json"),
     "text": plain(b"yes"),
-    "error200": plain(json.dumps({"error": {"message": f"B {SECRET}"}}).encode(), "application/json"),
+    "error200": plain(
+        json.dumps({"error": {"message": f"B {SECRET}"}}).encode(), "application/json"
+    ),
 }
 
 
@@ -136,7 +144,10 @@ def chosen(**fields):
         (choice,) = answer["choices"]
         message = {name: fields[name] for name in ("content", "reasoning") if name in fields}
         rest = {name: value for name, value in fields.items() if name not in message}
-        return {**answer, "choices": [{**choice, "message": {**choice["message"], **message}, **rest}]}
+        return {
+            **answer,
+            "choices": [{**choice, "message": {**choice["message"], **message}, **rest}],
+        }
 
     return change
 
@@ -167,20 +178,34 @@ CHANGES = {
     "twice": lambda answer: {**answer, "choices": answer["choices"] * 2},
     "othermodel": lambda answer: {**answer, "model": "another"},
     "nologprobs": without_logprobs,
-    "shortlogprobs": lambda answer: {**answer, "prompt_logprobs": (answer["prompt_logprobs"] or [])[:-1] or None},
-    "otherids": lambda answer: {**answer, "prompt_token_ids": [7, *(answer["prompt_token_ids"] or [])[1:]]},
+    "shortlogprobs": lambda answer: {
+        **answer,
+        "prompt_logprobs": (answer["prompt_logprobs"] or [])[:-1] or None,
+    },
+    "otherids": lambda answer: {
+        **answer,
+        "prompt_token_ids": [7, *(answer["prompt_token_ids"] or [])[1:]],
+    },
     "nan": valued(math.nan),
     "minusinf": valued(-9999.0),
     "text value": valued(SECRET),
     "positive": valued(0.5),
     "othercount": lambda answer: {**answer, "usage": {**answer["usage"], "prompt_tokens": 3}},
-    "othertokens": lambda answer: {**answer, "prompt_logprobs": (answer["prompt_logprobs"] or [])[::-1] or None},
+    "othertokens": lambda answer: {
+        **answer,
+        "prompt_logprobs": (answer["prompt_logprobs"] or [])[::-1] or None,
+    },
     "othertext": lambda answer: {**answer, "prompt_text": "x" * bool(answer["prompt_text"])},
 }
 
 RIGHT, FAILED, EMPTY, CUT, THOUGHT = ENDS = ("right", "failed", "empty", "cut", "thought")
 # Words of the sentence with which the run stops.
-GONE, KEY, NO_MODEL, LATER = "the run stops, and", "MEDTASKS_SERVER_API_KEY", "check model=", "asks to wait 900 s"
+GONE, KEY, NO_MODEL, LATER = (
+    "the run stops, and",
+    "MEDTASKS_SERVER_API_KEY",
+    "check model=",
+    "asks to wait 900 s",
+)
 NO_SCORES = "gives no likelihoods|cannot score options"
 # Of each kind: when it happens to the second chat request, and when to all of them.
 PASSING = ((RIGHT, GONE), (RIGHT, GONE))
@@ -189,7 +214,9 @@ REPLY = ((FAILED, FAILED), (RIGHT, RIGHT))
 SCORE = ((RIGHT, RIGHT), (FAILED, FAILED))
 MISSING = ((RIGHT, RIGHT), (NO_SCORES, NO_SCORES))
 EXPECTED = {
-    **dict.fromkeys(("429", "500", "503", "500h", "hang", "reset", "half", "cut", "text", "error200"), PASSING),
+    **dict.fromkeys(
+        ("429", "500", "503", "500h", "hang", "reset", "half", "cut", "text", "error200"), PASSING
+    ),
     **dict.fromkeys(("401", "403"), ((KEY, KEY), (KEY, KEY))),
     "404": ((NO_MODEL, NO_MODEL), (NO_MODEL, NO_MODEL)),
     "429 later": ((LATER, LATER), (LATER, LATER)),
@@ -201,14 +228,26 @@ EXPECTED = {
     "blank": ((EMPTY, EMPTY), (RIGHT, RIGHT)),
     "length": ((CUT, CUT), (RIGHT, RIGHT)),
     **dict.fromkeys(("nologprobs", "shortlogprobs"), MISSING),
-    "otherids": ((RIGHT, RIGHT), (FAILED, RIGHT)),  # ids before the option's own only have to stay as they are
-    **dict.fromkeys(("nan", "minusinf", "text value", "positive", "othercount", "othertokens"), SCORE),
+    "otherids": (
+        (RIGHT, RIGHT),
+        (FAILED, RIGHT),
+    ),  # ids before the option's own only have to stay as they are
+    **dict.fromkeys(
+        ("nan", "minusinf", "text value", "positive", "othercount", "othertokens"), SCORE
+    ),
     "othertext": ((RIGHT, RIGHT), (NO_SCORES, FAILED)),
 }
 
 
 def adapter(*servers, docs=DOCS, **arguments):
-    given = {"concurrency": 1, "timeout": 20, "attempts": 3, "max_failed": 1, "journal": False, **arguments}
+    given = {
+        "concurrency": 1,
+        "timeout": 20,
+        "attempts": 3,
+        "max_failed": 1,
+        "journal": False,
+        **arguments,
+    }
     lm = VlmServer(base_url=";".join(server.base_url for server in servers), **given)
     lm.task_dict = {TASK: {SPLIT: docs}}
     return lm
@@ -218,7 +257,10 @@ def asked(lm, kind, docs=DOCS):
     if kind == "scoring":
         return lm.loglikelihood(instances("loglikelihood", docs, OPTIONS, to_visual))
     settings = {"until": ["\n\n"], "max_new_tokens": 12, "temperature": 0}
-    return [reply.text for reply in lm.generate_until(instances("generate_until", docs, [settings], to_visual))]
+    return [
+        reply.text
+        for reply in lm.generate_until(instances("generate_until", docs, [settings], to_visual))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +270,11 @@ def right():
 
 
 def is_failed(answer):
-    return failure_cause(answer) is not None if isinstance(answer, str) else math.isnan(answer[0]) and not answer[1]
+    return (
+        failure_cause(answer) is not None
+        if isinstance(answer, str)
+        else math.isnan(answer[0]) and not answer[1]
+    )
 
 
 def is_right(answer, expected):
@@ -240,7 +286,11 @@ def is_as(outcome, answer, expected):
     if outcome == THOUGHT:
         text, is_cut = without_cut_mark(answer)
         return is_cut and without_reasoning(text) == ("", "A or B?")
-    wanted = {RIGHT: expected, EMPTY: "", CUT: cut_reply(expected) if isinstance(expected, str) else None}
+    wanted = {
+        RIGHT: expected,
+        EMPTY: "",
+        CUT: cut_reply(expected) if isinstance(expected, str) else None,
+    }
     return is_failed(answer) if outcome == FAILED else is_right(answer, wanted[outcome])
 
 
@@ -256,7 +306,9 @@ def test_each_fault(fault, number, for_ever, right, log):
     kind, outcome = KINDS[number], EXPECTED[fault][number][for_ever]
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
         try:
-            got = asked(adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind)
+            got = asked(
+                adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind
+            )
         except MedTasksError as error:
             said = str(error)
             assert outcome not in ENDS, said
@@ -269,10 +321,14 @@ def test_each_fault(fault, number, for_ever, right, log):
                 assert all(hit)
             else:
                 touched = 1 if kind == "generation" else len(OPTIONS)
-                assert sum(not is_right(*pair) for pair in pairs) == (0 if outcome == RIGHT else touched)
+                assert sum(not is_right(*pair) for pair in pairs) == (
+                    0 if outcome == RIGHT else touched
+                )
                 assert all(is_right(*pair) or good for pair, good in zip(pairs, hit, strict=True))
             failed = sum(is_failed(answer) for answer in got)
-            assert len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
+            assert (
+                len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
+            )
         server.over.set()
     assert SECRET not in said + "".join(log)
 
@@ -309,11 +365,17 @@ def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
 @each_row("fault, requests", [(CONNECTIONS["error200"], len(DOCS)), (closed(), 3)])
 def test_a_route_that_answers_nothing_is_no_dead_server(fault, requests, right, log):
     """Some servers answer with status 200 where they have nothing; texts that may be special tokens ask for that."""
-    docs = [{**doc, "question": f"{doc['question']} <b{number}>"} for number, doc in enumerate(DOCS)]
+    docs = [
+        {**doc, "question": f"{doc['question']} <b{number}>"} for number, doc in enumerate(DOCS)
+    ]
 
-    with serving(FaultyModel(before=lambda handler, path, body: path != CHAT and fault(handler))) as server:
+    with serving(
+        FaultyModel(before=lambda handler, path, body: path != CHAT and fault(handler))
+    ) as server:
         assert asked(adapter(server, docs=docs), "generation", docs) == right["generation"]
-        assert len(server.bodies("/tokenize")) == requests, "one per text, or the tries of the first text"
+        assert len(server.bodies("/tokenize")) == requests, (
+            "one per text, or the tries of the first text"
+        )
     cause = f"retrying 1 request: the server at {server.url}/tokenize closed the connection without a complete answer"
     assert cause in "".join(log) or requests == len(DOCS)
 
@@ -322,14 +384,24 @@ def test_a_route_that_answers_nothing_is_no_dead_server(fault, requests, right, 
 @each_row(
     "fault, label, words",
     [
-        (status(500, f"CUDA out\n of it, {KEY_TEXT}"), "failed (HTTP 500", f": CUDA out of it, *** {SECRET} yes B"),
+        (
+            status(500, f"CUDA out\n of it, {KEY_TEXT}"),
+            "failed (HTTP 500",
+            f": CUDA out of it, *** {SECRET} yes B",
+        ),
         (status(500, "x" * 500), "failed (HTTP 500", f": {'x' * 200}"),
         (status(502, kind="text/html"), "failed (HTTP 502", ""),
         (status(400, "Bad"), "refused the request (HTTP 400", f": Bad {SECRET} yes B"),
-        (status(400, "Key sk-ab****wxyz"), "refused the request (HTTP 400", f": Key *** {SECRET} yes B"),
+        (
+            status(400, "Key sk-ab****wxyz"),
+            "refused the request (HTTP 400",
+            f": Key *** {SECRET} yes B",
+        ),
     ],
 )
-def test_a_servers_own_words_are_shown_where_they_may_be(fault, label, words, allowed, log, monkeypatch):
+def test_a_servers_own_words_are_shown_where_they_may_be(
+    fault, label, words, allowed, log, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_SERVER_API_KEY", KEY_TEXT)
     monkeypatch.setitem(CONNECTIONS, "500", fault)
     with serving(FaultyModel("500", range(1, 10))) as server:
@@ -343,10 +415,15 @@ def test_a_servers_own_words_are_shown_where_they_may_be(fault, label, words, al
 def test_a_run_whose_first_requests_all_fail_stops_unless_all_may_fail():
     docs = [{**DOCS[0], "image": noise(number)} for number in range(12)]
     with serving(FaultyModel("400m", range(10**6))) as server:
-        with pytest.raises(MedTasksError, match=r"the first 8 .* all failed.* most often \(8x\) the server at .*400"):
+        with pytest.raises(
+            MedTasksError,
+            match=r"the first 8 .* all failed.* most often \(8x\) the server at .*400",
+        ):
             asked(adapter(server, docs=docs, max_failed=0.5), "generation", docs)
         assert server.count == 8
-        assert all(map(is_failed, asked(adapter(server, docs=docs, max_failed=1), "generation", docs)))
+        assert all(
+            map(is_failed, asked(adapter(server, docs=docs, max_failed=1), "generation", docs))
+        )
         assert server.count == 8 + 12
 
 
@@ -366,17 +443,23 @@ class Going(FaultyModel):
 
 
 @each_row("kind", KINDS)
-def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(kind, right, tmp_path):
+def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(
+    kind, right, tmp_path
+):
     docs = DOCS * 4
     with serving(Going(10)) as server:
         given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
-        with pytest.raises(MedTasksError, match=r"closed the connection .*; the run stops, and the answers so far"):
+        with pytest.raises(
+            MedTasksError, match=r"closed the connection .*; the run stops, and the answers so far"
+        ):
             asked(adapter(server, **given), kind, docs)
         answered, before = server.bodies()[:10], len(server.bodies())
         server.left = 10**6
         got = asked(adapter(server, **given), kind, docs)
         assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
-        assert sum(body in answered for body in server.bodies()[before:]) <= 4, "which may have been on their way"
+        assert sum(body in answered for body in server.bodies()[before:]) <= 4, (
+            "which may have been on their way"
+        )
         again = server.count
         assert asked(adapter(server, **given), kind, docs) == got
         assert server.count == again + 1, "nothing was missing; one request tells who answers"

@@ -21,9 +21,17 @@ WAYS = ("auto", "prompt_logprobs", "token_ids")
 
 def docs_with(*options, count=4):
     """Questions of one to three images and one without, with these options each."""
-    docs = [{"question": f"Is it clear, {number}?", "images": [noise(number)]} for number in range(count - 2)]
-    docs += [{"question": "<image> or <image>, and <image>?", "images": [noise(7), noise(8), noise(9)]}]
-    return [{**doc, "options": options} for doc in [*docs, {"question": "No image: is it?", "images": []}]]
+    docs = [
+        {"question": f"Is it clear, {number}?", "images": [noise(number)]}
+        for number in range(count - 2)
+    ]
+    docs += [
+        {"question": "<image> or <image>, and <image>?", "images": [noise(7), noise(8), noise(9)]}
+    ]
+    return [
+        {**doc, "options": options}
+        for doc in [*docs, {"question": "No image: is it?", "images": []}]
+    ]
 
 
 def adapter_for(server, docs, **arguments):
@@ -35,16 +43,26 @@ def adapter_for(server, docs, **arguments):
 
 def scores(adapter, docs, doc_ids=None):
     chosen = range(len(docs)) if doc_ids is None else doc_ids
-    requests = [one for at in chosen for one in instances("loglikelihood", docs, docs[at]["options"], doc_ids=[at])]
+    requests = [
+        one
+        for at in chosen
+        for one in instances("loglikelihood", docs, docs[at]["options"], doc_ids=[at])
+    ]
     return [json.loads(score) for score, _ in adapter.loglikelihood(requests)]
 
 
 def question(doc):
     """A request for what follows the question of a document."""
-    urls = iter({"type": "image_url", "image_url": {"url": data_url(image)}} for image in doc["images"])
+    urls = iter(
+        {"type": "image_url", "image_url": {"url": data_url(image)}} for image in doc["images"]
+    )
     pieces = doc["question"].split("<image>")
     if len(pieces) == 1:
-        return {"messages": [{"role": "user", "content": [*urls, {"type": "text", "text": doc["question"]}]}]}
+        return {
+            "messages": [
+                {"role": "user", "content": [*urls, {"type": "text", "text": doc["question"]}]}
+            ]
+        }
     content = [{"type": "text", "text": pieces[0]}]
     for piece in pieces[1:]:
         content += [next(urls), {"type": "text", "text": piece}]
@@ -53,7 +71,9 @@ def question(doc):
 
 def assert_right(server, docs, found):
     """Scores are those of our other adapters' definition."""
-    wanted = [server.model.likelihood(question(doc), option) for doc in docs for option in doc["options"]]
+    wanted = [
+        server.model.likelihood(question(doc), option) for doc in docs for option in doc["options"]
+    ]
     for one, (total, greedy, tokens) in zip(found, wanted, strict=True):
         assert one["sum"] == pytest.approx(total, rel=0, abs=1e-9)
         assert one["mean"] == pytest.approx(total / tokens, rel=0, abs=1e-9)
@@ -66,8 +86,16 @@ SEAMS = ("yes", "no", " yes", "\n")  # of which some merge with the end of the p
 
 @each_row(
     "way, merges, options",
-    [(way, MERGES, options) for way in WAYS for options in (LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A"))]
-    + [(way, [*merges], SEAMS) for way in WAYS[::2] for merges in (("\ny", "\nyes"), ("t\ny",), ("\n\n", "\n"))],
+    [
+        (way, MERGES, options)
+        for way in WAYS
+        for options in (LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A"))
+    ]
+    + [
+        (way, [*merges], SEAMS)
+        for way in WAYS[::2]
+        for merges in (("\ny", "\nyes"), ("t\ny",), ("\n\n", "\n"))
+    ],
 )
 def test_every_way_gives_the_same(served, way, merges, options):
     server, docs = served(scale_out=True, merges=merges), docs_with(*options)
@@ -77,7 +105,9 @@ def test_every_way_gives_the_same(served, way, merges, options):
 @each_row("way", WAYS)
 def test_an_option_without_a_token_has_no_score(served, way):
     server, docs = served(scale_out=True), docs_with("")
-    assert all(math.isnan(one["sum"]) for one in scores(adapter_for(server, docs, likelihood=way), docs))
+    assert all(
+        math.isnan(one["sum"]) for one in scores(adapter_for(server, docs, likelihood=way), docs)
+    )
 
 
 def test_letters_cost_one_request_per_question(served):
@@ -107,7 +137,11 @@ def test_letters_that_are_likeliest(served):
     assert sum(one["greedy"] for one in result) >= len(found)
 
 
-REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
+REFUSED = {
+    "trim": "cuts the blanks off a reply",
+    "think": "puts '<think>",
+    "refuse": "refuses an open assistant turn",
+}
 
 
 @each_row("template", REFUSED)
@@ -139,7 +173,10 @@ def test_options_without_a_certain_boundary_are_not_scored(served):
     assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
     assert all(math.isnan(one["sum"]) for one in found[4:6])
     # Without the rendered text, options that merge have no certain beginning.
-    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
+    server, docs = (
+        served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]),
+        docs_with("yes", "no"),
+    )
     found = scores(adapter_for(server, docs), docs)
     assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
 
@@ -231,4 +268,6 @@ def test_special_tokens_in_a_text_are_refused(served, tokenizes):
     docs = [doc for text in SPECIAL for doc in docs_with("p <0.05", f"a{text}b")]
     docs += [{"question": f"a{text}b", "images": [], "options": ["A"]} for text in SPECIAL]
     assert all(math.isnan(score["sum"]) for score in scores(adapter_for(server, docs), docs))
-    assert not any(text in json.dumps(body["messages"]) for body in server.bodies() for text in SPECIAL)
+    assert not any(
+        text in json.dumps(body["messages"]) for body in server.bodies() for text in SPECIAL
+    )

@@ -27,7 +27,21 @@ def test_images_get_the_closest_depth_and_size_by_the_nearest_voxel(radfm):
     def depth(*depths):
         return radfm.encode("", [np.zeros((2, 2, depth)) for depth in depths]).pixels.shape[-1]
 
-    table = {1: 4, 4: 4, 5: 4, 6: 4, 7: 8, 10: 8, 11: 12, 30: 28, 31: 32, 62: 60, 63: 64, 64: 64, 500: 64}
+    table = {
+        1: 4,
+        4: 4,
+        5: 4,
+        6: 4,
+        7: 8,
+        10: 8,
+        11: 12,
+        30: 28,
+        31: 32,
+        62: 60,
+        63: 64,
+        64: 64,
+        500: 64,
+    }
     assert {given: depth(given) for given in table} == table
     assert depth(1, 23, 4) == 24
     flat, deep = noise(), np.random.default_rng(0).random((3, 4, 32, 14))
@@ -44,7 +58,9 @@ def test_images_get_the_closest_depth_and_size_by_the_nearest_voxel(radfm):
 @each_row("mode", ["RGB", "L", "RGBA", "P"])
 def test_the_whole_picture_is_resized_and_not_normalised(mode):
     picture = noise(mode=mode)
-    expected = np.asarray(picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC)) / 255
+    expected = (
+        np.asarray(picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC)) / 255
+    )
     volume = image_volume(picture, SIDE)
     assert (volume.shape, volume.dtype) == ((3, SIDE, SIDE, 1), torch.float32)
     np.testing.assert_allclose(volume[..., 0].permute(1, 2, 0).numpy(), expected, atol=1e-7)
@@ -63,7 +79,9 @@ def test_crops_depend_on_seed_and_content_and_cover_the_range_of_training():
     assert not torch.equal(first, image_volume(noise(), SIDE))
     other = noise()
     other.putpixel((0, 0), (1, 2, 3))
-    assert (image_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
+    assert (
+        image_volume(other, SIDE, 0) - first
+    ).abs().mean() > 0.01  # another part, not another pixel
     generator = random.Random(0)
     boxes = np.array([random_crop_box(400, 300, generator) for _ in range(500)])
     lefts, tops, rights, bottoms = boxes.T
@@ -71,7 +89,10 @@ def test_crops_depend_on_seed_and_content_and_cover_the_range_of_training():
     assert tops.min() >= 0
     assert rights.max() <= 400
     assert bottoms.max() <= 300
-    shares, aspects = (rights - lefts) * (bottoms - tops) / 120000, (rights - lefts) / (bottoms - tops)
+    shares, aspects = (
+        (rights - lefts) * (bottoms - tops) / 120000,
+        (rights - lefts) / (bottoms - tops),
+    )
     assert 0.795 < shares.min() < 0.82
     assert 0.95 < shares.max() <= 1
     assert 0.745 < aspects.min() < 1.1
@@ -103,9 +124,13 @@ def test_slices_are_stacked_in_their_order_and_values_brought_to_0_to_1():
     ramp = np.arange(8).reshape(2, 2, 2)
     bytes_read = read_volume((ramp * 30).astype(np.uint8), SIDE)[0].flatten().tolist()
     assert bytes_read == pytest.approx([30 * n / 255 for n in range(8)])
-    assert torch.equal(read_volume(ramp / 10, SIDE)[1], torch.from_numpy((ramp / 10).astype(np.float32)))
+    assert torch.equal(
+        read_volume(ramp / 10, SIDE)[1], torch.from_numpy((ramp / 10).astype(np.float32))
+    )
     for values in (ramp * 400 - 1000, ramp * 1.5):  # Hounsfield units; fractions above 1
-        assert read_volume(values, SIDE)[2].flatten().tolist() == pytest.approx([n / 7 for n in range(8)])
+        assert read_volume(values, SIDE)[2].flatten().tolist() == pytest.approx(
+            [n / 7 for n in range(8)]
+        )
     assert not read_volume(np.full((2, 2, 2), 40.0), SIDE).any()
 
 
@@ -143,13 +168,19 @@ def test_impossible_files_are_refused_and_nifti_seen_as_it_is_printed(tmp_path):
         assert str(tmp_path / name) in str(refusal.value)
     voxels = np.zeros((4, 5, 6), dtype=np.int16)
     voxels[3, 4, 5] = 1000  # rightmost, foremost, topmost
-    for turned, affine in ((voxels, np.eye(4)), (voxels[..., None], np.eye(4)), (voxels[::-1], np.diag([-1, 1, 1, 1]))):
+    for turned, affine in (
+        (voxels, np.eye(4)),
+        (voxels[..., None], np.eye(4)),
+        (voxels[::-1], np.diag([-1, 1, 1, 1])),
+    ):
         nibabel.save(nibabel.Nifti1Image(turned, affine), tmp_path / "a.nii.gz")
         volume = read_volume(tmp_path / "a.nii.gz", SIDE)
         assert volume.shape == (3, 5, 4, 6)
         assert volume[0].nonzero().tolist() == [[0, 0, 5]]
     nibabel.save(nibabel.Nifti1Image(np.zeros((4, 5, 6, 2)), np.eye(4)), tmp_path / "series.nii")
-    with pytest.raises(MedTasksError, match=r"series\.nii has shape \(4, 5, 6, 2\); give one volume"):
+    with pytest.raises(
+        MedTasksError, match=r"series\.nii has shape \(4, 5, 6, 2\); give one volume"
+    ):
         read_volume(tmp_path / "series.nii", SIDE)
 
 
@@ -176,25 +207,42 @@ def slices(count=5):
 def digests(*visuals):
     request = Request("", {}, lambda doc: doc, 0, "t", "s", 0, 0, False)
     return (
-        RequestReader({"t": {"s": [list(visuals)]}}, scored=False, visual_types=VOLUMES).read(request).visuals.digests
+        RequestReader({"t": {"s": [list(visuals)]}}, scored=False, visual_types=VOLUMES)
+        .read(request)
+        .visuals.digests
     )
 
 
 def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path):
     file = written(tmp_path / "scan.npy")
     model = adapter(radfm_folder, max_failed=0, batch_size=4)
-    docs = [[file], [str(file)], [VOXELS], [slices()], [noise(8), VOXELS], file, VOXELS, [VOXELS[:, :, :2]]]
+    docs = [
+        [file],
+        [str(file)],
+        [VOXELS],
+        [slices()],
+        [noise(8), VOXELS],
+        file,
+        VOXELS,
+        [VOXELS[:, :, :2]],
+    ]
     replies, scores = asked(model, docs)
     assert not any(failure_cause(reply) for reply in replies)
-    as_volumes = [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
+    as_volumes = (
+        [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
+    )
     prompts = [model.encode(QUESTION, volumes) for volumes in as_volumes]
-    pairs = [model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS]
+    pairs = [
+        model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS
+    ]
     settings = GenerationSettings(6)
     assert replies == [model.generate_batch([prompt], settings, 0)[0] for prompt in prompts]
     assert [mean for mean, _ in scores] == pytest.approx(
         [model.score_batch([pair])[0].mean for pair in pairs], abs=1e-5
     )
-    assert len({round(mean, 4) for mean, _ in scores}) == 2 * 4, "file, text, array and bare ones are the same volume"
+    assert len({round(mean, 4) for mean, _ in scores}) == 2 * 4, (
+        "file, text, array and bare ones are the same volume"
+    )
 
 
 def test_a_digest_stands_for_content_type_and_shape(tmp_path):
@@ -202,7 +250,11 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
     one_voxel[8, 10, 6] ^= 1
     changed = slices()
     changed[4].putpixel((29, 20), (1, 2, 3))
-    for same in ([VOXELS, VOXELS.copy()], [VOXELS, np.asfortranarray(VOXELS)], [slices(), tuple(slices())]):
+    for same in (
+        [VOXELS, VOXELS.copy()],
+        [VOXELS, np.asfortranarray(VOXELS)],
+        [slices(), tuple(slices())],
+    ):
         assert len(set(digests(*same))) == 1
     file = written(tmp_path / "a.npy")
     assert digests(file) == digests(str(file)) == digests(written(tmp_path / "b.npy"))
@@ -223,7 +275,16 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
         VOXELS.view(np.int8),
         VOXELS.reshape(11, 9, 7),
     ]
-    others += [slices(), slices()[::-1], slices(4), changed, [slices()[0]], slices()[0], file, renamed]
+    others += [
+        slices(),
+        slices()[::-1],
+        slices(4),
+        changed,
+        [slices()[0]],
+        slices()[0],
+        file,
+        renamed,
+    ]
     assert len(set(digests(*others))) == len(others)
 
 
@@ -257,7 +318,11 @@ def test_a_bad_volume_fails_alone_and_no_log_names_its_file(radfm_folder, tmp_pa
         "a volume without slices": [[]],
         "the task yields int": [7],
     }
-    model = adapter(radfm_folder, max_failed=1, journal=journal if journal == "false" else str(tmp_path / journal))
+    model = adapter(
+        radfm_folder,
+        max_failed=1,
+        journal=journal if journal == "false" else str(tmp_path / journal),
+    )
     (*failed, good), scores = asked(model, [*bad.values(), [VOXELS]])
     for cause, reply in zip(bad, failed, strict=True):
         assert re.search(cause, failure_cause(reply)), cause

@@ -45,7 +45,16 @@ def tokenizer(*image_tokens: str, bos: bool = False, **named: str) -> hf.PreTrai
     plain = Tokenizer(models.BPE())
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>", *image_tokens, *named.values()]
+    special = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|end|>",
+        *image_tokens,
+        *named.values(),
+    ]
     trainer = trainers.BpeTrainer(
         vocab_size=330,
         special_tokens=special,
@@ -79,7 +88,8 @@ def _save(folder: Path, model: hf.PreTrainedModel, processor: hf.ProcessorMixin)
             else:
                 weight.add_(torch.randn(weight.shape, generator=generator) * 0.05)
     model.generation_config = hf.GenerationConfig(
-        eos_token_id=[words.eos_token_id, words.convert_tokens_to_ids("<|end|>")], pad_token_id=words.pad_token_id
+        eos_token_id=[words.eos_token_id, words.convert_tokens_to_ids("<|end|>")],
+        pad_token_id=words.pad_token_id,
     )
     model.eval().save_pretrained(folder)
     processor.save_pretrained(folder)
@@ -102,11 +112,18 @@ def _text(kind: type, words: hf.PreTrainedTokenizerFast, **more: object) -> hf.P
 
 
 def _tower(kind: type, **more: object) -> hf.PretrainedConfig:
-    sizes = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes = {
+        "hidden_size": 24,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     return kind(**sizes, image_size=SIZE, patch_size=PATCH, **more)
 
 
-def _llava(folder: Path, family: str, text: type, image: object, before: str, **more: object) -> None:
+def _llava(
+    folder: Path, family: str, text: type, image: object, before: str, **more: object
+) -> None:
     words = tokenizer("<image>", bos=True)
     config = getattr(hf, f"{family}Config")(
         vision_config=_tower(hf.CLIPVisionConfig),
@@ -133,7 +150,14 @@ def llava(folder: Path) -> None:
 def llava_next(folder: Path) -> None:
     pinpoints = [[SIZE, 2 * SIZE], [2 * SIZE, SIZE], [2 * SIZE, 2 * SIZE]]
     image = hf.LlavaNextImageProcessor(**SQUARE, image_grid_pinpoints=pinpoints)
-    _llava(folder, "LlavaNext", hf.MistralConfig, image, "{{ bos_token }}", image_grid_pinpoints=pinpoints)
+    _llava(
+        folder,
+        "LlavaNext",
+        hf.MistralConfig,
+        image,
+        "{{ bos_token }}",
+        image_grid_pinpoints=pinpoints,
+    )
 
 
 def _qwen(
@@ -150,7 +174,13 @@ def _qwen(
     keys = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
     sizes = {"patch_size": PATCH, "merge_size": 2, "temporal_patch_size": 2}
     pixels = {"shortest_edge": 64, "longest_edge": 1024}
-    tower = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4, "patch_size": PATCH}
+    tower = {
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_heads": 4,
+        "patch_size": PATCH,
+    }
     config = getattr(hf, f"{family}Config")(
         vision_config=tower | {"spatial_merge_size": 2, "out_hidden_size": 32} | vision,
         text_config=_text(text, words, **more).to_dict(),
@@ -167,7 +197,10 @@ def _qwen(
 
 def qwen2_vl(folder: Path) -> None:
     rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
-    vision: dict[str, object] = {"embed_dim": 32, "mlp_ratio": 2}  # whose hidden_size is the language model's
+    vision: dict[str, object] = {
+        "embed_dim": 32,
+        "mlp_ratio": 2,
+    }  # whose hidden_size is the language model's
     _qwen(folder, "Qwen2VL", hf.models.qwen2_vl.Qwen2VLTextConfig, vision, rope_parameters=rope)
 
 
@@ -185,7 +218,12 @@ def qwen3_vl(folder: Path) -> None:
 
 def qwen3_5(folder: Path) -> None:
     """Three layers of linear attention to one of full attention, and a template that thinks unless told not to."""
-    rope = {"rope_type": "default", "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0, "rope_theta": 1e4}
+    rope = {
+        "rope_type": "default",
+        "mrope_section": [2, 1, 1],
+        "partial_rotary_factor": 1.0,
+        "rope_theta": 1e4,
+    }
     linear = {f"linear_{part}": 8 for part in ("key_head_dim", "value_head_dim")}
     linear |= {f"linear_num_{part}_heads": 2 for part in ("key", "value")}
     _qwen(
@@ -215,7 +253,12 @@ def gemma4(folder: Path) -> None:
     heads = {"num_key_value_heads": 4, "head_dim": 8}
     config = hf.Gemma4Config(
         vision_config=hf.Gemma4VisionConfig(
-            hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, patch_size=PATCH, **heads
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            patch_size=PATCH,
+            **heads,
         ),
         audio_config=None,
         text_config=_text(
@@ -247,7 +290,10 @@ def gemma4(folder: Path) -> None:
 
 def gemma3(folder: Path) -> None:
     words = tokenizer(
-        bos=True, image_token="<image_soft_token>", boi_token="<start_of_image>", eoi_token="<end_of_image>"
+        bos=True,
+        image_token="<image_soft_token>",
+        boi_token="<start_of_image>",
+        eoi_token="<end_of_image>",
     )
     per_image = 4
     config = hf.Gemma3Config(
@@ -278,7 +324,14 @@ def gemma3(folder: Path) -> None:
 
 def idefics3(folder: Path) -> None:
     rows = [f"<row_{row}_col_{column}>" for row in range(1, 3) for column in range(1, 3)]
-    words = tokenizer("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", *rows, bos=True)
+    words = tokenizer(
+        "<image>",
+        "<fake_token_around_image>",
+        "<end_of_utterance>",
+        "<global-img>",
+        *rows,
+        bos=True,
+    )
     config = hf.Idefics3Config(
         vision_config=_tower(hf.Idefics3VisionConfig),
         text_config=_text(hf.LlamaConfig, words),
@@ -286,7 +339,9 @@ def idefics3(folder: Path) -> None:
         scale_factor=2,
     )
     processor = hf.Idefics3Processor(
-        hf.Idefics3ImageProcessor(size={"longest_edge": 2 * SIZE}, max_image_size={"longest_edge": SIZE}),
+        hf.Idefics3ImageProcessor(
+            size={"longest_edge": 2 * SIZE}, max_image_size={"longest_edge": SIZE}
+        ),
         words,
         image_seq_len=PATCHES // 4,
         chat_template=template("<image>", "{{ bos_token }}"),
@@ -296,7 +351,10 @@ def idefics3(folder: Path) -> None:
 
 def internvl(folder: Path) -> None:
     words = tokenizer(
-        start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>", video_token="<video>"
+        start_image_token="<img>",
+        end_image_token="</img>",
+        context_image_token="<IMG_CONTEXT>",
+        video_token="<video>",
     )
     config = hf.InternVLConfig(
         vision_config=_tower(hf.InternVLVisionConfig),
@@ -305,7 +363,9 @@ def internvl(folder: Path) -> None:
         image_seq_length=PATCHES // 4,
     )
     processor = hf.InternVLProcessor(
-        hf.GotOcr2ImageProcessor(size={"height": SIZE, "width": SIZE}, crop_to_patches=True, max_patches=3),
+        hf.GotOcr2ImageProcessor(
+            size={"height": SIZE, "width": SIZE}, crop_to_patches=True, max_patches=3
+        ),
         words,
         hf.InternVLVideoProcessor(size={"height": SIZE, "width": SIZE}),
         image_seq_length=PATCHES // 4,
@@ -347,10 +407,14 @@ def mllama(folder: Path) -> None:
     )
     text = _text(hf.models.mllama.MllamaTextConfig, words, cross_attention_layers=[1]).to_dict()
     config = hf.MllamaConfig(
-        vision_config=tower.to_dict(), text_config=text, image_token_index=words.convert_tokens_to_ids("<|image|>")
+        vision_config=tower.to_dict(),
+        text_config=text,
+        image_token_index=words.convert_tokens_to_ids("<|image|>"),
     )
     image = hf.MllamaImageProcessor(size={"height": SIZE, "width": SIZE})
-    processor = hf.MllamaProcessor(image, words, chat_template=template("<|image|>", "{{ bos_token }}"))
+    processor = hf.MllamaProcessor(
+        image, words, chat_template=template("<|image|>", "{{ bos_token }}")
+    )
     _save(folder, hf.MllamaForConditionalGeneration(config), processor)
 
 
@@ -389,7 +453,11 @@ def plain_inputs(processor: Any, text: str, images: Sequence[Image.Image]) -> di
 
 
 def plain_scores(
-    model: Any, processor: Any, text_of: Callable[[Doc], str], docs: Sequence[Doc], options: Sequence[str]
+    model: Any,
+    processor: Any,
+    text_of: Callable[[Doc], str],
+    docs: Sequence[Doc],
+    options: Sequence[str],
 ) -> list[tuple[float, bool]]:
     """Mean losses and greedy flags after prompts: no padding, no batch, no cache and no part of the adapter."""
     scores = []
@@ -401,6 +469,10 @@ def plain_scores(
             assert ids[: len(context)] == context
             with torch.no_grad():
                 logs = model(**inputs).logits[0].double().log_softmax(-1)[len(context) - 1 : -1]
-            losses = [-row[token].item() for row, token in zip(logs, ids[len(context) :], strict=True)]
-            scores.append((sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :]))
+            losses = [
+                -row[token].item() for row, token in zip(logs, ids[len(context) :], strict=True)
+            ]
+            scores.append(
+                (sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :])
+            )
     return scores

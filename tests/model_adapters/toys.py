@@ -22,7 +22,20 @@ from ..recordings import recordings
 Doc = dict[str, Any]
 Visual = Callable[[Doc], Any]
 TASK, SPLIT = "toy", "test"
-WORDS = ("the", "left", "right", "lung", "is", "clear", "nodule", "effusion", "normal", "heart", "absent", "bone")
+WORDS = (
+    "the",
+    "left",
+    "right",
+    "lung",
+    "is",
+    "clear",
+    "nodule",
+    "effusion",
+    "normal",
+    "heart",
+    "absent",
+    "bone",
+)
 
 
 def noise(seed: int = 0, size: tuple[int, int] = (30, 21), mode: str = "RGB") -> Image.Image:
@@ -37,7 +50,9 @@ def make_docs(count: int = 12, seed: int = 0) -> list[Doc]:
     for number in range(count):
         pixels = rng.integers(0, 255, (6, 5), dtype=np.uint8)
         text = " ".join(words.choices(WORDS, k=words.randint(2, 40)))
-        docs.append({"question": f"{number}: {text}?", "image": Image.fromarray(pixels).resize((90, 70))})
+        docs.append(
+            {"question": f"{number}: {text}?", "image": Image.fromarray(pixels).resize((90, 70))}
+        )
     docs[-1]["image"] = None
     return docs
 
@@ -57,7 +72,14 @@ def instances(
     return [
         Instance(
             request_type=kind,
-            arguments=(docs[doc_id]["question"], copy.deepcopy(detail), visual, doc_id, TASK, SPLIT),
+            arguments=(
+                docs[doc_id]["question"],
+                copy.deepcopy(detail),
+                visual,
+                doc_id,
+                TASK,
+                SPLIT,
+            ),
             idx=index,
             metadata={"task": TASK, "doc_id": doc_id, "repeats": 1},
         )
@@ -69,15 +91,25 @@ def instances(
 class Bench:
     """An adapter with its documents, without journal unless a test asks for it: a replayed answer tests nothing."""
 
-    def __init__(self, docs: Sequence[Doc], kind: type[MedTasksTiny] = MedTasksTiny, **arguments: Any) -> None:
+    def __init__(
+        self, docs: Sequence[Doc], kind: type[MedTasksTiny] = MedTasksTiny, **arguments: Any
+    ) -> None:
         self.docs = docs
         self.adapter = kind(**{"device": "cpu", "journal": False, "weights": "random", **arguments})
         self.adapter.task_dict = {TASK: {SPLIT: docs}}
 
     def generation(
-        self, doc_ids: Iterable[int] | None = None, visual: Visual | None = to_visual, **gen_kwargs: Any
+        self,
+        doc_ids: Iterable[int] | None = None,
+        visual: Visual | None = to_visual,
+        **gen_kwargs: Any,
     ) -> list[Instance]:
-        gen_kwargs = {"until": ["\n\n"], "max_new_tokens": 12, "do_sample": False, "temperature": 0} | gen_kwargs
+        gen_kwargs = {
+            "until": ["\n\n"],
+            "max_new_tokens": 12,
+            "do_sample": False,
+            "temperature": 0,
+        } | gen_kwargs
         return instances("generate_until", self.docs, [gen_kwargs], visual, doc_ids)
 
     def scoring(
@@ -92,7 +124,9 @@ class Bench:
 class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
     ran = 0
 
-    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> Any:
+    def generate_batch(
+        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+    ) -> Any:
         self.ran += len(prompts)
         return super().generate_batch(prompts, settings, seed)
 
@@ -101,7 +135,9 @@ class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a nam
         return super().score_batch(items)
 
 
-def assert_pairs(got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float) -> None:
+def assert_pairs(
+    got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float
+) -> None:
     assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
     assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
 
@@ -115,8 +151,12 @@ def drawn(module: torch.nn.Module, seed: int, prefix: str = "") -> Tensors:
     weights: Tensors = {}
     for name, weight in module.state_dict().items():
         fan = weight[0].numel() if weight.dim() > 1 and "embed_tokens" not in name else 1
-        values = torch.randn(weight.shape, generator=generator) * (2.0 / fan**0.5 if weight.dim() > 1 else 0.1)
-        weights[prefix + name] = values + float(weight.dim() == 1 and not name.endswith(("bias", "class_embedding")))
+        values = torch.randn(weight.shape, generator=generator) * (
+            2.0 / fan**0.5 if weight.dim() > 1 else 0.1
+        )
+        weights[prefix + name] = values + float(
+            weight.dim() == 1 and not name.endswith(("bias", "class_embedding"))
+        )
     return weights
 
 
@@ -150,7 +190,9 @@ def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None)
             features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
             for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
                 embedded[0, place] = feature
-        logits: torch.Tensor = network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+        logits: torch.Tensor = (
+            network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+        )
     return logits
 
 
@@ -168,9 +210,18 @@ def without_record(model: str) -> str:
 
 def assert_statistics(tensor: torch.Tensor, expected: Mapping[str, Any], tolerance: float) -> None:
     assert list(tensor.shape) == expected["shape"]
-    tensor = tensor.double()  # in float32 a sum over values that an expanded tensor repeats loses digits
-    got = {"mean": tensor.mean(), "std": tensor.std(correction=0), "min": tensor.min(), "max": tensor.max()}
+    tensor = (
+        tensor.double()
+    )  # in float32 a sum over values that an expanded tensor repeats loses digits
+    got = {
+        "mean": tensor.mean(),
+        "std": tensor.std(correction=0),
+        "min": tensor.min(),
+        "max": tensor.max(),
+    }
     for name, value in got.items():
         assert value.item() == pytest.approx(expected[name], abs=tolerance)
     for sample in expected["samples"]:
-        assert tensor[tuple(sample["index"])].item() == pytest.approx(sample["value"], abs=tolerance)
+        assert tensor[tuple(sample["index"])].item() == pytest.approx(
+            sample["value"], abs=tolerance
+        )

@@ -29,12 +29,17 @@ def asked(case):
     if kind == "multiple_choice":
         return f"medevalkit_choice{ending}", {**doc, "option_lines": case["choices"]}
     if kind == "mmmu":
-        lines = [f"({letter}) {text}" for letter, text in zip("ABCDEFGH", options or (), strict=False)]
+        lines = [
+            f"({letter}) {text}" for letter, text in zip("ABCDEFGH", options or (), strict=False)
+        ]
         doc["question_type"] = "open" if options is None else "multiple-choice"
         return f"medevalkit_mmmu{ending}", {**doc, "option_lines": lines}
     if kind == "judgement":
         return f"medevalkit_question{ending}", {**doc, "answer": "yes"}
-    return f"medevalkit_slake{ending}", {**doc, "answer_type": "OPEN" if kind == "open_ended" else "CLOSED"}
+    return f"medevalkit_slake{ending}", {
+        **doc,
+        "answer_type": "OPEN" if kind == "open_ended" else "CLOSED",
+    }
 
 
 def test_every_recorded_prompt(golden):
@@ -54,7 +59,9 @@ def test_every_recorded_message_of_medvlthinker(golden, tmp_path):
         }
         doc["question"] += "\nAnswer Choices: (A) repeated"
         (turn,) = messages(doc, settings("medvlthinker"))
-        kept = [{key: value for key, value in part.items() if key != "url"} for part in turn["content"]]
+        kept = [
+            {key: value for key, value in part.items() if key != "url"} for part in turn["content"]
+        ]
         assert kept == case["content"]
 
 
@@ -82,9 +89,18 @@ def test_every_recorded_message(golden, home, monkeypatch):
         name = f"medevalkit_{TASKS.get(case['set'], case['set'])}"
         asking = f"{name}_reasoning" if case["reasoning"] else name
         doc = load_documents(task_file(name).dataset)[case["row"]]
-        (turn,) = messages(doc, resolved(task_config(asking)["lmms_eval_specific_kwargs"])["default"])
+        (turn,) = messages(
+            doc, resolved(task_config(asking)["lmms_eval_specific_kwargs"])["default"]
+        )
         shown = [part.get("text") or digest(part["url"]) for part in turn["content"]]
         labelled = case["image_key"] == "images"
-        labels = [[f"<image_{number}>: "] if labelled else [] for number, _ in enumerate(case["images"], 1)]
-        before = [part for label, one in zip(labels, case["images"], strict=True) for part in (*label, one)]
+        labels = [
+            [f"<image_{number}>: "] if labelled else []
+            for number, _ in enumerate(case["images"], 1)
+        ]
+        before = [
+            part
+            for label, one in zip(labels, case["images"], strict=True)
+            for part in (*label, one)
+        ]
         assert shown == [*before, case["prompt"]]

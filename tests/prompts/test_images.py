@@ -32,7 +32,9 @@ def document(file, **fields):
     return {"doc_id": "q1", "image_file": str(file), **fields}
 
 
-@each_row("file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")])
+@each_row(
+    "file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")]
+)
 def test_where_an_image_is(picture, file, root):
     settings = {"image_root": root.format(picture.parent)} if root else None
     [image] = images(document(file.format(picture.parent)), settings)
@@ -56,7 +58,10 @@ def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
 
 def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(picture, monkeypatch):
     whole = picture.read_bytes()
-    for content in (*(whole[: int(len(whole) * keep)] for keep in (0.5, 0.95, 0.02, 0.0)), b"<html>404</html>"):
+    for content in (
+        *(whole[: int(len(whole) * keep)] for keep in (0.5, 0.95, 0.02, 0.0)),
+        b"<html>404</html>",
+    ):
         picture.write_bytes(content)
         for lenient in (True, False):
             monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
@@ -69,9 +74,24 @@ def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(pict
 @each_row(
     "file, fields, error, complaint",
     [
-        ("x.jpg", {}, SourceError, "q1 has a relative path; write absolute paths or set image_root"),
-        ("x.jpg", {"dataset": "mediconfusion"}, DatasetNotPrepared, "medtasks data prepare mediconfusion"),
-        ("/x.jpg", {"dataset": "mediconfusion"}, SourceError, "/x.jpg of sample q1 is missing.*data prepare mediconf"),
+        (
+            "x.jpg",
+            {},
+            SourceError,
+            "q1 has a relative path; write absolute paths or set image_root",
+        ),
+        (
+            "x.jpg",
+            {"dataset": "mediconfusion"},
+            DatasetNotPrepared,
+            "medtasks data prepare mediconfusion",
+        ),
+        (
+            "/x.jpg",
+            {"dataset": "mediconfusion"},
+            SourceError,
+            "/x.jpg of sample q1 is missing.*data prepare mediconf",
+        ),
     ],
 )
 def test_an_image_that_is_not_found(file, fields, error, complaint):
@@ -107,9 +127,16 @@ def test_a_name_with_other_separators_or_in_another_unicode_form(tmp_path, store
 
 @each_row(
     "stored, named",
-    [("thorax.png", "Thorax.PNG"), ("Scans/1.png", "scans/1.png"), ("1.PNG", "1.png"), ("1.2.dcm.png", "1.2.dcm")],
+    [
+        ("thorax.png", "Thorax.PNG"),
+        ("Scans/1.png", "scans/1.png"),
+        ("1.PNG", "1.png"),
+        ("1.2.dcm.png", "1.2.dcm"),
+    ],
 )
-def test_a_name_in_other_capitals_or_without_ending_is_missing_and_the_near_one_named(tmp_path, stored, named):
+def test_a_name_in_other_capitals_or_without_ending_is_missing_and_the_near_one_named(
+    tmp_path, stored, named
+):
     file = tmp_path / stored
     file.parent.mkdir(exist_ok=True)
     Image.new("L", (7, 5)).save(file)
@@ -130,12 +157,16 @@ def test_of_two_files_that_a_name_may_mean_none_is_shown(tmp_path):
 
 def test_a_folder_is_no_image(tmp_path):
     (tmp_path / "series").mkdir()
-    with pytest.raises(SourceError, match="series of sample q1 is a folder; list its images in 'image_files'"):
+    with pytest.raises(
+        SourceError, match="series of sample q1 is a folder; list its images in 'image_files'"
+    ):
         images(document("series"), {"image_root": str(tmp_path)})
 
 
 def test_an_archive_is_no_folder_of_images(tmp_path):
-    with pytest.raises(SourceError, match=r"image_root .*images\.zip is an archive; unpack it and name the folder"):
+    with pytest.raises(
+        SourceError, match=r"image_root .*images\.zip is an archive; unpack it and name the folder"
+    ):
         images(document("1.png"), {"image_root": str(tmp_path / "images.zip")})
 
 
@@ -185,13 +216,21 @@ def test_images_at_their_names_in_the_text_or_first(doc):
     # Names stay for a model that gets its images first.
     text = prompt(doc, settings("mmmu"))
     assert "Like <image 3>?\n\n(A) <image 2>\n(B) <image 1> or <image 3>\n" in text
-    assert (prompt(doc, settings("mmmu_images")), widths(doc, "mmmu_images")) == (text, [1, 2, 3, 4])
-    assert (content(doc, "mmmu"), widths(doc, "mmmu")) == ([1, text], [1])  # which shows the first image alone
+    assert (prompt(doc, settings("mmmu_images")), widths(doc, "mmmu_images")) == (
+        text,
+        [1, 2, 3, 4],
+    )
+    assert (content(doc, "mmmu"), widths(doc, "mmmu")) == (
+        [1, text],
+        [1],
+    )  # which shows the first image alone
     assert prompt(doc, settings("mmmu", "llava")).startswith("<image>\n\nLike <image 3>?")
 
 
 def test_a_label_before_each_image(doc):
-    text = "\nQuestion: Like <image 3>?\nOptions: \n" + "\n".join([*doc["option_lines"], INSTRUCTION])
+    text = "\nQuestion: Like <image 3>?\nOptions: \n" + "\n".join(
+        [*doc["option_lines"], INSTRUCTION]
+    )
     labels = [part for number in range(1, 5) for part in (f"<image_{number}>: ", number)]
     assert content(doc, "choice_images") == [*labels, text]
     one = {**doc, "image_files": doc["image_files"][:1]}
@@ -207,7 +246,9 @@ def test_sanity_variants(doc):
         other["image_files"][other["image_files"].index(file)] = moved
     (hidden,), (grey,), (shown, _) = blind([doc]), blank([doc]), swapped([doc, other])
     assert content(hidden, "choice_images") == content(hidden, "choice")
-    assert content(hidden, "mmmu_images") == content(hidden, "mmmu") == [prompt(doc, settings("mmmu"))]
+    assert (
+        content(hidden, "mmmu_images") == content(hidden, "mmmu") == [prompt(doc, settings("mmmu"))]
+    )
     assert content(grey, "mmmu_images") == content(doc, "mmmu_images")
     assert [part for part in content(shown, "mmmu_images") if isinstance(part, int)] == [9] * 4
     assert content(shown, "mmmu")[0] == 9
@@ -223,7 +264,9 @@ def ct_doc(tmp_path, monkeypatch):
     return load_documents("multimedeval_ct_rate_report")[0]
 
 
-def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_in_it(ct_doc, tmp_path):
+def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_in_it(
+    ct_doc, tmp_path
+):
     settings = {"template": TEXT, "image_mark": "<image>", "slices": 0}
     assert volumes.prompt(ct_doc, settings) == "Report on: <image> please"
     (file,) = volumes.volumes(ct_doc, settings)
@@ -231,7 +274,9 @@ def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_
     assert file.startswith(str(tmp_path / "datasets"))
     assert file.endswith(".nii.gz")
     whole = read_volume(file, 8)[0].numpy()
-    shown = [np.asarray(picture)[..., 0] / 255 for picture in volumes.volumes(ct_doc, {"slices": 6})]
+    shown = [
+        np.asarray(picture)[..., 0] / 255 for picture in volumes.volumes(ct_doc, {"slices": 6})
+    ]
     assert np.allclose(np.stack(shown, axis=-1), whole, atol=1e-2)
     settings = {"template": TEXT, "image_mark": "<image>", "slices": 3, "images_joined_by": " "}
     assert volumes.prompt(ct_doc, settings) == "Report on: <image> <image> <image> please"
@@ -240,17 +285,29 @@ def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_
     assert volumes.prompt(ct_doc, {"template": TEXT}) == "Report on: please"
     assert len(volumes.volumes(ct_doc)) == 8
     (turn,) = volumes.messages(ct_doc, settings)
-    assert [part["type"] for part in turn["content"]] == ["text", "image", "text", "image", "text", "image", "text"]
+    assert [part["type"] for part in turn["content"]] == [
+        "text",
+        "image",
+        "text",
+        "image",
+        "text",
+        "image",
+        "text",
+    ]
     assert turn["content"][1]["url"].size == (10, 9)
 
 
 def test_volumes_that_cannot_be_shown(ct_doc, tmp_path):
-    with pytest.raises(MedTasksError, match="chat models take no files of volumes; set slices under"):
+    with pytest.raises(
+        MedTasksError, match="chat models take no files of volumes; set slices under"
+    ):
         volumes.messages(ct_doc, {"template": TEXT, "slices": 0})
     files = list((tmp_path / "volumes").iterdir())
     for file in files:
         file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(SourceError, match=r"the volume of sample 0 is broken \(it cannot be unpacked"):
+    with pytest.raises(
+        SourceError, match=r"the volume of sample 0 is broken \(it cannot be unpacked"
+    ):
         volumes.volumes(ct_doc, {"slices": 2})
     for file in files:
         file.unlink()

@@ -34,10 +34,14 @@ from ..tiny_multimedeval import FIVE_FINDINGS, SKIN
 
 TABLES = tables_of(__file__)
 REFERENCE = {name: (row, question, answer) for name, row, question, answer in TABLES["reference"]}
-REPORTS = {name: (row, question) for name, row, question in TABLES["reports"]}  # without demonstrations
+REPORTS = {
+    name: (row, question) for name, row, question in TABLES["reports"]
+}  # without demonstrations
 CHEST = REFERENCE["chestxray14"][0]["options"]
 STUDY = REPORTS["mimic_cxr_report"][0]
-NO_IMAGE, ONE_IMAGE, TWO_IMAGES = ({"image_files": files} for files in ([], ["a.png"], ["a.png", "b.png"]))
+NO_IMAGE, ONE_IMAGE, TWO_IMAGES = (
+    {"image_files": files} for files in ([], ["a.png"], ["a.png", "b.png"])
+)
 CLOSED = "Answer the following question with yes or no. "
 
 
@@ -46,7 +50,13 @@ def settings(name, family="default"):
     return families.get(family, families["default"])
 
 
-MARKING = ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo")  # families that place images by a mark
+MARKING = (
+    "llava",
+    "llava_hf",
+    "llava_onevision",
+    "radfm",
+    "med_flamingo",
+)  # families that place images by a mark
 
 
 def assert_asked(name, row, question):
@@ -54,7 +64,10 @@ def assert_asked(name, row, question):
     families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
     assert {own["template"] for own in families.values()} == {families["default"]["template"]}
     assert "<img>".join(question_parts(row, settings(name))) == question
-    marked, plain = question.replace("<img>", "<image>"), question.replace("<img> ", "").replace("<img>", "")
+    marked, plain = (
+        question.replace("<img>", "<image>"),
+        question.replace("<img> ", "").replace("<img>", ""),
+    )
     has_images = bool(row["image_files"])  # without, the text may hold a mark of its own
     for family in MARKING:
         assert prompt(row, settings(name, family)) == (marked if has_images else question)
@@ -88,13 +101,18 @@ def test_what_a_question_holds_is_text_and_what_is_absent_leaves_its_place_empty
     for text in ("<img> {images} {question}", "{", "{0}", "<image>"):
         assert prompt({**ONE_IMAGE, "question": text, "answer": "x"}, settings("vqa_rad")) == text
     question = {**NO_IMAGE, "question": "Is it?", "answer": "CT"}
-    assert prompt(question, settings("diff_vqa")) == " Is it?"  # as the reference: no tag, one blank
+    assert (
+        prompt(question, settings("diff_vqa")) == " Is it?"
+    )  # as the reference: no tag, one blank
     study = {**STUDY, "indication": ""}
     assert prompt(study, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
     for lost in (None, ""):
         row = {**ONE_IMAGE, "details": lost, "options": SKIN, "label": 0}
         assert prompt(row, settings("pad_ufes_20_head")).startswith(" Which of the following")
-    for names, name, text in ((FIVE_FINDINGS, "mimic_cxr_classification", ""), (CHEST, "chestxray14", "No Finding")):
+    for names, name, text in (
+        (FIVE_FINDINGS, "mimic_cxr_classification", ""),
+        (CHEST, "chestxray14", "No Finding"),
+    ):
         row = {**ONE_IMAGE, "options": names, "labels": [0] * len(names)}
         assert example_answer(row, settings(name)) == text
 
@@ -121,9 +139,13 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
             widths = [part["url"].width for part in turn["content"] if part["type"] == "image"]
             assert widths == [10, 11][: len(doc["image_files"])]
     doc = load_documents("multimedeval_diff_vqa")[1]
-    [turn] = messages(doc, {"template": "Q: {{ question }}"})  # which has no place for images: they come first
+    [turn] = messages(
+        doc, {"template": "Q: {{ question }}"}
+    )  # which has no place for images: they come first
     assert texts(turn) == ["IMAGE", "IMAGE", "Q: What is 1?"]
-    assert prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"}) == "Q: What is 1?"
+    assert (
+        prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"}) == "Q: What is 1?"
+    )
 
 
 def test_wrong_number_of_places():
@@ -138,9 +160,15 @@ def test_wrong_number_of_places():
 @each_row("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
 def test_broken_template(broken):
     row = {**NO_IMAGE, "question": "Where?", "answer": "x"}
-    with pytest.raises(MedTasksError, match=r"cannot be filled in .* its fields are question, context, details, indic"):
+    with pytest.raises(
+        MedTasksError,
+        match=r"cannot be filled in .* its fields are question, context, details, indic",
+    ):
         prompt(row, {"template": broken})
-    with pytest.raises(MedTasksError, match=r"cannot be filled in .* its fields are text, lower_text, letter, lower"):
+    with pytest.raises(
+        MedTasksError,
+        match=r"cannot be filled in .* its fields are text, lower_text, letter, lower",
+    ):
         example_answer(row, {"example_answer": broken})
     with pytest.raises(MedTasksError, match="have no template for this model; add one"):
         prompt(row, None)
@@ -157,7 +185,9 @@ def documents(name):
 
 
 def plain(message):
-    parts = (part["text"] if "text" in part else f"[{part['url'].width}]" for part in message["content"])
+    parts = (
+        part["text"] if "text" in part else f"[{part['url'].width}]" for part in message["content"]
+    )
     return message["role"], "".join(parts)
 
 
@@ -185,9 +215,14 @@ def test_marks_of_a_simple_model(home):
 @each_row("name, per_row", [("diff_vqa", 2), ("octmnist", 1), ("medqa", 0)])
 def test_images_are_as_many_as_places_and_in_their_order(home, name, per_row):
     doc = documents(name)[3]
-    text, shown = few_shot.prompt(doc, settings(name, "radfm")), few_shot.images(doc, settings(name, "radfm"))
+    text, shown = (
+        few_shot.prompt(doc, settings(name, "radfm")),
+        few_shot.images(doc, settings(name, "radfm")),
+    )
     assert text.count("<image>") == len(shown)
-    widths = [10 + 2 * number + position for number in (4, 5, 6, 7, 8, 3) for position in range(per_row)]
+    widths = [
+        10 + 2 * number + position for number in (4, 5, 6, 7, 8, 3) for position in range(per_row)
+    ]
     assert [image.width for image in shown] == widths
 
 
@@ -229,13 +264,18 @@ def test_dataset_without_demonstrations(tmp_path, monkeypatch):
     tiny_multimedeval.prepare("octmnist")
     example = few_shot.demonstrations("multimedeval_octmnist")[2]
     (prepared_folder("multimedeval_octmnist") / example["image_files"][0]).unlink()
-    with pytest.raises(SourceError, match=r"of sample 6 is missing; run 'medtasks data prepare multimedeval_octmnist'"):
+    with pytest.raises(
+        SourceError,
+        match=r"of sample 6 is missing; run 'medtasks data prepare multimedeval_octmnist'",
+    ):
         few_shot.images(documents("octmnist")[0])
 
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 
-PUBLISHED = tables_of(__file__)["published"]  # "$q $a": of "mediconfusion_ps" question and first option as one text
+PUBLISHED = tables_of(__file__)[
+    "published"
+]  # "$q $a": of "mediconfusion_ps" question and first option as one text
 
 
 @each_row("task, family, published", PUBLISHED)
@@ -246,15 +286,18 @@ def test_prompt_is_the_published_one(task, family, published):
     ours = lettered_prompt(DOC, settings.get(family, settings["default"]))
     if task == "mediconfusion_ps":
         ours += config["target_delimiter"] + option_texts(DOC)[0]
-    assert ours == Template(published).substitute(q=DOC["question"], a=DOC["options"][0], b=DOC["options"][1])
+    assert ours == Template(published).substitute(
+        q=DOC["question"], a=DOC["options"][0], b=DOC["options"][1]
+    )
 
 
 def test_default_lists_all_options():
     doc = {"question": "Where?", "options": ["Here", "There", "Elsewhere"], "answer": "C"}
-    expected = (
-        "Where?\nA: Here\nB: There\nC: Elsewhere\nAnswer with the option's letter from the given choices directly."
+    expected = "Where?\nA: Here\nB: There\nC: Elsewhere\n"
+    expected += "Answer with the option's letter from the given choices directly."
+    assert (
+        lettered_prompt(doc) == lettered_prompt(doc, {}) == lettered_prompt(doc, None) == expected
     )
-    assert lettered_prompt(doc) == lettered_prompt(doc, {}) == lettered_prompt(doc, None) == expected
     assert (
         lettered_prompt(doc, {"template": "\t{ x } {{ option_c }}, {{ option_a }} \n "})
         == "\t{ x } Elsewhere, Here \n "
@@ -270,11 +313,21 @@ def test_default_lists_all_options():
 
 
 def document(**columns):
-    return {"question": "Is there a mass?", "kind": "binary", "choices": "", "options": ["Yes", "No"], **columns}
+    return {
+        "question": "Is there a mass?",
+        "kind": "binary",
+        "choices": "",
+        "options": ["Yes", "No"],
+        **columns,
+    }
 
 
 def organs(**columns):
-    choices = {"choices": "A. Liver, B. Heart, C. Lung", "options": ["Liver", "Heart", "Lung"], "gold": "Heart"}
+    choices = {
+        "choices": "A. Liver, B. Heart, C. Lung",
+        "options": ["Liver", "Heart", "Lung"],
+        "gold": "Heart",
+    }
     return document(kind="multi-choice", question="Which organ is it?", **{**choices, **columns})
 
 
@@ -303,9 +356,14 @@ def test_closed_prompts(family, yes_no, options):
 
 
 def test_solved_examples_of_med_flamingo_options_of_likelihoods_and_a_template_that_is_missing():
-    for doc, question in ((document(), "Is there a mass? Please answer Yes or No."), (organs(), SELECT)):
+    for doc, question in (
+        (document(), "Is there a mass? Please answer Yes or No."),
+        (organs(), SELECT),
+    ):
         text = closed_prompt(doc, closed_settings("med_flamingo"))
-        assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {question} Answer:")
+        assert text.endswith(
+            f" Please answer Yes or No. Answer: no. <image>Question: {question} Answer:"
+        )
         # As many places as there are images, or the model refuses the prompt.
         assert (text.count("<image>"), text.count("<|endofchunk|>")) == (1, 2)
     with pytest.raises(MedTasksError, match="no yes_no_template"):

@@ -52,7 +52,13 @@ def write_run(
     content: dict[str, Any] = {name: {} for name in names} | {
         "group_subtasks": {task: [] for task in replies},
         "n-shot": dict.fromkeys(replies, 0),
-        "config": {"model": "made_up", "model_args": "", "limit": limit, "offset": 0, "resolved_cli_args": options},
+        "config": {
+            "model": "made_up",
+            "model_args": "",
+            "limit": limit,
+            "offset": 0,
+            "resolved_cli_args": options,
+        },
         "lmms_eval_version": "0.7.3",
         "date": stamp,
     }
@@ -60,16 +66,24 @@ def write_run(
         task, config = task_file(name), task_config(name)
         samples = {row: list(_samples(name, given, task.rows[row])) for row in task.rows}
         if log_samples:
-            logged = [_line(*sample, predict_only) for of_row in samples.values() for sample in of_row]
+            logged = [
+                _line(*sample, predict_only) for of_row in samples.values() for sample in of_row
+            ]
             (folder / f"{stamp}_samples_{name}.jsonl").write_text("".join(logged), encoding="utf-8")
-        bypassed = {"alias": name, **{f"bypass,{row}": 999 for row in task.rows}} if predict_only else None
+        bypassed = (
+            {"alias": name, **{f"bypass,{row}": 999 for row in task.rows}} if predict_only else None
+        )
         content["results"][name] = (rows or {}).get(name) or bypassed or _scores(name, samples)
-        shown = {key: config[key] for key in ("task", "output_type", "filter_list") if key in config}
+        shown = {
+            key: config[key] for key in ("task", "output_type", "filter_list") if key in config
+        }
         metadata = {**config["metadata"], "data": provenance(config["metadata"]["dataset"])}
         content["configs"][name] = json.loads(json.dumps({**shown, "metadata": metadata}))
         content["versions"][name] = config["metadata"]["version"]
         metrics = resolved(config["metric_list"])
-        content["higher_is_better"][name] = {one["metric"]: one["higher_is_better"] for one in metrics}
+        content["higher_is_better"][name] = {
+            one["metric"]: one["higher_is_better"] for one in metrics
+        }
         total = len(task_documents(task))
         content["n-samples"][name] = {"original": total, "effective": min(limit or total, total)}
     path = folder / f"{stamp}_results.json"
@@ -84,7 +98,9 @@ def _scores(name: str, samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
     for row, of_row in samples.items():
         logged = [dict(sample.items()) for *_, sample in of_row]
         for metric in task.metric_list.resolve() if task.metric_list else []:
-            shown[f"{metric['metric']},{row}"] = metric["aggregation"]([one[metric["metric"]] for one in logged])
+            shown[f"{metric['metric']},{row}"] = metric["aggregation"](
+                [one[metric["metric"]] for one in logged]
+            )
             shown.setdefault(f"{metric['metric']}_stderr,{row}", "N/A")
             shown[f"{metric['metric']}_stderr_clt,{row}"] = "N/A"
     return shown
@@ -97,7 +113,10 @@ def _samples(name: str, replies: Replies, row: Rule) -> Iterator[Sample]:
         if (reply := replies.get(document["doc_id"])) is not None:
             results: list[Any] = [make_envelope(_text(reply), row)]
             if reply.losses is not None:
-                results = [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
+                results = [
+                    {"rule": row.extractor, "loss": loss, "is_greedy": False}
+                    for loss in reply.losses
+                ]
             yield number, document, reply, results, hook(document, results)
 
 
@@ -133,26 +152,47 @@ def _line(
     return json.dumps(written, default=str, ensure_ascii=False) + "\n"
 
 
-def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access: str = "public") -> None:
+def publish_own(
+    name: str, columns: Columns, rows: list[dict[str, Any]], access: str = "public"
+) -> None:
     """Publish a dataset whose columns are empty where a row does not fill them."""
     with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         documents = []
         for number, row in enumerate(rows):
             image = images.add_pixels(Image.new("RGB", (8, 8), (number, 0, 0)))
-            empty: dict[str, Any] = {column: [] if isinstance(kind, list) else None for column, kind in columns.items()}
-            own = {"doc_id": f"d{number}", "dataset": name, "image_files": [image.file], "image_sha256": [image.sha256]}
+            empty: dict[str, Any] = {
+                column: [] if isinstance(kind, list) else None for column, kind in columns.items()
+            }
+            own = {
+                "doc_id": f"d{number}",
+                "dataset": name,
+                "image_files": [image.file],
+                "image_sha256": [image.sha256],
+            }
             documents.append({**empty, **own, **row})
-        facts: dict[str, Any] = dict.fromkeys(("source", "revision", "text_sha256", "pixels_sha256"), "made up")
+        facts: dict[str, Any] = dict.fromkeys(
+            ("source", "revision", "text_sha256", "pixels_sha256"), "made up"
+        )
         number = len(rows)
-        manifest = Manifest(name=name, access=access, sample=False, complete=True, rows=number, images=number, **facts)
+        manifest = Manifest(
+            name=name,
+            access=access,
+            sample=False,
+            complete=True,
+            rows=number,
+            images=number,
+            **facts,
+        )
         publish(work, manifest, documents, arrow_schema(columns))
 
 
 def write_task(name: str, hook: str, rules: Mapping[str, str], **more: Any) -> None:
     """Write the file of a task that reads texts; ``more`` is its metadata."""
     reads = "function: !function medtasks.hooks.filters.ReadWith"
-    pipelines = "".join(f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n" for one, rule in rules.items())
+    pipelines = "".join(
+        f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n" for one, rule in rules.items()
+    )
     metadata = {"version": 1, "description": "made up", "dataset": name, **more}
     own_tasks_folder().mkdir(parents=True, exist_ok=True)
     (own_tasks_folder() / f"{name}.yaml").write_text(

@@ -15,7 +15,14 @@ from medtasks.report import tables
 from medtasks.report.published import published_group_scores, published_scores
 from medtasks.report.report_model import Gain, PublishedScore, RunReport, TaskReport
 from medtasks.report.report_tables import report_tables
-from medtasks.scores.score_model import AuditItem, Baseline, Group, MetricScore, PairOutcomes, RuleScores
+from medtasks.scores.score_model import (
+    AuditItem,
+    Baseline,
+    Group,
+    MetricScore,
+    PairOutcomes,
+    RuleScores,
+)
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan
@@ -34,7 +41,10 @@ ReadReply = tuple[str, Reading, Reading]
 PAIRS: tuple[tuple[ReadReply, ReadReply], ...] = (
     (("A", ("A", "ok"), ("A", "ok")), ("B", ("B", "ok"), ("B", "ok"))),  # both right
     (("A", ("A", "ok"), ("A", "ok")), ("A", ("A", "ok"), ("A", "ok"))),  # not told apart
-    (("**A**", (None, "no_match"), ("A", "ok")), ("**B**", (None, "no_match"), ("B", "ok"))),  # the readings differ
+    (
+        ("**A**", (None, "no_match"), ("A", "ok")),
+        ("**B**", (None, "no_match"), ("B", "ok")),
+    ),  # the readings differ
     (("", (None, "empty"), (None, "empty")), ("B", ("B", "ok"), ("B", "ok"))),
     (
         ("A or  B\n\tboth", (None, "ambiguous"), (None, "ambiguous")),
@@ -44,13 +54,27 @@ PAIRS: tuple[tuple[ReadReply, ReadReply], ...] = (
 )
 
 
-def share(metric: str, value: float, width: float = 0.05, higher_is_better: bool | None = True) -> MetricScore:
-    return MetricScore(metric, value, width / 2, max(0, value - width), min(1, value + width), True, higher_is_better)
+def share(
+    metric: str, value: float, width: float = 0.05, higher_is_better: bool | None = True
+) -> MetricScore:
+    return MetricScore(
+        metric,
+        value,
+        width / 2,
+        max(0, value - width),
+        min(1, value + width),
+        True,
+        higher_is_better,
+    )
 
 
-def groups(names: list[str], questions: int, shift: float, metric: str = "accuracy") -> tuple[Group, ...]:
+def groups(
+    names: list[str], questions: int, shift: float, metric: str = "accuracy"
+) -> tuple[Group, ...]:
     return tuple(
-        Group(name, questions // (n + 1), (share(metric, (0.37 * n + shift) % 1, 0.02 * (n % 5 + 1)),))
+        Group(
+            name, questions // (n + 1), (share(metric, (0.37 * n + shift) % 1, 0.02 * (n % 5 + 1)),)
+        )
         for n, name in enumerate(names)
     )
 
@@ -117,7 +141,10 @@ def paired_task(folder: Path | None = None) -> TaskReport:
             pictures[item.images[0]] = folder / f"{item.images[0]}.png"
             image.save(pictures[item.images[0]])
     rules = (paired_rule("reference"), paired_rule("robust", 0.1, 0.0))
-    described = (("always A", "Says A to everything.", 0.0, 1.0), ("guessing", "Draws an option.", 0.25, 0.5))
+    described = (
+        ("always A", "Says A to everything.", 0.0, 1.0),
+        ("guessing", "Draws an option.", 0.25, 0.5),
+    )
     return TaskReport(
         name="mediconfusion",
         describes="Pairs of pictures with one question",
@@ -158,10 +185,18 @@ def bare_task(name: str) -> TaskReport:
 
 def likelihood_task() -> TaskReport:
     bins = tuple(
-        Bin(n / 10, (n + 1) / 10, n * n, n / 10 + 0.05 if n else NAN, min(1, 0.2 + 0.07 * n) if n else NAN)
+        Bin(
+            n / 10,
+            (n + 1) / 10,
+            n * n,
+            n / 10 + 0.05 if n else NAN,
+            min(1, 0.2 + 0.07 * n) if n else NAN,
+        )
         for n in range(10)
     )
-    points = tuple(CoveragePoint(n / 100, 0.9 - 0.4 * n / 100, 1 - n / 100) for n in range(100, 0, -1))
+    points = tuple(
+        CoveragePoint(n / 100, 0.9 - 0.4 * n / 100, 1 - n / 100) for n in range(100, 0, -1)
+    )
     calibration = Calibration(
         352, 1, Measure(0.5, 0.45, 0.55), 0.7, Measure(0.2, 0.15, 0.26), 0.12, Measure(0.5, NAN, NAN), bins, points,
         Measure(0.3, 0.25, 0.4), Measure(0.6, 0.5, 0.7), "Softmax over mean log-likelihoods",
@@ -192,7 +227,9 @@ def likelihood_task() -> TaskReport:
 def scored_task() -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
     overlap = MetricScore("overlap", 12.5, 1.5, 9.5, 15.5, False, True)
-    rules = (RuleScores("reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}),)
+    rules = (
+        RuleScores("reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}),
+    )
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
         ReadAnswer(None, "ok", None, NAN),
@@ -205,7 +242,12 @@ def scored_task() -> TaskReport:
     }
     items = tuple(
         AuditItem(
-            f"r{n}", f"r{n}", reply=f"Reply {n}.", answers={"reference": answer}, groups={"kind": ("drawn",)}, **texts
+            f"r{n}",
+            f"r{n}",
+            reply=f"Reply {n}.",
+            answers={"reference": answer},
+            groups={"kind": ("drawn",)},
+            **texts,
         )
         for n, answer in enumerate(read)
     )
@@ -216,7 +258,14 @@ def withheld_task() -> TaskReport:
     """A credentialed task whose collector forgot to leave the text out: nothing may show it."""
     texts: dict[str, Any] = dict.fromkeys(("question", "prompt", "reply", "key"), SECRET)
     items = tuple(
-        replace(item, doc_id=f"doc-{n:016x}", unit=f"pair-{item.unit}", options=(SECRET, SECRET), groups={}, **texts)
+        replace(
+            item,
+            doc_id=f"doc-{n:016x}",
+            unit=f"pair-{item.unit}",
+            options=(SECRET, SECRET),
+            groups={},
+            **texts,
+        )
         for n, item in enumerate(paired_items())
     )
     scores = (
@@ -250,11 +299,17 @@ def grouped_task() -> TaskReport:
             name,
             f"vlmevalkit_{name} v2",
             "",
-            (share("accuracy", 0.31 + shift, 0.014), share("acc_box_level", NAN, NAN), share("invalid_rate", 0.1)),
+            (
+                share("accuracy", 0.31 + shift, 0.014),
+                share("acc_box_level", NAN, NAN),
+                share("invalid_rate", 0.1),
+            ),
             groups={
                 "department": groups(departments, 2122, shift),
                 "modality": groups(modalities, 900, shift),
-                "empty": (Group("nobody", 0, (MetricScore("accuracy", NAN, NAN, NAN, NAN, True, True),)),),
+                "empty": (
+                    Group("nobody", 0, (MetricScore("accuracy", NAN, NAN, NAN, NAN, True, True),)),
+                ),
             },
             failures={"acc_box_level": "no question of this level"},
         )
@@ -281,7 +336,10 @@ def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
         "model": "made_up_model: size=<small> & cheap",
         "created": "2026-01-02T03:04:05+00:00",
         "run_at": "2026-01-01T00:00:00+00:00",
-        "facts": {"versions": "medtasks 0.8.0, lmms_eval 0.7.3", "command": "lmms_eval --model x --tasks a,b"},
+        "facts": {
+            "versions": "medtasks 0.8.0, lmms_eval 0.7.3",
+            "command": "lmms_eval --model x --tasks a,b",
+        },
         "missing": {},
         **others,
     }
@@ -304,13 +362,22 @@ def many_items(number: int) -> TaskReport:
         for item in paired_items()
     )[:number]
     rules = (paired_rule("reference"), paired_rule("robust"))
-    return replace(bare_task("made_up_crowd"), rules=rules, items=items, documents=number, answered=number)
+    return replace(
+        bare_task("made_up_crowd"), rules=rules, items=items, documents=number, answered=number
+    )
 
 
 def nasty(text: str) -> RunReport:
     """A report in which everything that is named by somebody is called ``text``."""
     score = MetricScore(text, 0.5, NAN, 0.4, 0.6, True, True)
-    rule = RuleScores(text, text, text, (score,), groups={text: (Group(text, 3, (score,)),)}, failures={text: text})
+    rule = RuleScores(
+        text,
+        text,
+        text,
+        (score,),
+        groups={text: (Group(text, 3, (score,)),)},
+        failures={text: text},
+    )
     task = replace(
         paired_task(),
         name=text,

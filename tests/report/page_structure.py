@@ -35,7 +35,11 @@ class Structure(HTMLParser):
 
     def all(self, tag: str, **attributes: str) -> list[Attributes]:
         """Attributes of the elements with this tag that have these attributes."""
-        return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
+        return [
+            found
+            for name, found in self.elements
+            if name == tag and attributes.items() <= found.items()
+        ]
 
     @property
     def policy(self) -> str | None:

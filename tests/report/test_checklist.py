@@ -16,11 +16,26 @@ PARTS = {
     "stard-ai": (40, {15: "abcd", 16: "abc", 17: "ab", 26: "ab", 40: "ab"}),
     "tripod-llm": (
         19,
-        {3: "ab", 5: "abcde", 6: "abcde", 7: "abcde", 8: "abc", 9: "ab", 14: "abcdef", 16: "abcd", 19: "abcdefg"},
+        {
+            3: "ab",
+            5: "abcde",
+            6: "abcde",
+            7: "abcde",
+            8: "abc",
+            9: "ab",
+            14: "abcdef",
+            16: "abcd",
+            19: "abcdefg",
+        },
     ),
 }
 PAIRED = made_up.paired_task()
-SETTINGS = {"version": "6", "prompt": "templates, SHA-256 abc", "decoding": "temperature=0.0", "rows": "352"}
+SETTINGS = {
+    "version": "6",
+    "prompt": "templates, SHA-256 abc",
+    "decoding": "temperature=0.0",
+    "rows": "352",
+}
 TASKS = (replace(PAIRED, settings=SETTINGS), made_up.withheld_task(), made_up.grouped_task())
 REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
 
@@ -28,10 +43,33 @@ REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
 @each_row(
     "name, parts",
     [
-        ("claim", ("mediconfusion: mediconfusion; public; fingerprint 0123456789ab", "set_accuracy (robust) 22.5% [")),
-        ("stard-ai", ("temperature=0.0", "categories (robust): Cerebral (100) 10.0%", "1,000 of 4,550 samples")),
-        ("tripod-llm", ("With the image of another question (mediconf", "robust_rule v1, Reads the letter")),
-        ("mi-clear-llm", ("model: made_up_model: size=<small>", "SHA-256 abc", "; it comes from medtasks run --rep")),
+        (
+            "claim",
+            (
+                "mediconfusion: mediconfusion; public; fingerprint 0123456789ab",
+                "set_accuracy (robust) 22.5% [",
+            ),
+        ),
+        (
+            "stard-ai",
+            (
+                "temperature=0.0",
+                "categories (robust): Cerebral (100) 10.0%",
+                "1,000 of 4,550 samples",
+            ),
+        ),
+        (
+            "tripod-llm",
+            ("With the image of another question (mediconf", "robust_rule v1, Reads the letter"),
+        ),
+        (
+            "mi-clear-llm",
+            (
+                "model: made_up_model: size=<small>",
+                "SHA-256 abc",
+                "; it comes from medtasks run --rep",
+            ),
+        ),
     ],
 )
 def test_an_item_has_a_value_or_what_records_it_or_is_left_to_the_authors(name, parts, tmp_path):
@@ -52,12 +90,23 @@ def test_an_item_has_a_value_or_what_records_it_or_is_left_to_the_authors(name, 
 
 
 def test_every_fact_is_known_and_used():
-    used = {key for one in CONTENTS["checklists"].values() for *_, keys, _ in one["items"] for key in keys.split()}
+    used = {
+        key
+        for one in CONTENTS["checklists"].values()
+        for *_, keys, _ in one["items"]
+        for key in keys.split()
+    }
     assert used == CONTENTS["facts"].keys()
 
 
 def test_a_primary_outcome_is_named():
-    facts = {**REPORT.facts, "primary outcome": "accuracy of gmai, margin 0.1, needed for margin 377"}
-    rows = {row[0].text: row[2].text for row in checklist_table(replace(REPORT, facts=facts), "stard-ai").rows}
+    facts = {
+        **REPORT.facts,
+        "primary outcome": "accuracy of gmai, margin 0.1, needed for margin 377",
+    }
+    rows = {
+        row[0].text: row[2].text
+        for row in checklist_table(replace(REPORT, facts=facts), "stard-ai").rows
+    }
     assert "needed for margin 377." in rows["22"]
     assert "comes from medtasks run --primary" in checklist_table(REPORT, "claim").rows[20][2].text

@@ -29,7 +29,11 @@ def test_each_finding_is_shown_side_by_side(tmp_path):
     rows = [{"doc_id": f"q{number} <b>&", "pictures": [texture(number)]} for number in range(4)]
     examples = [{"doc_id": "e1", "pictures": [jpeg_bytes(texture(3), 80)]}]
     prepare_set("bench", rows, examples)
-    copies = {"<img src=x onerror=alert(1)>.png": texture(0), '"quoted".jpg': texture(1), "inverted.png": texture(9)}
+    copies = {
+        "<img src=x onerror=alert(1)>.png": texture(0),
+        '"quoted".jpg': texture(1),
+        "inverted.png": texture(9),
+    }
     page = written("bench", tmp_path / "p.html", write_folder(tmp_path / "training", copies))
     findings = page.all("article")
     assert [(one["data-kind"], one["data-concern"]) for one in findings] == [
@@ -43,12 +47,23 @@ def test_each_finding_is_shown_side_by_side(tmp_path):
     assert "q0 <b>&" in page.text
     assert "<img src=x onerror=alert(1)>.png" in page.text
     assert "bits differ, details correlate by 0.9" in page.text
-    assert "4 questions on 4 distinct pictures, 1 more picture in solved examples only." in page.text
+    assert (
+        "4 questions on 4 distinct pictures, 1 more picture in solved examples only." in page.text
+    )
 
     # It loads nothing and runs only its own script.
     source = (tmp_path / "p.html").read_text(encoding="utf-8")
-    assert re.findall(r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)) == []
-    assert [attributes for _, attributes in page.elements if "onerror" in attributes or "onclick" in attributes] == []
+    assert (
+        re.findall(
+            r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)
+        )
+        == []
+    )
+    assert [
+        attributes
+        for _, attributes in page.elements
+        if "onerror" in attributes or "onclick" in attributes
+    ] == []
     (script,) = re.findall(r"<script>(.*?)</script>", source, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
@@ -59,14 +74,21 @@ def test_each_finding_is_shown_side_by_side(tmp_path):
 
 def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset_pages, "MOST_SHOWN", 2)
-    prepare_set("bench", [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)])
-    copies = {f"{number}.jpg": jpeg_bytes(texture(number), 60) for number in range(4)} | {"same.bmp": texture(4)}
+    prepare_set(
+        "bench", [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)]
+    )
+    copies = {f"{number}.jpg": jpeg_bytes(texture(number), 60) for number in range(4)} | {
+        "same.bmp": texture(4)
+    }
     page = written("bench", tmp_path / "p.html", write_folder(tmp_path / "training", copies))
     assert [one["data-kind"] for one in page.all("article")] == ["same pixels", "looks the same"]
     assert len(page.all("img")) == 4
     assert "The 2 surest of 5 findings are shown" in page.text
     assert "any of these 5 5 (100.0%)" in page.text
-    rows = [{"doc_id": f"q{number}", "pictures": [texture(1)], "image_id": f"i{number}"} for number in range(40)]
+    rows = [
+        {"doc_id": f"q{number}", "pictures": [texture(1)], "image_id": f"i{number}"}
+        for number in range(40)
+    ]
     prepare_set("crowd", rows)  # many questions on one picture do not flood the page
     page = written("crowd", tmp_path / "p.html")
     assert len(page.all("article")) == 1

@@ -45,7 +45,9 @@ def drawings(*tasks):
     """The drawings of some tasks by key, before they become SVG."""
     by_key = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure_style, "svg_element", lambda drawing, key: by_key.setdefault(key, drawing))
+        patch.setattr(
+            figure_style, "svg_element", lambda drawing, key: by_key.setdefault(key, drawing)
+        )
         figures(replace(REPORT, tasks=tasks))
     return by_key
 
@@ -66,13 +68,18 @@ def test_a_figure_is_one_element_for_a_page(drawn):
         assert len(root[1].text) > 40
         assert not re.search(r"<style|style=|<script|<!DOCTYPE|<\?xml|<metadata", svg)
         assert not re.search(r"https?://(?!www\.w3\.org/)", svg)
-        sample, partial = "SAMPLE DATA: synthetic images, no score of a model", "PARTIAL RUN: 1,000 of 4,550 questions"
+        sample, partial = (
+            "SAMPLE DATA: synthetic images, no score of a model",
+            "PARTIAL RUN: 1,000 of 4,550 questions",
+        )
         assert (sample in texts(svg)) == key.startswith("mediconfusion_gd/")
         assert (f"{partial} answered" in texts(svg)) == key.startswith("gmai_mmbench_val/")
     assert TASKS["multimedeval_mimic_cxr_report"].withheld
     assert SECRET not in "".join(drawn.values())
     words = texts(drawn["mediconfusion/groups/categories"])
-    assert {"Cerebral (n = 100)", "Head and Neck (n = 60)", "Nuclear Medicine (n = 20)"} <= set(words)
+    assert {"Cerebral (n = 100)", "Head and Neck (n = 60)", "Nuclear Medicine (n = 20)"} <= set(
+        words
+    )
     assert {"reference", "robust", "guessing, all questions: 25.0%"} <= set(words)
     assert "set_accuracy with simultaneous 95 % intervals" in words
 
@@ -82,7 +89,9 @@ def test_figures_do_not_share_ids_and_refer_to_their_own(drawn):
     every = [name for names in ids.values() for name in names]
     assert len(set(every)) == len(every) > 100
     for key, svg in drawn.items():
-        assert {"".join(found) for found in re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)} <= set(ids[key])
+        assert {
+            "".join(found) for found in re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)
+        } <= set(ids[key])
 
 
 def test_the_same_report_gives_the_same_files_called_after_keys(tmp_path):
@@ -91,10 +100,20 @@ def test_the_same_report_gives_the_same_files_called_after_keys(tmp_path):
     elements = figures(report, tmp_path / "new" / "folder")
     assert elements == figures(report, tmp_path / "again")
     assert dict(matplotlib.rcParams) == before
-    files = sorted((tmp_path / "new" / "folder").iterdir(), key=lambda file: (file.stem != "summary", file.name))
-    assert [(tmp_path / "again" / file.name).read_bytes() for file in files] == [file.read_bytes() for file in files]
-    named = ["summary", *(f"a-20-task.-2e--2e-.b.{figure}" for figure in ("gains", "groups.categories", "pairs"))]
-    assert [file.name for file in files] == [f"{name}.{form}" for name in named for form in ("png", "svg")]
+    files = sorted(
+        (tmp_path / "new" / "folder").iterdir(),
+        key=lambda file: (file.stem != "summary", file.name),
+    )
+    assert [(tmp_path / "again" / file.name).read_bytes() for file in files] == [
+        file.read_bytes() for file in files
+    ]
+    named = [
+        "summary",
+        *(f"a-20-task.-2e--2e-.b.{figure}" for figure in ("gains", "groups.categories", "pairs")),
+    ]
+    assert [file.name for file in files] == [
+        f"{name}.{form}" for name in named for form in ("png", "svg")
+    ]
     assert files[1].read_text() == elements["summary"]
     with Image.open(files[0]) as picture:
         assert picture.width == 1400
@@ -107,14 +126,22 @@ def test_the_same_report_gives_the_same_files_called_after_keys(tmp_path):
 def test_points_are_at_scores_with_the_largest_group_on_top_and_rules_look_the_same():
     task = TASKS["gmai_mmbench_val"]
     axes = drawings(task)[f"{task.name}/groups/department"].figure.axes[0]
-    sizes = [int(SIZED.fullmatch(label.get_text()).group(2).replace(",", "")) for label in axes.get_yticklabels()]
+    sizes = [
+        int(SIZED.fullmatch(label.get_text()).group(2).replace(",", ""))
+        for label in axes.get_yticklabels()
+    ]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 18
     for position, rule in enumerate(task.rules):
-        points = [line for line in axes.lines if line.get_marker() in MARKERS][18 * position : 18 * (position + 1)]
+        points = [line for line in axes.lines if line.get_marker() in MARKERS][
+            18 * position : 18 * (position + 1)
+        ]
         values = [group.scores[0].value for group in rule.groups["department"]]
         assert [point.get_xdata()[0] for point in points] == values
-        ends = [lines.get_segments()[0][:, 0] for lines in axes.collections[18 * position : 18 * (position + 1)]]
+        ends = [
+            lines.get_segments()[0][:, 0]
+            for lines in axes.collections[18 * position : 18 * (position + 1)]
+        ]
         for (low, high), group in zip(ends, rule.groups["department"], strict=True):
             assert (low, high) == pytest.approx((group.scores[0].low, group.scores[0].high))
     (line,) = [line for line in axes.lines if "all questions" in str(line.get_label())]
@@ -134,8 +161,12 @@ def test_an_undefined_score_is_named_and_names_do_not_leave_the_figure():
     valued = zip(groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
     shown = tuple(replace(group, scores=(replace(none, value=value),)) for group, value in valued)
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": shown})
-    axes = drawings(replace(TASKS["mediconfusion"], rules=(rule,)))["mediconfusion/groups/x"].figure.axes[0]
-    assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [("n/a", 1)]
+    axes = drawings(replace(TASKS["mediconfusion"], rules=(rule,)))[
+        "mediconfusion/groups/x"
+    ].figure.axes[0]
+    assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [
+        ("n/a", 1)
+    ]
     assert not axes.collections
     name = "An invented " + "department with a name beyond all measure " * 5
     group = groups([name], 30, 0.1)[0]
@@ -172,10 +203,17 @@ def test_the_summary_has_all_shares_and_names_what_it_leaves_out():
     assert labels[3] == "gmai_mmbench_val\naccuracy\nPARTIAL RUN"
     assert len(labels) == 4
     points = sorted(line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1)
-    baselines = [marks.get_offsets()[:, 0].tolist() for marks in axes.collections if isinstance(marks, PathCollection)]
+    baselines = [
+        marks.get_offsets()[:, 0].tolist()
+        for marks in axes.collections
+        if isinstance(marks, PathCollection)
+    ]
     assert baselines == [[0, 0.25], [0, 0.25], [], [0.3]]
     assert points == pytest.approx(sorted([0.31, 0.33, 0.38, 0.125, 0.225, 0.125, 0.127]))
-    assert "Not shown, because their main metric is no share: made_up_reports, no_share." in drawing.describes
+    assert (
+        "Not shown, because their main metric is no share: made_up_reports, no_share."
+        in drawing.describes
+    )
     assert "summary" not in drawings(other)
     assert drawings() == {}
 
@@ -202,7 +240,9 @@ def test_gains_are_those_of_the_main_metric():
     axes = drawings(replace(task, gains=(*task.gains, other, undefined)))[key].figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["blind", "blank", "swapped"]
     points = [line for line in axes.lines if line.get_marker() in MARKERS]
-    assert sorted(point.get_xdata()[0] for point in points) == sorted(gain.difference for gain in task.gains)
+    assert sorted(point.get_xdata()[0] for point in points) == sorted(
+        gain.difference for gain in task.gains
+    )
     assert axes.get_xlim()[1] < 0.3
     assert "percentage points" in axes.get_xlabel()
     assert key not in drawings(replace(task, gains=(undefined,)))
@@ -241,5 +281,8 @@ def test_no_name_breaks_a_figure(text):
     assert len(found) == 3
     roots = [ET.fromstring(svg) for svg in found.values()]
     name = " ".join(re.sub("[\x00-\x1f\x7f\ufffe\uffff]", " ", text).split())
-    assert [root[0].text.startswith(name) for root in roots[1:]] == [True, True]  # no formula and no markup
+    assert [root[0].text.startswith(name) for root in roots[1:]] == [
+        True,
+        True,
+    ]  # no formula and no markup
     assert all(name in root[1].text for root in roots)

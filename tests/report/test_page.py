@@ -24,11 +24,23 @@ from ..tables import each_row
 from . import made_up_report as made_up
 from .page_structure import Structure
 
-LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href", "background", "formaction"}
+LOADING = {
+    "src",
+    "href",
+    "srcset",
+    "data",
+    "action",
+    "poster",
+    "xlink:href",
+    "background",
+    "formaction",
+}
 
 
 def data_of(text, name="audit-data"):
-    (found,) = re.findall(rf'<script type="application/json" id="{name}">(.*?)</script>', text, flags=re.DOTALL)
+    (found,) = re.findall(
+        rf'<script type="application/json" id="{name}">(.*?)</script>', text, flags=re.DOTALL
+    )
     return json.loads(found)
 
 
@@ -49,7 +61,9 @@ def test_the_page_loads_nothing_and_is_whole(full):
     for tag, attributes in structure.elements:
         for name in LOADING & attributes.keys():
             assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name])
-    outside_of_data = re.sub(r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL)
+    outside_of_data = re.sub(
+        r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL
+    )
     assert not re.search(r"https?:|@import|url\(", outside_of_data)
     assert structure.policy.startswith("default-src 'none'; script-src 'sha256-")
     assert structure.policy.count("'unsafe-inline'") == 1
@@ -66,11 +80,24 @@ def test_the_page_loads_nothing_and_is_whole(full):
 
 PARTS = (
     *("made_up_model: size=<small> & cheap", "2026-01-01 00:00:00 UTC", "2026-01-02 03:04:05 UTC"),
-    *(f"medtasks {__version__}", "lmms_eval --model x --tasks a,b", "The run was stopped once and went on."),
+    *(
+        f"medtasks {__version__}",
+        "lmms_eval --model x --tasks a,b",
+        "The run was stopped once and went on.",
+    ),
     "medheval_visual_mm : Failed: the dataset is not prepared.",  # a task that is missing
-    *("12.5% 7.5 to 17.5", "12.5% 7.5 to 17.5 standard error 2.5 pts", "12.500 9.500 to 15.500", "lower is better"),
+    *(
+        "12.5% 7.5 to 17.5",
+        "12.5% 7.5 to 17.5 standard error 2.5 pts",
+        "12.500 9.500 to 15.500",
+        "lower is better",
+    ),
     *("25.0% (guessing)", "+2.5 pts −2.0 to +10.0", "n/a no question of this level"),
-    *("RadFM 0.57% 4", "5 Misprint for 35.80", "Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"),
+    *(
+        "RadFM 0.57% 4",
+        "5 Misprint for 35.80",
+        "Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1",
+    ),
     *("12 3.4%", REASONS["refused"][1]),  # reasons of invalid replies
     "Both answered A The two images were not told apart. 80 45.5%",
     "refusal The model said that it cannot or will not answer. 1",
@@ -85,8 +112,14 @@ def test_numbers_and_words_are_on_the_page_with_this_runs_results_before_publish
     assert "nan" not in text.casefold()
     assert "<title>Made-up model on made-up tasks</title>" in full
     pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
-    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', re.search(pattern, full, re.DOTALL)[0])
-    assert rows[:2] == [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
+    rows = re.findall(
+        r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>',
+        re.search(pattern, full, re.DOTALL)[0],
+    )
+    assert rows[:2] == [
+        (' class="ours"', "This run, reference"),
+        (' class="ours"', "This run, robust"),
+    ]
     assert ("", "RadFM") in rows[2:]
 
 
@@ -96,7 +129,9 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     assert not re.search("SAMPLE DATA|Incomplete data|Images as models see them", whole)
     sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
     assert "SAMPLE DATA: synthetic images; these scores say nothing about a model." in sample
-    partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
+    partial = Structure(
+        written(made_up.report_of(replace(task, complete_data=False)), tmp_path)
+    ).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
     limited = replace(task, documents=400, image_conversions="linear")
@@ -118,7 +153,9 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
     assert "no score: see its section" in text
 
 
-def test_items_survive_the_way_into_the_page_and_those_of_a_withheld_task_are_nowhere(full, tmp_path):
+def test_items_survive_the_way_into_the_page_and_those_of_a_withheld_task_are_nowhere(
+    full, tmp_path
+):
     data = data_of(full)
     assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
     (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
@@ -127,7 +164,9 @@ def test_items_survive_the_way_into_the_page_and_those_of_a_withheld_task_are_no
     items = [item for item in data["items"] if item["t"] == 3]
     assert len(items) == 12
     assert all(item.keys() == {"t", "id", "u", "l", "a", "g"} for item in items)
-    text = written(made_up.report_of(replace(made_up.paired_task(tmp_path), withheld=True)), tmp_path)
+    text = written(
+        made_up.report_of(replace(made_up.paired_task(tmp_path), withheld=True)), tmp_path
+    )
     assert data_of(text, "audit-pictures") == []
     assert "picture11" not in text
     assert "missing or not readable" not in text
@@ -146,17 +185,27 @@ def test_names_of_tasks_and_groups_are_escaped(tmp_path):
 
 def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
     task = made_up.paired_task(tmp_path)
-    keys = ("summary", "mediconfusion/groups/categories", "mediconfusion/pairs", "mediconfusion/gains")
+    keys = (
+        "summary",
+        "mediconfusion/groups/categories",
+        "mediconfusion/pairs",
+        "mediconfusion/gains",
+    )
     figures = {key: f'<svg role="img"><title>{key}</title></svg>' for key in keys}
     text = written(made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures)
     for figure in figures.values():
         assert text.count(figure) == 1
-    places = [text.index(part) for part in (figures["summary"], 'id="task-mediconfusion"', figures[keys[2]])]
+    places = [
+        text.index(part)
+        for part in (figures["summary"], 'id="task-mediconfusion"', figures[keys[2]])
+    ]
     assert places == sorted(places)
     assert "Nuclear Medicine" in Structure(text).text
 
 
-def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_room_are_counted(tmp_path, monkeypatch):
+def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_room_are_counted(
+    tmp_path, monkeypatch
+):
     first = made_up.paired_task(tmp_path)
     second = replace(first, name="again")
     text = written(made_up.report_of(first, second), tmp_path)
@@ -170,17 +219,26 @@ def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_roo
     with monkeypatch.context() as patch:
         patch.setattr(page, "thumbnails", lambda files, **how: thumbnails(files, 6000, **how))
         text = Structure(written(made_up.report_of(first), tmp_path)).text
-    assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
+    assert re.search(
+        r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most",
+        text,
+    )
     file = next(iter(first.pictures.values()))
     Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
-    for decoding, remark in ((None, "16 bits scaled from 0..65535"), (REFERENCE, "more than 8 bits cut off at 255")):
+    for decoding, remark in (
+        (None, "16 bits scaled from 0..65535"),
+        (REFERENCE, "more than 8 bits cut off at 255"),
+    ):
         text = written(made_up.report_of(replace(first, decoding=decoding)), tmp_path)
         assert remark in [shown[2] for shown in data_of(text)["pictures"]]
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(MedTasksError, match=r"cannot write the page .*folder.html: Is a directory; make room, or name"):
+    with pytest.raises(
+        MedTasksError,
+        match=r"cannot write the page .*folder.html: Is a directory; make room, or name",
+    ):
         write_page(made_up.report_of(), tmp_path / "folder.html")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
     with pytest.raises(MedTasksError, match="nowhere"):
@@ -202,13 +260,17 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_direction_has_no_arrow(tmp_path):
+def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_direction_has_no_arrow(
+    tmp_path,
+):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
     assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
     counted = [made_up.share("scored_samples", 4), made_up.share("failed_samples", 2)]
-    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2  # counts of the run go before reasons
+    assert (
+        replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2
+    )  # counts of the run go before reasons
     page = Structure(written(made_up.report_of(lost), tmp_path)).text
     assert "1 failed and 3 unjudged of 6 samples: they are in no score here" in page
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
@@ -223,9 +285,21 @@ def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_directi
 
 def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     report = made_up.full_report(tmp_path)
-    score = MetricScore("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)
+    score = MetricScore(
+        "accuracy",
+        np.float64(0.5),
+        math.nan,
+        math.inf,
+        -math.inf,
+        share=True,
+        higher_is_better=True,
+    )
     rule = replace(report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)})
-    item = replace(report.tasks[0].items[0], reply="half a surrogate \ud83d", losses=(np.float32(0.25), math.nan))
+    item = replace(
+        report.tasks[0].items[0],
+        reply="half a surrogate \ud83d",
+        losses=(np.float32(0.25), math.nan),
+    )
     task = replace(report.tasks[0], rules=(rule,), items=(item,))
     content = report_as_dict(replace(report, tasks=(task,)))
     text = json.dumps(content, allow_nan=False)
@@ -234,7 +308,9 @@ def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     (task,) = content["tasks"]
     undefined = dict.fromkeys(("error", "low", "high"))
     flags = {"share": True, "higher_is_better": True, "by_construction": False, "clusters": None}
-    assert task["rules"][0]["scores"] == [{"metric": "accuracy", "value": 0.5, **undefined, **flags}]
+    assert task["rules"][0]["scores"] == [
+        {"metric": "accuracy", "value": 0.5, **undefined, **flags}
+    ]
     assert task["rules"][0]["reasons"] == {"empty": 3}
     (item,) = task["items"]
     assert item["losses"] == [0.25, None]
@@ -279,13 +355,24 @@ def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
     Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(folder)
     for place in (folder, tmp_path):
         saved(Image.fromarray(values), place / "deep.png", exif=exif)
-    published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
+    published, own = (
+        thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path)
+    )
     given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
-    for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
+    for made, decoding in (
+        (published, REFERENCE),
+        (own, LINEAR),
+        (given.by_file[tmp_path / "deep.png"], REFERENCE),
+    ):
         seen = decode_image(tmp_path / "deep.png", decoding)
         assert (made.width, made.height) == seen.pixels.size
         assert made.remark == "; ".join(seen.conversions)
-        assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8
+        assert (
+            np.abs(
+                np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]
+            ).max()
+            < 8
+        )
     assert published.remark == "more than 8 bits cut off at 255; EXIF orientation ignored"
     assert own.remark == "16 bits scaled from 0..65535; EXIF orientation applied"
 
@@ -305,13 +392,17 @@ def test_missing_and_broken_files_have_a_remark_and_no_picture(tmp_path, monkeyp
 
 
 def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(tmp_path):
-    files = [saved(Image.effect_noise((400, 300), 40 + n), tmp_path / f"{n:03}.png") for n in range(40)]
+    files = [
+        saved(Image.effect_noise((400, 300), 40 + n), tmp_path / f"{n:03}.png") for n in range(40)
+    ]
     assert thumbnails(files).side == SIDES[0]
     for budget in (1_500_000, 700_000):
         made = thumbnails(files, budget=budget)
         assert SIDES[-1] < made.side < 400
         assert sum(len(one.uri) for one in made.by_file.values()) <= budget
-        assert max(opened(one).width for one in made.by_file.values()) == made.side  # and all can be opened
+        assert (
+            max(opened(one).width for one in made.by_file.values()) == made.side
+        )  # and all can be opened
     made = thumbnails(files, budget=60_000)
     shown = [bool(made.by_file[file].uri) for file in files]
     assert made.side == SIDES[-1]
@@ -320,7 +411,9 @@ def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(t
     assert [one.remark == LEFT_OUT for one in made.by_file.values()] == [not one for one in shown]
     assert sum(len(one.uri) for one in made.by_file.values()) <= 60_000
     # Simple pictures among those probed do not let the rest overflow.
-    plain = [saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)]
+    plain = [
+        saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)
+    ]
     mixed = [file for pair in zip(plain, files[:24], strict=True) for file in pair]
     made = thumbnails(mixed, budget=500_000)  # every second file is probed: only plain ones
     assert all(one.uri for one in made.by_file.values())

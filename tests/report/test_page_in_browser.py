@@ -11,16 +11,22 @@ from medtasks.report.page import write_page
 
 from . import made_up_report as made_up
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 DRIVER = shutil.which("chromedriver")
 WIDE, NARROW = (1280, 900), (400, 800)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="selenium is not installed: pip install selenium"
+    )
     if not (BROWSER and DRIVER):
-        pytest.skip("chromium and chromedriver are not installed: apt-get install chromium chromium-driver")
+        pytest.skip(
+            "chromium and chromedriver are not installed: apt-get install chromium chromium-driver"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
@@ -85,7 +91,9 @@ class Reader:
         from selenium.webdriver.support.select import Select
 
         found = Select(self.one(f"#{field}"))
-        (text,) = [o.text for o in found.options if o.text == label or o.text.startswith(f"{label} (")]
+        (text,) = [
+            o.text for o in found.options if o.text == label or o.text.startswith(f"{label} (")
+        ]
         found.select_by_visible_text(text)
 
     def type(self, text):
@@ -97,7 +105,9 @@ class Reader:
         """Ids in the list, which is short enough to be drawn whole."""
         self.run("document.getElementById('list').style.height = '4000px'")
         self.run("window.dispatchEvent(new Event('resize'))")
-        self.browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        self.browser.execute_async_script(
+            "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+        )
         return [row.get_attribute("title") for row in self.all(".row .id")]
 
     @property
@@ -117,11 +127,21 @@ class Reader:
         return self.run("location.hash")
 
     def errors(self):
-        return [entry for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        return [
+            entry
+            for entry in self.browser.get_log("browser")
+            if entry["level"] in ("SEVERE", "WARNING")
+        ]
 
     def requests(self):
-        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        events = [
+            json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")
+        ]
+        urls = [
+            e["params"]["request"]["url"]
+            for e in events
+            if e["method"] == "Network.requestWillBeSent"
+        ]
         return [url for url in urls if not url.startswith("data:")]
 
 
@@ -134,7 +154,9 @@ def outcome_of(answer):
     return "invalid" if answer.reason != "ok" else "right" if answer.right else "wrong"
 
 
-def test_the_page_opens_without_an_error_asks_for_nothing_but_itself_and_fits_the_window(reader, full, folder):
+def test_the_page_opens_without_an_error_asks_for_nothing_but_itself_and_fits_the_window(
+    reader, full, folder
+):
     reader.open(full)
     assert reader.one("h1").text == "Made-up model on made-up tasks"
     assert "Made-up question 1" in reader.texts
@@ -160,7 +182,11 @@ def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, full
     assert reader.units == [f"p{number}" for number in range(1, 7)]
     assert reader.tally == "12 of 12 questions, in 6 of 6 pairs"
     assert [card.get_attribute("data-id") for card in reader.all(".card")] == ["p1/1", "p1/2"]
-    for rule, *shown in (("reference", "wrong"), ("robust", "right"), ("robust", "invalid", "wrong")):
+    for rule, *shown in (
+        ("reference", "wrong"),
+        ("robust", "right"),
+        ("robust", "invalid", "wrong"),
+    ):
         reader.open(pairs, "#audit")
         reader.choose("rule", rule)
         for outcome in shown:
@@ -186,7 +212,14 @@ def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, full
 
 
 def test_search_finds_text_and_filters_are_combined_and_cleared_together(reader, pairs):
-    units = {"question 4": ["p4"], "**a": ["p3"], "onerror=": ["p6"], "p2/2": ["p2"], "A or  B": ["p5"], "A or B": []}
+    units = {
+        "question 4": ["p4"],
+        "**a": ["p3"],
+        "onerror=": ["p6"],
+        "p2/2": ["p2"],
+        "A or  B": ["p5"],
+        "A or B": [],
+    }
     units["LOWER HALF"] = ["p1", "p2", "p3", "p4", "p5", "p6"]
     reader.open(pairs, "#audit")
     for text, expected in units.items():
@@ -288,7 +321,9 @@ def test_numbers_of_the_validity_table_and_names_of_groups_lead_to_their_questio
 def test_a_hostile_reply_is_text(reader, pairs):
     reader.open(pairs, "#id=p6")
     title = reader.run("document.title")
-    reply = reader.run("JSON.stringify(document.querySelectorAll('.card')[1].querySelector('pre').textContent)")
+    reply = reader.run(
+        "JSON.stringify(document.querySelectorAll('.card')[1].querySelector('pre').textContent)"
+    )
     assert json.loads(reply) == made_up.HOSTILE
     reader.one("#whitespace").click()
     assert title == reader.run("document.title") == "Made-up model on made-up tasks"
@@ -307,7 +342,10 @@ def test_a_detail_says_what_was_asked_said_and_read(reader, pairs, full):
     words = card.text.split("\n")
     assert {"The upper half", "**A**"} <= set(words)
     assert "✓ right answer ● model's answer (robust)" in " ".join(words)
-    rows = [row.text.replace("\n", " ") for row in card.find_elements("css selector", ".readout tbody tr")]
+    rows = [
+        row.text.replace("\n", " ")
+        for row in card.find_elements("css selector", ".readout tbody tr")
+    ]
     assert rows[0].startswith("reference none: no match The reply has text")
     assert rows[0].endswith("∅ invalid")
     assert rows[1] == "robust A ✓ right"
@@ -319,7 +357,10 @@ def test_a_detail_says_what_was_asked_said_and_read(reader, pairs, full):
     reader.open(full, "#task=mediconfusion_gd&id=q3")  # likelihoods
     lines = [line.text for line in reader.all(".losses span")]
     assert lines == ["A", "1.5000", "B", "n/a", "C", "2.5000"]
-    widths = [reader.run("parseFloat(arguments[0].style.width)", fill) for fill in reader.all(".losses .fill")]
+    widths = [
+        reader.run("parseFloat(arguments[0].style.width)", fill)
+        for fill in reader.all(".losses .fill")
+    ]
     assert widths == pytest.approx([100, 0, 36.79], abs=0.01)
     reader.open(full, "#task=made_up_reports&id=r0")  # scores
     assert "• score 0.125" in reader.texts
@@ -368,9 +409,13 @@ def test_many_questions_are_drawn_a_few_at_a_time(reader, folder):
     assert reader.errors() == []
 
 
-def test_each_task_is_shown_under_its_own_main_reading_with_its_files_and_columns(reader, folder, report):
+def test_each_task_is_shown_under_its_own_main_reading_with_its_files_and_columns(
+    reader, folder, report
+):
     task = report.tasks[0]  # of one of whose pictures the file is missing
-    first = replace(task, pictures={key: file for key, file in task.pictures.items() if key != "picture12"})
+    first = replace(
+        task, pictures={key: file for key, file in task.pictures.items() if key != "picture12"}
+    )
     names = {"reference": "strict", "robust": "careful"}
     items = []
     for item in first.items:

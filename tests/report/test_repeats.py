@@ -29,12 +29,21 @@ from ..tables import each_row
 
 pytestmark = pytest.mark.usefixtures("sample")
 TASK = "mediconfusion_think"
-REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
+REPLIES = (
+    "<think>?</think>A",
+    "\\boxed{B}",
+    "<think>B",
+    "<think></think>I cannot tell.",
+    failed_reply("no memory"),
+)
 
 
 def reading(replies):
     documents = load_documents("mediconfusion")
-    by_id = {document["doc_id"]: Reply.of_text(text) for document, text in zip(documents, replies, strict=False)}
+    by_id = {
+        document["doc_id"]: Reply.of_text(text)
+        for document, text in zip(documents, replies, strict=False)
+    }
     return given_replies(task_file(TASK), documents, by_id)
 
 
@@ -56,7 +65,9 @@ def test_the_same_numbers_whatever_the_order():
         assert repr(join(readings, [1, 2, 3, 4, 5])) == repr(first)
     assert first.seeds == (1, 2, 3, 4, 5)
     assert first.rows[0].ties > 0
-    assert first.rows[0].failed_replies == sum(of_repeat.count(REPLIES[-1]) for of_repeat in replies)
+    assert first.rows[0].failed_replies == sum(
+        of_repeat.count(REPLIES[-1]) for of_repeat in replies
+    )
 
 
 def test_mean_spread_majority_and_interval():
@@ -67,7 +78,11 @@ def test_mean_spread_majority_and_interval():
     accuracy = scores["individual_accuracy"]
     assert accuracy.values == (0.0, 0.5, 1.0)
     assert (accuracy.mean, accuracy.spread) == (0.5, statistics.stdev((0, 0.5, 1)))
-    assert (accuracy.majority.value, accuracy.share, scores["incomplete_pairs"].share) == (0.5, True, False)
+    assert (accuracy.majority.value, accuracy.share, scores["incomplete_pairs"].share) == (
+        0.5,
+        True,
+        False,
+    )
     assert not math.isnan(accuracy.majority.low)
     assert joined(right, right, wrong)[1]["set_accuracy"].majority.value == 1
     # The mean has an interval over questions that were averaged first.
@@ -79,19 +94,32 @@ def test_mean_spread_majority_and_interval():
     for document, *texts in zip(documents, *replies, strict=True):
         values = [float(text.endswith(document["answer"])) for text in texts]
         right[document["pair_id"], document["position"]] = values
-    images = {pair: [item["image_id"] for item in documents if item["pair_id"] == pair] for pair, _ in right}
+    images = {
+        pair: [item["image_id"] for item in documents if item["pair_id"] == pair]
+        for pair, _ in right
+    }
     single = [[right[pair, 1][k] * right[pair, 2][k] for k in range(4)] for pair in images]
     answers = [[(right[pair, 1][k] + right[pair, 2][k]) / 2 for k in range(4)] for pair in images]
     for name, by_pair in (("set_accuracy", single), ("individual_accuracy", answers)):
-        error, degrees = error_matrices.dyadic([sum(values) / 4 for values in by_pair], list(images.values()))
+        error, degrees = error_matrices.dyadic(
+            [sum(values) / 4 for values in by_pair], list(images.values())
+        )
         score = scores[name]
         assert score.error == pytest.approx(error)
-        ends = interval(score.mean, error, degrees, share=True, effective=score.mean * (1 - score.mean) / error**2)
+        ends = interval(
+            score.mean,
+            error,
+            degrees,
+            share=True,
+            effective=score.mean * (1 - score.mean) / error**2,
+        )
         assert (score.low, score.high) == pytest.approx(ends)
     within = statistics.fmean(statistics.variance(values) for values in single)
     means = [statistics.fmean(values) for values in single]
     assert scores["set_accuracy"].within == pytest.approx(within)
-    assert scores["set_accuracy"].between == pytest.approx(max(0.0, statistics.variance(means) - within / 4))
+    assert scores["set_accuracy"].between == pytest.approx(
+        max(0.0, statistics.variance(means) - within / 4)
+    )
     assert math.isnan(scores["incomplete_pairs"].error)  # no mean over questions
 
 
@@ -108,30 +136,54 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     )
     means = []
     for name in names:
-        readings = [read_task(open_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
-        means.append(statistics.fmean(r.computed["robust"].report.estimates[gain.metric].value for r in readings))
+        readings = [
+            read_task(open_run(folder).tasks[name], task_file(name))
+            for folder in repeat_folders(tmp_path)
+        ]
+        means.append(
+            statistics.fmean(
+                r.computed["robust"].report.estimates[gain.metric].value for r in readings
+            )
+        )
     assert (gain.score, gain.variant_score) == pytest.approx(tuple(means))
     first = next(rule for rule in task.rules if rule.name == "robust").estimates[gain.metric]
     assert first.value != gain.score  # the scores of the page are those of the first repeat
     assert gain.high - gain.low < of_first.high - of_first.low
 
 
-def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_case(tmp_path, monkeypatch):
+def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_case(
+    tmp_path, monkeypatch
+):
     failed, none = failed_reply("no memory"), "<think>never ends"
     right = [f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]]
-    row, scores = joined([right[0], failed, none, none], [failed, failed, none, right[3]], [none, failed, failed, none])
+    row, scores = joined(
+        [right[0], failed, none, none],
+        [failed, failed, none, right[3]],
+        [none, failed, failed, none],
+    )
     assert (row.samples, row.failed_samples, row.failed_replies) == (4, 1, 5)
-    assert scores["invalid_rate"].majority.value == 1 / 3  # the third question, of those with a reply
+    assert (
+        scores["invalid_rate"].majority.value == 1 / 3
+    )  # the third question, of those with a reply
     assert scores["individual_accuracy"].majority.value == 2 / 3
     a, b = ([f"<think></think>{letter}"] * 32 for letter in "AB")
     row, scores = joined(a, b)
     assert row.ties == 32
-    assert 0.2 < scores["individual_accuracy"].majority.value < 0.8  # by a digest, so neither always A nor the first
+    assert (
+        0.2 < scores["individual_accuracy"].majority.value < 0.8
+    )  # by a digest, so neither always A nor the first
     assert repr(row) == repr(joined(b, a)[0])
     shown = reading(["<think>.</think>A"] * 4)  # as of credentialed data
     samples = shown.computed["robust"].samples
-    without = {name: {key: value for key, value in score.items() if key != "value"} for name, score in samples.items()}
-    hidden = replace(shown, withheld=True, computed={"robust": replace(shown.computed["robust"], samples=without)})
+    without = {
+        name: {key: value for key, value in score.items() if key != "value"}
+        for name, score in samples.items()
+    }
+    hidden = replace(
+        shown,
+        withheld=True,
+        computed={"robust": replace(shown.computed["robust"], samples=without)},
+    )
     (row,) = join([hidden, hidden], [None] * 2).rows
     assert (row.samples, {score.majority for score in row.scores}) == (0, {None})
     (note,) = join([shown, shown], [1, 2]).notes
@@ -139,14 +191,26 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
     # Texts vote in lower case.
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
-    task, documents = task_file("multimedeval_vqa_rad_think"), load_documents("multimedeval_vqa_rad")
+    task, documents = (
+        task_file("multimedeval_vqa_rad_think"),
+        load_documents("multimedeval_vqa_rad"),
+    )
     readings = []
-    for form in ("<answer>no idea at all</answer>", "<think>no, or yes</think><answer>{}.</answer>", "\\boxed{{{}}}"):
-        answers = {item["doc_id"]: item["answer"].upper() if "think" in form else item["answer"] for item in documents}
+    for form in (
+        "<answer>no idea at all</answer>",
+        "<think>no, or yes</think><answer>{}.</answer>",
+        "\\boxed{{{}}}",
+    ):
+        answers = {
+            item["doc_id"]: item["answer"].upper() if "think" in form else item["answer"]
+            for item in documents
+        }
         replies = {doc_id: Reply.of_text(form.format(answer)) for doc_id, answer in answers.items()}
         readings.append(given_replies(task, documents, replies))
     (row,) = join(readings, [None] * 3).rows
-    assert next(score for score in row.scores if score.metric == "closed_accuracy").majority.value == 1
+    assert (
+        next(score for score in row.scores if score.metric == "closed_accuracy").majority.value == 1
+    )
     assert row.ties == 0
 
 
@@ -162,16 +226,42 @@ def test_each_repeat_has_its_own_seeds_and_shards_are_not_repeated(tmp_path):
     with pytest.raises(MedTasksError, match="no whole number"):
         seed_arguments(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
     with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
-        medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")
+        medtasks(
+            "run",
+            "--tasks",
+            TASK,
+            "--output_path",
+            tmp_path,
+            *TINY,
+            "--repeats",
+            "2",
+            "--shard",
+            "1/2",
+        )
 
 
 @each_row(
     "names, given, repeats, words",
     [
         ([TASK], {}, 2, "--gen_kwargs temperature=0.6,do_sample=true"),
-        ([TASK], {"gen_kwargs": "temperature=0.6"}, 2, "temperature 0"),  # the task's file says do_sample: false
-        (["mediconfusion_gd"], {"gen_kwargs": "temperature=0.6,do_sample=true"}, 2, "compared by likelihood"),
-        ([TASK], {"gen_kwargs": "temperature=0.6,do_sample=true", "use_cache": "x"}, 2, "--use_cache"),
+        (
+            [TASK],
+            {"gen_kwargs": "temperature=0.6"},
+            2,
+            "temperature 0",
+        ),  # the task's file says do_sample: false
+        (
+            ["mediconfusion_gd"],
+            {"gen_kwargs": "temperature=0.6,do_sample=true"},
+            2,
+            "compared by likelihood",
+        ),
+        (
+            [TASK],
+            {"gen_kwargs": "temperature=0.6,do_sample=true", "use_cache": "x"},
+            2,
+            "--use_cache",
+        ),
         ([TASK], {"repeats": "4"}, 1, "--num_samples"),
         ([TASK], {"gen_kwargs": "temperature=0.6,do_sample=true"}, 2, None),
         ([TASK], {}, 1, None),
@@ -184,7 +274,14 @@ def test_what_is_refused(names, given, repeats, words):
 
 @pytest.mark.slow
 def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
-    sampled = ("--gen_kwargs", "temperature=9,do_sample=true,max_new_tokens=4", "--limit", "4", "--batch_size", "8")
+    sampled = (
+        "--gen_kwargs",
+        "temperature=9,do_sample=true,max_new_tokens=4",
+        "--limit",
+        "4",
+        "--batch_size",
+        "8",
+    )
     record(sample_home, tmp_path, TASK, *sampled, "--repeats", "2")
     printed = capsys.readouterr().out
     assert "repeat 2 of 2, seed 1235" in printed
@@ -195,7 +292,9 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     (task,) = written["tasks"].values()
     assert (task["seeds"], task["notes"]) == ([1234, 1235], [])  # other seeds, other replies
     assert write_repeats(tmp_path)[TASK].repeats == 2
-    with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
+    with pytest.raises(
+        MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"
+    ):
         open_run(tmp_path)
 
     def after(first, second, wanted="2"):
@@ -213,4 +312,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     sampling = sampled[1]
     assert after({"gen_kwargs": f"{sampling},seed=0"}, {"gen_kwargs": f"{sampling},seed=1"}) == (2,)
     assert after({"limit": "4"}, {"limit": "5"}) == (1, "repeat_1.")
-    assert after({}, {"limit": "4", "gen_kwargs": f"{sampling},top_p=0.5,seed=1"}) == (1, "repeat_1.")
+    assert after({}, {"limit": "4", "gen_kwargs": f"{sampling},top_p=0.5,seed=1"}) == (
+        1,
+        "repeat_1.",
+    )

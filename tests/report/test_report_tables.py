@@ -36,7 +36,9 @@ DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{documen
 
 def markdown_tables(text):
     blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
-    lines = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in blocks]
+    lines = [
+        [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in blocks
+    ]
     return [[[cell.strip() for cell in line] for line in table] for table in lines]
 
 
@@ -55,7 +57,9 @@ def check_latex(text):
         else:
             assert opened.pop() == name
     assert not opened
-    bare = re.sub(r"\\label\{[^{}]*\}|\\ifdim.*?\\fi|\\[A-Za-z]+|\\.|(?<=\{)%$", "", text, flags=re.MULTILINE)
+    bare = re.sub(
+        r"\\label\{[^{}]*\}|\\ifdim.*?\\fi|\\[A-Za-z]+|\\.|(?<=\{)%$", "", text, flags=re.MULTILINE
+    )
     for character in bare:
         depth += (character == "{") - (character == "}")
         assert depth >= 0
@@ -105,7 +109,9 @@ def test_no_name_breaks_a_table(text):
 def test_text_becomes_latex(text, expected):
     assert latex_text(text) == expected
     # Lines break in long names only.
-    assert latex_text("a_short/name and one of_many_words_and/ten_folders/in_it", breakable=True) == (
+    assert latex_text(
+        "a_short/name and one of_many_words_and/ten_folders/in_it", breakable=True
+    ) == (
         r"a\_short/name and one of\_\allowbreak{}many\_\allowbreak{}words\_\allowbreak{}and/\allowbreak{}"
         r"ten\_\allowbreak{}folders/\allowbreak{}in\_\allowbreak{}it"
     )
@@ -125,7 +131,12 @@ def test_latex_compiles(report, tmp_path):
 
 def row(text, *starts):
     """The one row of all Markdown tables that starts with some cells."""
-    (found,) = [row for table in markdown_tables(text) for row in table if tuple(row[: len(starts)]) == starts]
+    (found,) = [
+        row
+        for table in markdown_tables(text)
+        for row in table
+        if tuple(row[: len(starts)]) == starts
+    ]
     return found
 
 
@@ -140,7 +151,9 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
         *("352", "12.5%", "0.0%", r"+12.5 pts \[−2.0 to +20.0\]"),
         *("0.0033", "0.0067"),
     ]
-    assert row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4] == r"20.0% \[15.0 to 25.0\]"
+    assert (
+        row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4] == r"20.0% \[15.0 to 25.0\]"
+    )
     assert row(text, "Both answered A") == ["Both answered A", "80", "80"]
     assert "Of 3 more pairs only one image was asked; they are in no score of pairs." in text
     gain = r"+12.5 pts \[−2.0 to +20.0\] (over swapped)"
@@ -150,7 +163,10 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
     assert "reference: reference_rule v1. Reads the letter of an option." in text
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", text)
     data = "Data: mediconfusion, fingerprint 0123456789ab."
-    assert captions[2] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
+    assert (
+        captions[2]
+        == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
+    )
     assert len(captions) > 4
     assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[2:-2])
     assert REPORT.model not in "".join(captions)
@@ -160,9 +176,15 @@ def test_published_results_are_below_ours_with_their_remarks():
     text = markdown(REPORT)
     radfm = row(text, "RadFM", "0.57%<sup>4</sup>")
     assert radfm[2] == "35.90%<sup>5</sup>"
-    assert "- <sup>5</sup> Misprint for 35.80, which is 126 of 352 answers; no count gives 35.90." in text
+    assert (
+        "- <sup>5</sup> Misprint for 35.80, which is 126 of 352 answers; no count gives 35.90."
+        in text
+    )
     assert row(text, "GPT-4o", "18.75%") == ["GPT-4o", "18.75%", "56.25%", "75.00%"]
-    assert "Published results (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1) and this run." in text
+    assert (
+        "Published results (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1) and this run."
+        in text
+    )
     head = ["Model", "`bleu_1`", "`radcliq_v1_multimedeval`"]
     (table,) = [table for table in markdown_tables(text) if table[0] == head]
     assert table[3] == ["This run, reference", r"12.7% \[10.7 to 14.7\]", "1.994"]
@@ -181,19 +203,44 @@ def test_published_results_are_below_ours_with_their_remarks():
 def test_numbers_in_words():
     nan = float("nan")
     assert [
-        *(wording.number(0.2955), wording.number(12.3456, share=False), wording.number(3.0, share=False)),
+        *(
+            wording.number(0.2955),
+            wording.number(12.3456, share=False),
+            wording.number(3.0, share=False),
+        ),
         *(wording.number(nan), wording.number(1e15, share=False), wording.number(-0.0004)),
-        *(wording.interval(0.352, 0.526), wording.interval(-0.02, 0.0, share=False), wording.interval(nan, nan)),
+        *(
+            wording.interval(0.352, 0.526),
+            wording.interval(-0.02, 0.0, share=False),
+            wording.interval(nan, nan),
+        ),
         *(wording.points(0.0438), wording.points(0.25, share=False)),
         *(wording.signed(0.0438), wording.signed(-0.02), wording.signed(0.0)),
-        *(wording.difference_interval(-0.012, 0.1), wording.p_statement(0.03126), wording.p_statement(1e-9)),
+        *(
+            wording.difference_interval(-0.012, 0.1),
+            wording.p_statement(0.03126),
+            wording.p_statement(1e-9),
+        ),
         *(wording.part_of(1200, 4800), wording.part_of(0, 0), wording.counted(1, "pair")),
-        *(wording.coded("my task/1"), wording.coded("a task", end="-"), wording.anchor("my task/1")),
+        *(
+            wording.coded("my task/1"),
+            wording.coded("a task", end="-"),
+            wording.anchor("my task/1"),
+        ),
         *(moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("once")),
         *(wording.with_error(0.3125, 0.0833, True), wording.with_error(12, nan, False)),
     ] == [
         *("29.6%", "12.346", "3", "n/a", "1.000e+15", "0.0%"),
-        *("35.2% to 52.6%", "−0.020 to 0.000", "n/a", "4.4 pts", "0.250", "+4.4 pts", "−2.0 pts", "0.0 pts"),
+        *(
+            "35.2% to 52.6%",
+            "−0.020 to 0.000",
+            "n/a",
+            "4.4 pts",
+            "0.250",
+            "+4.4 pts",
+            "−2.0 pts",
+            "0.0 pts",
+        ),
         *("−1.2 to +10.0 pts", "p = 0.0313", "p < 0.0001", "1,200 (25.0%)", "0", "1 pair"),
         *("my-20task-2f1", "a-20-task", "task-my-20task-2f1"),
         *("2026-03-01 02:15:00 UTC", "20260301_101500", "once", "31.3% ± 8.3%", "12"),
@@ -220,48 +267,90 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
 
     def task_of(*rights):
         """Return a task whose rules have the same scores, and read each question as right or not."""
-        rules = [replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1") for name in ("a", "b", "c")]
+        rules = [
+            replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1")
+            for name in ("a", "b", "c")
+        ]
         items = [
             AuditItem(
-                name, name, answers={"abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)}
+                name,
+                name,
+                answers={
+                    "abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)
+                },
             )
             for name in answers
         ]
         scores = {rule: {"set_accuracy": 0.25} for rule in "abc"}
         baselines = (Baseline("always A", "", scores),)
-        return replace(REPORT.tasks[0], rules=tuple(rules), items=tuple(items), baselines=baselines, gains=())
+        return replace(
+            REPORT.tasks[0], rules=tuple(rules), items=tuple(items), baselines=baselines, gains=()
+        )
 
     other = {name: not right for name, right in answers.items()}  # of the same sum
     task = task_of(answers, other, answers)
     assert [rule.title for rule in task.distinct_rules] == ["a, c", "b"]
     text = markdown(replace(REPORT, tasks=(task,)))
     tables = markdown_tables(text)
-    assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [["`a, c`", "`b`"]]
-    assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == ["`a, c`", "`b`"]
+    assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [
+        ["`a, c`", "`b`"]
+    ]
+    assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == [
+        "`a, c`",
+        "`b`",
+    ]
     assert row(text, "`set_accuracy`", "`a, c`")[3] == "25.0%"
     first_cells = [line[0] for table in tables for line in table]
-    assert first_cells.count("This run, a, c") == 2, "next to published results of the task and by area"
+    assert first_cells.count("This run, a, c") == 2, (
+        "next to published results of the task and by area"
+    )
     assert row(text, "Both right") == ["Both right", "22", "22"]
-    assert re.search(r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text)
+    assert re.search(
+        r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text
+    )
     assert "c: c v1." in text, "the rule is described all the same"
     write_page(replace(REPORT, tasks=(task,)), tmp_path / "page.html")
-    found = (tmp_path / "page.html").read_text().partition("Could the replies be read?")[2].partition("</table>")[0]
+    found = (
+        (tmp_path / "page.html")
+        .read_text()
+        .partition("Could the replies be read?")[2]
+        .partition("</table>")[0]
+    )
     assert re.findall(r'class="number">([abc, ]+)</th>', found) == ["a, c", "b"]
     # What the JSON file and single questions show is every reading.
-    assert [rule["name"] for rule in report_as_dict(replace(REPORT, tasks=(task,)))["tasks"][0]["rules"]] == [*"abc"]
+    assert [
+        rule["name"] for rule in report_as_dict(replace(REPORT, tasks=(task,)))["tasks"][0]["rules"]
+    ] == [*"abc"]
     baselines = (Baseline("always A", "", {"a": {"set_accuracy": 0.25}}),)
-    assert [rule.title for rule in replace(task, baselines=baselines).distinct_rules] == ["a", "b", "c"]
-    assert [rule.title for rule in replace(task, items=()).distinct_rules] == ["a", "b", "c"], "they may differ"
+    assert [rule.title for rule in replace(task, baselines=baselines).distinct_rules] == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert [rule.title for rule in replace(task, items=()).distinct_rules] == ["a", "b", "c"], (
+        "they may differ"
+    )
 
 
 def test_metrics_without_a_value_for_one_reason_are_one_sentence():
-    scores = [share("bleu_1", 0.25), *(share(name, NAN, NAN) for name in ("green", "radgraph", "ratescore", "cider"))]
-    failures = {**dict.fromkeys(("green", "radgraph", "ratescore"), "not computed in the run"), "cider": "no words"}
-    rule = replace(REPORT.tasks[0].rules[0], name="reference", scores=tuple(scores), failures=failures)
+    scores = [
+        share("bleu_1", 0.25),
+        *(share(name, NAN, NAN) for name in ("green", "radgraph", "ratescore", "cider")),
+    ]
+    failures = {
+        **dict.fromkeys(("green", "radgraph", "ratescore"), "not computed in the run"),
+        "cider": "no words",
+    }
+    rule = replace(
+        REPORT.tasks[0].rules[0], name="reference", scores=tuple(scores), failures=failures
+    )
     task = replace(REPORT.tasks[2], rules=(rule,), items=())
     table, *_ = task_tables.task_tables(task)
     assert [line[0].text for line in table.rows] == ["questions", "bleu_1", "cider"]
-    assert "green, radgraph, ratescore under reference has no value: not computed in the run." in table.notes
+    assert (
+        "green, radgraph, ratescore under reference has no value: not computed in the run."
+        in table.notes
+    )
     # What another rule has a value of stays a row.
     fixed = replace(rule, name="fixed", scores=(*scores[:2], share("radgraph", 0.5), *scores[3:]), failures={
         name: why for name, why in failures.items() if name != "radgraph"
@@ -278,7 +367,10 @@ def test_data_of_unknown_size_are_marked_in_tables_and_on_the_page(tmp_path):
     write_page(report, tmp_path / "page.html")
     assert warning in (tmp_path / "page.html").read_text()
     parts = (replace(task, sample_data=True), replace(task, complete_data=False))
-    assert [wording.warnings(part)[0].partition(":")[0] for part in parts] == ["SAMPLE DATA", "INCOMPLETE DATA"]
+    assert [wording.warnings(part)[0].partition(":")[0] for part in parts] == [
+        "SAMPLE DATA",
+        "INCOMPLETE DATA",
+    ]
 
 
 @each_row(
@@ -298,7 +390,9 @@ def test_every_table_of_a_doubtful_task_says_so_in_its_first_row(task, warning):
     of_task = [table for table in latex_tables(latex(REPORT)) if f"\\label{{tab:{task}." in table]
     assert len(of_task) >= len(tables)
     for table in of_task:
-        assert re.search(rf"\\midrule\n +\\multicolumn\{{\d+\}}\{{l\}}\{{\\textbf\{{{warning}\}}\}}", table)
+        assert re.search(
+            rf"\\midrule\n +\\multicolumn\{{\d+\}}\{{l\}}\{{\\textbf\{{{warning}\}}\}}", table
+        )
 
 
 def test_long_tables_are_split_and_labels_are_unique():
@@ -308,7 +402,12 @@ def test_long_tables_are_split_and_labels_are_unique():
     parts = [table for table in tables if "tab:gmai_mmbench_val.published" in table]
     assert len(parts) == 2
     assert "Part 2 of 2." in parts[1]
-    assert sum(len(re.findall(r"superscript\{1\} & .*superscript\{3\} \\\\", table)) for table in parts) == 50
+    assert (
+        sum(
+            len(re.findall(r"superscript\{1\} & .*superscript\{3\} \\\\", table)) for table in parts
+        )
+        == 50
+    )
     assert parts[0].count("\\midrule") == parts[1].count("\\midrule") + 1
     assert max(table.count(" \\\\\n") for table in tables) <= 42
 
@@ -318,13 +417,26 @@ def test_published_results_of_groups_follow_those_of_the_run():
     before, after = text.split("set_accuracy by categories.", 1)
     assert "arXiv 2409.15477, Table 3" not in before
     shown = after.split("confusion by categories.", 1)[0]
-    assert "Published set_accuracy by categories (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 3)" in shown
+    assert (
+        "Published set_accuracy by categories (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 3)"
+        in shown
+    )
     table = markdown_tables(shown)[-1]
     assert table[0][:4] == ["Model", "Cerebral", "Vascular", "Head and Neck"]
     lines = {line[0]: line[1:] for line in table[2:]}
     assert lines["This run, reference"][0] == r"0.0% \[0.0 to 5.0\]"
     assert lines["This run, reference"][1] == "n/a"
-    assert lines["GPT-4o"] == ["15.19%", "34.25%", "8.96%", "15.69%", "14.29%", "19.23%", "16.28%", "35.00%", "14.29%"]
+    assert lines["GPT-4o"] == [
+        "15.19%",
+        "34.25%",
+        "8.96%",
+        "15.69%",
+        "14.29%",
+        "19.23%",
+        "16.28%",
+        "35.00%",
+        "14.29%",
+    ]
     assert lines["Med-Flamingo"][1].startswith("10.95%")
     assert "Misprint for 10.96" in shown
     assert len(lines) == 14
@@ -343,7 +455,9 @@ def test_notes_are_no_markup_and_names_are_code():
     text = markdown(replace(REPORT, notes=tuple(notes), missing=dict.fromkeys(names, why)))
     assert [shown for shown in notes.values() if f"\n- {shown}\n" not in text] == []
     assert [shown for shown in names.values() if shown not in text] == []
-    assert text.count(r"| &lt;b&gt; \*a\* \_b\_ c_d \[e\](f) &amp;lt; g\|h \~i\~ \$j\$ |") == len(names)
+    assert text.count(r"| &lt;b&gt; \*a\* \_b\_ c_d \[e\](f) &amp;lt; g\|h \~i\~ \$j\$ |") == len(
+        names
+    )
 
 
 def test_a_report_without_results_says_why():
@@ -369,12 +483,21 @@ def printed(table, width=60):
 
 def test_long_names_are_not_cut_a_line_separates_rows_and_no_name_is_markup_or_an_order():
     rules = ["reference", "reference_release", "reference_fixed", "robust"]
-    lines = printed(number_table("", ["score", *rules], [["accuracy", *["100.0% ± 0.0%"] * len(rules)]]))
+    lines = printed(
+        number_table("", ["score", *rules], [["accuracy", *["100.0% ± 0.0%"] * len(rules)]])
+    )
     heading = [line.split("┃")[1:-1] for line in lines if line[:1] == "┃"]
-    assert ["".join(part).replace(" ", "") for part in zip(*heading, strict=True)] == ["score", *rules]
+    assert ["".join(part).replace(" ", "") for part in zip(*heading, strict=True)] == [
+        "score",
+        *rules,
+    ]
     rows = [("a", "1"), ("b", "2"), ("sum", "3")]
-    assert [line[:1] for line in printed(number_table("", ("name", "number"), rows, split=2))] == list("┏┃┡││├│└")
-    lines = printed(number_table("[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]]))
+    assert [
+        line[:1] for line in printed(number_table("", ("name", "number"), rows, split=2))
+    ] == list("┏┃┡││├│└")
+    lines = printed(
+        number_table("[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]])
+    )
     text = "\n".join(lines)
     assert "[bold]title[/] ?[2J" in text
     assert "[i]name[/i]" in text
@@ -394,18 +517,41 @@ def write(folder, *, tokens=lambda row: 4096 if row < CUT else row, wrong=0, tas
     """Write a run that is right when it thinks, but for the first replies, and says A when it does not."""
     folder.mkdir(parents=True)
     documents = load_documents(BASE)
-    results = {"results": {}, "configs": {}, "n-samples": {}, "config": {"model": "made_up", "model_args": ""}}
+    results = {
+        "results": {},
+        "configs": {},
+        "n-samples": {},
+        "config": {"model": "made_up", "model_args": ""},
+    }
     for task in tasks:
         lines = []
         for row, document in enumerate(documents):
-            answer = document["answer"] if row >= wrong else {"A": "B", "B": "A"}[document["answer"]]
+            answer = (
+                document["answer"] if row >= wrong else {"A": "B", "B": "A"}[document["answer"]]
+            )
             words = "word " * (10 * row + 1)
-            said = f"<think>{words}" if row < CUT else f"<think>{words}</think><answer>{answer}</answer>"
-            line = {"doc_id": row, "resps": [said if task == THINK else "A"], "filtered_resps": ["A"]}
-            lines.append(line | ({"token_counts": [{"output_tokens": tokens(row)}]} if tokens else {}))
-        (folder / f"20260102_030405_samples_{task}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+            said = (
+                f"<think>{words}"
+                if row < CUT
+                else f"<think>{words}</think><answer>{answer}</answer>"
+            )
+            line = {
+                "doc_id": row,
+                "resps": [said if task == THINK else "A"],
+                "filtered_resps": ["A"],
+            }
+            lines.append(
+                line | ({"token_counts": [{"output_tokens": tokens(row)}]} if tokens else {})
+            )
+        (folder / f"20260102_030405_samples_{task}.jsonl").write_text(
+            "".join(f"{json.dumps(one)}\n" for one in lines)
+        )
         results["results"][task] = {"alias": task, "failed_samples,robust": 0}
-        config = {"task": task, "metadata": {"data": provenance(BASE)}, "generation_kwargs": {"max_new_tokens": 4096}}
+        config = {
+            "task": task,
+            "metadata": {"data": provenance(BASE)},
+            "generation_kwargs": {"max_new_tokens": 4096},
+        }
         results["configs"][task] = config
         results["n-samples"][task] = {"original": len(lines), "effective": len(lines)}
     (folder / "20260102_030405_results.json").write_text(json.dumps(results))
@@ -422,7 +568,12 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
     found = thinking(report)
     gains = {gain.metric: gain for gain in found.gains}
     individual = gains["individual_accuracy"]
-    assert (individual.rule, individual.samples, individual.variant, individual.task) == ("robust", 32, "direct", BASE)
+    assert (individual.rule, individual.samples, individual.variant, individual.task) == (
+        "robust",
+        32,
+        "direct",
+        BASE,
+    )
     assert (individual.score, individual.variant_score) == ((32 - CUT) / 32, 0.5)
     assert individual.difference == individual.score - individual.variant_score
     assert individual.low < individual.difference < individual.high
@@ -431,7 +582,12 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
     assert found.truncated.low < CUT / 32 < found.truncated.high
     assert (found.unit, found.limit, found.at_limit, found.most) == ("tokens", 4096, CUT, 4096)
     assert [one.questions for one in found.bins] == [8, 8, 8, 8]
-    assert [one.score.value for one in found.bins] == [1, 1, 1, 0.5]  # the last holds the truncated ones
+    assert [one.score.value for one in found.bins] == [
+        1,
+        1,
+        1,
+        0.5,
+    ]  # the last holds the truncated ones
     assert all(one.thinking is None for one in report.tasks if one.name == BASE)
     (part,) = thinking(collect_run(open_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
     assert (part.least, part.most, part.questions) == (7, 7, 32)
@@ -441,7 +597,9 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
     assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
     assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
     write_page(report, tmp_path / "page.html")
-    assert f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
+    assert (
+        f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
+    )
 
 
 def test_page_and_tables_show_them(tmp_path):
@@ -450,7 +608,9 @@ def test_page_and_tables_show_them(tmp_path):
     repeated = collect_repeats(tmp_path)
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
-    assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3
+    assert (
+        next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3
+    )
     page = tmp_path / "page.html"
     write_page(repeated, page)
     text = page.read_text()
@@ -461,6 +621,8 @@ def test_page_and_tables_show_them(tmp_path):
     assert "3 repeats with other seeds." in tables
     assert "Thinking against the direct form (mediconfusion)" in tables
     assert "3 repeats with other seeds." in latex(repeated)
-    without = replace(repeated, tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks))
+    without = replace(
+        repeated, tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks)
+    )
     write_page(without, page)
     assert 'id="thinking"' not in page.read_text()

@@ -36,7 +36,14 @@ from medtasks.tasks.documents import Selection
 
 from ..tables import each_row
 
-ARGUMENTS = ["--model", "openai", "--model_args", "model=gpt-4o,token=PLANTED", "--seed", "1,2,None,4"]
+ARGUMENTS = [
+    "--model",
+    "openai",
+    "--model_args",
+    "model=gpt-4o,token=PLANTED",
+    "--seed",
+    "1,2,None,4",
+]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
 
@@ -46,15 +53,21 @@ def begin(tmp_path):
     def build(asked=("one", "two"), missing=(), complain=print):
         selection = Selection(tuple(asked), dict(missing))
         notices = [Notice(kind=Severity.WARN, sentence="mind the gap")]
-        manifest = first_manifest(["medtasks", "run", *ARGUMENTS], ARGUMENTS, asked, selection, notices)
-        return RunRecording(tmp_path / "out", manifest, ARGUMENTS, FailureLimit.parse("10%"), complain)
+        manifest = first_manifest(
+            ["medtasks", "run", *ARGUMENTS], ARGUMENTS, asked, selection, notices
+        )
+        return RunRecording(
+            tmp_path / "out", manifest, ARGUMENTS, FailureLimit.parse("10%"), complain
+        )
 
     return build
 
 
 def test_what_went_wrong_within_a_run_is_among_its_notices_once(begin):
     recording = begin()
-    outcome = HarnessOutcome(notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")])
+    outcome = HarnessOutcome(
+        notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")]
+    )
     for _ in range(2):
         recording.note(outcome)
     sentences = [notice.sentence for notice in RunManifest.read(recording.path).notices]
@@ -76,7 +89,10 @@ def test_before_the_first_task(begin, sample_home, monkeypatch, tmp_path):
     read = RunManifest.read(recording.path)
     assert read.state == "running"
     assert read.seeds.model_dump() == {"python": 1, "numpy": 2, "torch": None, "fewshot": 4}
-    assert {name: record.outcome for name, record in read.tasks.items()} == {"one": "not run", "two": "left out"}
+    assert {name: record.outcome for name, record in read.tasks.items()} == {
+        "one": "not run",
+        "two": "left out",
+    }
     assert read.tasks["two"].reason == "no data in $MEDTASKS_HOME/datasets/two"
     assert [notice.sentence for notice in read.notices] == ["mind the gap"]
     assert "PLANTED" not in read.model_dump_json()
@@ -101,16 +117,29 @@ def test_the_end(begin):
         assert RunManifest.read(recording.path).tasks["one"].results == "m/1_results.json"
         finished(recording, "one", failed=["two"])
     read = RunManifest.read(recording.path)
-    assert (read.state, read.why, read.tasks["two"].outcome) == ("finished_with_failures", "", "failed")
-    assert (read.tasks["two"].reason, read.seconds >= 0, read == recording.manifest) == ("it broke", True, True)
+    assert (read.state, read.why, read.tasks["two"].outcome) == (
+        "finished_with_failures",
+        "",
+        "failed",
+    )
+    assert (read.tasks["two"].reason, read.seconds >= 0, read == recording.manifest) == (
+        "it broke",
+        True,
+        True,
+    )
 
 
 @each_row(
-    "failed, unjudged, state", [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")]
+    "failed, unjudged, state",
+    [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")],
 )
 def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, failed, unjudged, state):
     recording, scored = begin(asked=("one",)), 10 - failed - unjudged
-    row = {"accuracy,reference": 0.5, "scored_samples,reference": scored, "failed_samples,reference": failed}
+    row = {
+        "accuracy,reference": 0.5,
+        "scored_samples,reference": scored,
+        "failed_samples,reference": failed,
+    }
     with recording.until_its_end():
         finished(recording, "one", row={**row, "unjudged_samples,reference": unjudged})
     read = RunManifest.read(recording.path)
@@ -124,9 +153,15 @@ def test_replies_that_were_not_asked_for_are_counted(begin):
     origins = [COPIED, KEPT, COPIED, None]
     for rule in ("reference", "robust"):  # a line for each
         with (folder / "1_samples_one.jsonl").open("a") as file:
-            lines = [{"doc_id": row, "filter": rule, "reply_of": origin} for row, origin in enumerate(origins)]
+            lines = [
+                {"doc_id": row, "filter": rule, "reply_of": origin}
+                for row, origin in enumerate(origins)
+            ]
             file.write(
-                "".join(json.dumps({key: line[key] for key in line if line[key] is not None}) + "\n" for line in lines)
+                "".join(
+                    json.dumps({key: line[key] for key in line if line[key] is not None}) + "\n"
+                    for line in lines
+                )
             )
     finished(recording, "one", "two")
     one, two = RunManifest.read(recording.path).tasks.values()
@@ -141,8 +176,15 @@ def test_the_cause_of_the_first_failure_is_named(begin):
     assert recording.losses_over_limit() == "one: 2 failed of 3 samples"
     samples = samples_file(recording.path.parent / recording.manifest.tasks["one"].results, "one")
     samples.parent.mkdir()
-    replies = ["B", failed_reply("ValueError at own.py:4 in shown: no mask"), failed_reply("another")]
-    lines = ({"doc_id": number, "resps": [reply] if number else [[reply]]} for number, reply in enumerate(replies))
+    replies = [
+        "B",
+        failed_reply("ValueError at own.py:4 in shown: no mask"),
+        failed_reply("another"),
+    ]
+    lines = (
+        {"doc_id": number, "resps": [reply] if number else [[reply]]}
+        for number, reply in enumerate(replies)
+    )
     samples.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     finished(recording, "one", row=row)
     expected = "one: 2 failed of 3 samples, first ValueError at own.py:4 in shown: no mask"
@@ -178,7 +220,9 @@ def test_a_snapshot_that_the_harness_fetched_and_a_full_disk(begin, monkeypatch,
     with recording.until_its_end():
         finished(recording, "one", "two")
     assert RunManifest.read(recording.path).model.fingerprint == f"commit:{'c' * 40}"
-    monkeypatch.setattr(RunManifest, "write", Mock(side_effect=OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        RunManifest, "write", Mock(side_effect=OSError(28, "No space left on device"))
+    )
     with recording.until_its_end():
         finished(recording, "one", "two")
     assert "No space left on device" in complaints[0]
@@ -192,7 +236,9 @@ def test_versions_and_hardware(monkeypatch, tmp_path):
     read = versions()
     assert read["python"] == ".".join(map(str, sys.version_info[:3]))
     names = {"medtasks", "lmms_eval", "torch", "transformers", "pillow"}
-    assert {name: read[name] for name in names} == {name: importlib.metadata.version(name) for name in names}
+    assert {name: read[name] for name in names} == {
+        name: importlib.metadata.version(name) for name in names
+    }
     monkeypatch.setattr(run_facts, "DISTRIBUTIONS", ("no-such-distribution",))
     assert versions()["no-such-distribution"] is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
@@ -224,10 +270,21 @@ def test_versions_and_hardware(monkeypatch, tmp_path):
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_commit(monkeypatch, tmp_path):
     def git(*arguments):
-        names = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
-        return subprocess.run(["git", *names, "-C", tmp_path, *arguments], check=True, capture_output=True, text=True)
+        names = [
+            "-c",
+            "user.name=n",
+            "-c",
+            "user.email=e@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        ]
+        return subprocess.run(
+            ["git", *names, "-C", tmp_path, *arguments], check=True, capture_output=True, text=True
+        )
 
-    monkeypatch.setattr(run_facts, "__file__", str(tmp_path / "medtasks" / "running" / "recording.py"))
+    monkeypatch.setattr(
+        run_facts, "__file__", str(tmp_path / "medtasks" / "running" / "recording.py")
+    )
     assert commit() is None
     git("init", "-q")
     assert commit() is None
@@ -258,7 +315,9 @@ def folder_with(path, **contents):
 def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     first = folder_with(tmp_path / "a", x="1", y="2")
     assert files_sha256(first / "x") == hashlib.sha256(b"1").hexdigest()
-    lines = "".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in (("x", b"1"), ("y", b"2")))
+    lines = "".join(
+        f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in (("x", b"1"), ("y", b"2"))
+    )
     assert files_sha256(first) == hashlib.sha256(lines.encode()).hexdigest()
     folder_with(first / ".git", index="1")  # hidden files do not count, files below do
     (first / ".lock").write_text("")
@@ -267,7 +326,9 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     assert files_sha256(first) != files_sha256(tmp_path / "b")
     # Files are read once until they change.
     reads, read = [], run_facts.file_sha256
-    monkeypatch.setattr(run_facts, "file_sha256", lambda path: reads.append(path.name) or read(path))
+    monkeypatch.setattr(
+        run_facts, "file_sha256", lambda path: reads.append(path.name) or read(path)
+    )
     folder = folder_with(tmp_path / "c", x="3", y="4")
     before = files_sha256(folder)
     assert files_sha256(folder) == before
@@ -280,7 +341,9 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     assert files_sha256(folder) == files_sha256(folder) == second
     assert len(reads) == 5
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file"))  # one that cannot be written is no trouble
+    monkeypatch.setenv(
+        "MEDTASKS_HOME", str(tmp_path / "file")
+    )  # one that cannot be written is no trouble
     assert files_sha256(folder) == second
 
 
@@ -296,7 +359,12 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
     model = facts("hf", f"pretrained=org/name,peft={folder}")
     assert model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
     assert model.weights == "org/name, adapter"
-    for name, revision in (("org/name", "a" * 40), ("org/name", "branch"), ("org/other", "main"), ("org/\0", "main")):
+    for name, revision in (
+        ("org/name", "a" * 40),
+        ("org/name", "branch"),
+        ("org/other", "main"),
+        ("org/\0", "main"),
+    ):
         assert facts("hf", f"pretrained={name},revision={revision}").fingerprint is None
     (hub / "refs" / "main").write_text("b" * 40)
     model = facts("hf", f"pretrained=org/name,peft={folder}")
@@ -321,7 +389,9 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
     assert facts("medtasks_tiny").fingerprint.startswith("sha256:")
     assert model_facts(HarnessOptions()).name == "hf"
 
-    monkeypatch.setattr(run_facts, "file_sha256", Mock(side_effect=PermissionError(13, "Permission denied", "x")))
+    monkeypatch.setattr(
+        run_facts, "file_sha256", Mock(side_effect=PermissionError(13, "Permission denied", "x"))
+    )
     model = facts("hf", f"pretrained={folder_with(tmp_path / 'clinic', x='1')}")
     assert model.fingerprint is None
     assert model.unknown == "pretrained=clinic: a file in it cannot be read (Permission denied)"
@@ -334,7 +404,11 @@ def test_the_defaults_are_those_of_our_adapters():
             continue
         module, _, name = manifest.simple_class_path.rpartition(".")
         fields = dataclasses.fields(getattr(importlib.import_module(module), name).arguments_type)
-        weights = {field.name: field.default for field in fields if field.name in run_facts.WEIGHTS and field.default}
+        weights = {
+            field.name: field.default
+            for field in fields
+            if field.name in run_facts.WEIGHTS and field.default
+        }
         if weights:
             declared[manifest.model_id] = weights
     assert declared == DEFAULTS

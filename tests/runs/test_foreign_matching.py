@@ -28,7 +28,9 @@ class Asked(TaskFile):
     """A task without a file."""
 
     def __init__(self, **columns):
-        object.__setattr__(self, "__dict__", {"name": "asked", "dataset": None, "base": None, "guarded_as": None})
+        object.__setattr__(
+            self, "__dict__", {"name": "asked", "dataset": None, "base": None, "guarded_as": None}
+        )
 
 
 def sample(doc_id, question, options=PARTS, **columns):
@@ -36,8 +38,12 @@ def sample(doc_id, question, options=PARTS, **columns):
 
 
 def matched(documents, *rows, is_id_named=False, notes=()):
-    written = tuple(ForeignRow(number, "", **{"reply": f"R{number}", **row}) for number, row in enumerate(rows))
-    return match_rows(ForeignFile("a kit", written, "out", is_id_named, notes=notes), documents, Asked())
+    written = tuple(
+        ForeignRow(number, "", **{"reply": f"R{number}", **row}) for number, row in enumerate(rows)
+    )
+    return match_rows(
+        ForeignFile("a kit", written, "out", is_id_named, notes=notes), documents, Asked()
+    )
 
 
 def replies(result, run=0):
@@ -75,8 +81,14 @@ def test_a_published_id_that_contradicts_the_texts_is_not_taken():
 
 
 def test_one_contradiction_makes_bare_numbers_no_ids_of_the_whole_file():
-    documents = [sample(str(number), "Same?" if number < 2 else f"Where is part {number}?") for number in range(5)]
-    texts = [{"identifier": doc["doc_id"], "question": doc["question"], "options": tuple(PARTS)} for doc in documents]
+    documents = [
+        sample(str(number), "Same?" if number < 2 else f"Where is part {number}?")
+        for number in range(5)
+    ]
+    texts = [
+        {"identifier": doc["doc_id"], "question": doc["question"], "options": tuple(PARTS)}
+        for doc in documents
+    ]
     assert replies(matched(documents, *texts)) == {str(number): f"R{number}" for number in range(5)}
     moved = {**texts[4], "identifier": "3"}
     result = matched(documents, *texts[:4], moved)
@@ -88,7 +100,9 @@ def test_bare_numbers_without_texts_are_refused_unless_the_user_names_them():
     documents = [sample(str(number), f"Where is part {number}?") for number in range(5)]
     with pytest.raises(RepliesError, match=r"could be the number of any row.*--columns id=COLUMN"):
         matched(documents, {"identifier": "3"})
-    assert replies(matched(documents, {"identifier": "3"}, {"identifier": "04"}, is_id_named=True)) == {
+    assert replies(
+        matched(documents, {"identifier": "3"}, {"identifier": "04"}, is_id_named=True)
+    ) == {
         "3": "R0",
         "4": "R1",
     }
@@ -106,14 +120,17 @@ def test_bare_numbers_without_texts_are_refused_unless_the_user_names_them():
 def test_options_are_compared_as_texts(options, shown):
     result = matched([sample("q-0", "Which?", options)], {"question": "Which?", "options": shown})
     assert replies(result) == {"q-0": "R0"}
-    wrong = matched([sample("q-0", "Which?", options)], {"question": "Which?", "options": (*shown[1:], shown[0])})
+    wrong = matched(
+        [sample("q-0", "Which?", options)],
+        {"question": "Which?", "options": (*shown[1:], shown[0])},
+    )
     assert wrong.statuses == {"q-0": "missing"}
 
 
 def test_ten_squared_is_not_a_hundred_and_two():
-    assert causes(matched([sample("q", "x?", ["10²", "7"])], {"question": "x?", "options": ("102", "7")})) == {
-        0: NOT_HERE
-    }
+    assert causes(
+        matched([sample("q", "x?", ["10²", "7"])], {"question": "x?", "options": ("102", "7")})
+    ) == {0: NOT_HERE}
 
 
 def test_a_question_without_options_is_taken_if_it_is_the_only_one():
@@ -143,25 +160,39 @@ def test_few_questions_with_another_number_of_options_are_within_the_frame():
     rows = []
     for document in documents:
         letters = ",".join("ABCD"[: len(document["options"])])
-        rows.append({"prompt": prompt(document["question"], document["options"], frame.format(letters))})
+        rows.append(
+            {"prompt": prompt(document["question"], document["options"], frame.format(letters))}
+        )
     assert len(replies(matched(documents, *rows))) == len(documents)
 
 
 def test_prompts_with_a_context_of_their_own_have_no_frame():
     frame = "Context: study {} {{}}\n{{}}"
-    rows = [{"prompt": prompt(doc["question"], frame=frame.format(number))} for number, doc in enumerate(SIX)]
+    rows = [
+        {"prompt": prompt(doc["question"], frame=frame.format(number))}
+        for number, doc in enumerate(SIX)
+    ]
     assert len(replies(matched(SIX, *rows))) == 6
     swapped = prompt(SIX[0]["question"], ["inner rim", "rim", "tip", "bulb"])
     assert causes(matched(SIX, {"prompt": swapped}))[0] == OTHER_ORDER
-    assert causes(matched(SIX, {"prompt": prompt(SIX[0]["question"], [*PARTS[:3], "stalk"])}))[0] == NOT_HERE
+    assert (
+        causes(matched(SIX, {"prompt": prompt(SIX[0]["question"], [*PARTS[:3], "stalk"])}))[0]
+        == NOT_HERE
+    )
 
 
 def test_the_order_of_yes_and_no_counts_where_letters_stand_for_them():
     documents = [sample("q", "Is it open?", ["yes", "no"])]
     plain = "{}\n{}\nAnswer yes or no."
-    assert replies(matched(documents, {"prompt": "Is it open?\nAnswer with no or yes."})) == {"q": "R0"}
-    assert replies(matched(documents, {"prompt": prompt("Is it open?", ["Yes", "No"], plain)})) == {"q": "R0"}
-    assert causes(matched(documents, {"prompt": prompt("Is it open?", ["No", "Yes"], plain)})) == {0: OTHER_ORDER}
+    assert replies(matched(documents, {"prompt": "Is it open?\nAnswer with no or yes."})) == {
+        "q": "R0"
+    }
+    assert replies(matched(documents, {"prompt": prompt("Is it open?", ["Yes", "No"], plain)})) == {
+        "q": "R0"
+    }
+    assert causes(matched(documents, {"prompt": prompt("Is it open?", ["No", "Yes"], plain)})) == {
+        0: OTHER_ORDER
+    }
 
 
 def test_a_question_may_follow_a_chinese_frame_directly():
@@ -171,16 +202,21 @@ def test_a_question_may_follow_a_chinese_frame_directly():
 
 def test_the_image_decides_between_questions_with_the_same_texts():
     documents = [sample(f"q-{n}", "Where?", image_file=f"sub/scan_{n}.png") for n in range(4)]
-    rows = [{"question": "Where?", "options": tuple(PARTS), "image_names": (f"scan_{n}.jpg",)} for n in (2, 0, 3)]
+    rows = [
+        {"question": "Where?", "options": tuple(PARTS), "image_names": (f"scan_{n}.jpg",)}
+        for n in (2, 0, 3)
+    ]
     assert replies(matched(documents, *rows)) == {"q-0": "R1", "q-2": "R0", "q-3": "R2"}
-    assert matched(documents, {"question": "Where?", "options": tuple(PARTS)}).statuses == dict.fromkeys(
-        ("q-0", "q-1", "q-2", "q-3"), "ambiguous"
-    )
+    assert matched(
+        documents, {"question": "Where?", "options": tuple(PARTS)}
+    ).statuses == dict.fromkeys(("q-0", "q-1", "q-2", "q-3"), "ambiguous")
 
 
 def test_a_row_on_another_image_is_another_question_where_files_are_named_alike():
     documents = [{**doc, "image_file": f"{doc['doc_id']}.png"} for doc in SIX]
-    rows = [{"question": doc["question"], "image_names": (f"{doc['doc_id']}.png",)} for doc in SIX[:4]]
+    rows = [
+        {"question": doc["question"], "image_names": (f"{doc['doc_id']}.png",)} for doc in SIX[:4]
+    ]
     other = {"question": "Where is part 5?", "image_names": ("q-77.png",)}
     assert causes(matched(documents, *rows, other)) == {4: OTHER_IMAGE}
     renamed = [{**row, "image_names": (f"{number}.png",)} for number, row in enumerate(rows)]
@@ -197,16 +233,25 @@ def test_order_decides_only_if_every_row_of_a_whole_file_agrees():
     assert causes(matched(documents, *rows[:4])) == {1: SEVERAL, 2: SEVERAL}
     assert causes(matched(documents, *rows[3:], *rows[:3])) == {3: SEVERAL, 4: SEVERAL}
     in_order = sorted(documents, key=lambda document: document["question"])
-    assert set(causes(matched(in_order, *({"question": doc["question"]} for doc in in_order))).values()) == {SEVERAL}
+    assert set(
+        causes(matched(in_order, *({"question": doc["question"]} for doc in in_order))).values()
+    ) == {SEVERAL}
 
 
 @each_row(
     "pattern, is_telling",
-    [("BA" * 3, False), ("BA" * 50, False), ("B" * 50 + "A" * 50, False), ("BADCADBBCDACBDDABCBAADCB", True)],
+    [
+        ("BA" * 3, False),
+        ("BA" * 50, False),
+        ("B" * 50 + "A" * 50, False),
+        ("BADCADBBCDACBDDABCBAADCB", True),
+    ],
 )
 def test_order_tells_nothing_where_questions_come_again_in_one_pattern(pattern, is_telling):
     """Such as the same questions of each image, in the same order."""
-    documents = [sample(f"q-{number}", f"Is {part} open?", ()) for number, part in enumerate(pattern)]
+    documents = [
+        sample(f"q-{number}", f"Is {part} open?", ()) for number, part in enumerate(pattern)
+    ]
     result = matched(documents, *({"question": document["question"]} for document in documents))
     assert bool(result.runs[0]) == is_telling
     assert (len(causes(result)) == len(pattern)) != is_telling
@@ -231,7 +276,10 @@ def test_rows_of_one_sample():
 def test_an_id_that_is_published_twice():
     """The texts decide between the samples that share it."""
     documents = [sample("q", "Where?"), sample("q (2)", "When?"), sample("p (2)", "Why?")]
-    rows = [{"identifier": "q", "question": text, "options": tuple(PARTS)} for text in ("When?", "Where?")]
+    rows = [
+        {"identifier": "q", "question": text, "options": tuple(PARTS)}
+        for text in ("When?", "Where?")
+    ]
     result = matched(documents, *rows, {"identifier": "p", "question": "Who?"})
     assert (replies(result), result.steps) == ({"q": "R1", "q (2)": "R0"}, {BY_ID: 2})
     assert causes(matched(documents, {"identifier": "q"})) == {0: SEVERAL}
@@ -239,7 +287,9 @@ def test_an_id_that_is_published_twice():
 
 def test_text_of_credentialed_data_is_hashed():
     documents = [{**doc, "dataset": "multimedeval_mednli"} for doc in SIX]
-    result = matched(documents, {"question": "Secret?"}, {"question": "Where is part 1?", "reply": "A"})
+    result = matched(
+        documents, {"question": "Secret?"}, {"question": "Where is part 1?", "reply": "A"}
+    )
     described = " ".join(result.sentences())
     assert "row 0 (sha256 " in described
     assert "Secret" not in described

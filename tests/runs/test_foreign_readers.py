@@ -15,7 +15,12 @@ from medtasks.runs.foreign.recognition import read_foreign
 from ..tables import each_row
 
 CHAT = {"custom_id": "a", "response": {"status_code": 200, "body": {}}, "error": None}
-MMMU = {"id": "validation_Pharmacy_1", "index2ans": {"A": "rib", "B": "lung"}, "response": "B", "parsed_pred": "A"}
+MMMU = {
+    "id": "validation_Pharmacy_1",
+    "index2ans": {"A": "rib", "B": "lung"},
+    "response": "B",
+    "parsed_pred": "A",
+}
 
 
 def write_json(path, content, **options):
@@ -42,14 +47,26 @@ def write_eval(path, *samples, method=zipfile.ZIP_DEFLATED):
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("header.json", "{}")
         for sample in samples:
-            archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
+            archive.writestr(
+                f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample)
+            )
         archive.writestr("summaries.json", "[]")
     return path
 
 
 def inspect_sample(name, completion="A", **more):
-    output = {"completion": completion, "choices": [{"message": {"content": completion}, "stop_reason": "stop"}]}
-    return {"id": name, "epoch": 1, "input": "Where?", "choices": ["l", "r"], "target": "A", "output": output} | more
+    output = {
+        "completion": completion,
+        "choices": [{"message": {"content": completion}, "stop_reason": "stop"}],
+    }
+    return {
+        "id": name,
+        "epoch": 1,
+        "input": "Where?",
+        "choices": ["l", "r"],
+        "target": "A",
+        "output": output,
+    } | more
 
 
 def values(file, name):
@@ -68,12 +85,28 @@ def replies(*paths, **options):
             {"prompt": "\nQuestion:  Where? \n", "options": (" A: l ", " B: r ")},
         ),
         (
-            {"question_id": "S_1", "question": "Where?", "image_path": "/data/x/1.png", "choices": ["A. l"]},
-            {"identifier": "S_1", "question": "Where?", "image_names": ("1.png",), "options": ("A. l",)},
+            {
+                "question_id": "S_1",
+                "question": "Where?",
+                "image_path": "/data/x/1.png",
+                "choices": ["A. l"],
+            },
+            {
+                "identifier": "S_1",
+                "question": "Where?",
+                "image_names": ("1.png",),
+                "options": ("A. l",),
+            },
         ),
         ({"uuid": "u1", "question": "Where?"}, {"identifier": "u1", "question": "Where?"}),
-        ({"Question": "Is it?", "choices": ["A.yes", "B.no"]}, {"question": "Is it?", "options": ("A.yes", "B.no")}),
-        ({"id": 7, "image": ["a/1.png", "b\\2.png"]}, {"identifier": "7", "image_names": ("1.png", "2.png")}),
+        (
+            {"Question": "Is it?", "choices": ["A.yes", "B.no"]},
+            {"question": "Is it?", "options": ("A.yes", "B.no")},
+        ),
+        (
+            {"id": 7, "image": ["a/1.png", "b\\2.png"]},
+            {"identifier": "7", "image_names": ("1.png", "2.png")},
+        ),
         ({"question": "Where?", "thinking": "Hm."}, {"reasoning": "Hm."}),
         ({"prompt": [{"role": "user"}], "prompt_id": "p"}, {"prompt": None, "identifier": "p"}),
         (MMMU, {"options": ("rib", "lung"), "identifier": "validation_Pharmacy_1"}),
@@ -81,7 +114,9 @@ def replies(*paths, **options):
 )
 def test_fields_of_each_set_of_medevalkit(tmp_path, fields, expected):
     reply = "<think>no</think>\r\nB"
-    path = write_json(tmp_path / "results.json", [{**fields, "answer": "A", "response": reply}], indent=4)
+    path = write_json(
+        tmp_path / "results.json", [{**fields, "answer": "A", "response": reply}], indent=4
+    )
     file = read_foreign([path])
     assert (file.kit, file.reply_column) == ("MedEvalKit", "response")
     assert file.rows[0].reply == reply
@@ -111,8 +146,16 @@ def test_mmmu_of_medevalkit(tmp_path):
     file = read_foreign([tmp_path / "val"])
     assert values(file, "reply") == ["A", "B."]
     assert "<answer>" in file.notes[0]
-    write_json(tmp_path / "test" / "response.json", {"test_Pharmacy_1": "The rib", "test_Pharmacy_2": ""}, indent=4)
-    parsed = write_json(tmp_path / "test" / "results.json", {"test_Pharmacy_1": "A", "test_Pharmacy_2": "B"}, indent=4)
+    write_json(
+        tmp_path / "test" / "response.json",
+        {"test_Pharmacy_1": "The rib", "test_Pharmacy_2": ""},
+        indent=4,
+    )
+    parsed = write_json(
+        tmp_path / "test" / "results.json",
+        {"test_Pharmacy_1": "A", "test_Pharmacy_2": "B"},
+        indent=4,
+    )
     file = read_foreign([tmp_path / "test"])
     assert values(file, "reply") == ["The rib", ""]
     assert values(file, "identifier") == ["test_Pharmacy_1", "test_Pharmacy_2"]
@@ -121,7 +164,13 @@ def test_mmmu_of_medevalkit(tmp_path):
 
 
 def test_radrestruct_cannot_be_told_apart(tmp_path):
-    row = {"answer_type": "single", "question": "Is it?", "choices": ["a"], "answer": "a", "response": "a"}
+    row = {
+        "answer_type": "single",
+        "question": "Is it?",
+        "choices": ["a"],
+        "answer": "a",
+        "response": "a",
+    }
     with pytest.raises(RepliesError, match="cannot be told apart"):
         read_foreign([write_json(tmp_path / "results.json", [row])])
 
@@ -142,7 +191,12 @@ def test_radrestruct_cannot_be_told_apart(tmp_path):
     ],
 )
 def test_cells_of_vlmevalkit(tmp_path, cell, reply):
-    path = write_xlsx(tmp_path / "m.xlsx", ["index", "question", "prediction"], [0, "Where?", "x"], [1, "What?", cell])
+    path = write_xlsx(
+        tmp_path / "m.xlsx",
+        ["index", "question", "prediction"],
+        [0, "Where?", "x"],
+        [1, "What?", cell],
+    )
     if cell == "#NAME?":  # written as a text, not as an error
         book = openpyxl.load_workbook(path)
         book.active["C3"].data_type = "s"
@@ -159,7 +213,18 @@ def test_long_cells_are_cut(tmp_path):
 
 
 def test_options_and_thinking_of_vlmevalkit(tmp_path):
-    names = ["index", "question", "A", "B", "C", "D", "answer", "image_path", "prediction", "thinking"]
+    names = [
+        "index",
+        "question",
+        "A",
+        "B",
+        "C",
+        "D",
+        "answer",
+        "image_path",
+        "prediction",
+        "thinking",
+    ]
     path = tmp_path / "m.tsv"
     cells = ["3", "Where?", "5.0", "", "None", "", "A", "x/y.png", 'He said ""A""\nB', "Hm."]
     quoted = ["\t".join(f'"{cell}"' for cell in row) for row in (names, cells)]
@@ -173,7 +238,11 @@ def test_options_and_thinking_of_vlmevalkit(tmp_path):
     "form",
     [
         lambda rows: rows,
-        lambda rows: {"columns": [*rows[0]], "index": [0, 1], "data": [[*row.values()] for row in rows]},
+        lambda rows: {
+            "columns": [*rows[0]],
+            "index": [0, 1],
+            "data": [[*row.values()] for row in rows],
+        },
         lambda rows: {key: {"0": rows[0][key], "1": rows[1][key]} for key in rows[0]},
         lambda rows: {key: [row[key] for row in rows] for key in rows[0]},
     ],
@@ -185,7 +254,11 @@ def test_json_of_vlmevalkit_has_nan_for_blank_cells(tmp_path, form):
         {"index": 1, "question": "What?", "A": "l", "B": "r", "prediction": "B"},
     ]
     file = read_foreign([write_json(tmp_path / "m.json", form(rows), indent=4)])
-    assert (file.kit, values(file, "reply"), values(file, "options")) == ("VLMEvalKit", ["", "B"], [("l",), ("l", "r")])
+    assert (file.kit, values(file, "reply"), values(file, "options")) == (
+        "VLMEvalKit",
+        ["", "B"],
+        [("l",), ("l", "r")],
+    )
 
 
 def test_an_index_of_several_questions_is_left_out(tmp_path):
@@ -236,10 +309,17 @@ def test_pickles_are_never_opened(tmp_path):
 
 
 def prediction(index, prompt, content, **more):
-    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": prompt}] if prompt else []
+    messages = (
+        [{"role": "system", "content": "s"}, {"role": "user", "content": prompt}] if prompt else []
+    )
     message = {"role": "assistant", "content": content}
     output = {"choices": [{"message": message, "stop_reason": "stop"}], "error": None}
-    return {"index": index, "model_output": output, "messages": [*messages, message], "metadata": {}} | more
+    return {
+        "index": index,
+        "model_output": output,
+        "messages": [*messages, message],
+        "metadata": {},
+    } | more
 
 
 def test_predictions_of_evalscope(tmp_path):
@@ -252,7 +332,10 @@ def test_predictions_of_evalscope(tmp_path):
     path = write_lines(
         tmp_path / "p.jsonl",
         prediction(
-            1, [image, {"type": "text", "text": "q1\nA) l"}], parts, metadata={"id": "v-1", "images": ["i/1.png"]}
+            1,
+            [image, {"type": "text", "text": "q1\nA) l"}],
+            parts,
+            metadata={"id": "v-1", "images": ["i/1.png"]},
         ),
         failed,
         prediction(3, "q3", "<think>open"),
@@ -262,7 +345,11 @@ def test_predictions_of_evalscope(tmp_path):
     file = read_foreign([path])
     assert values(file, "reply") == ["B", None, "C", "so"]
     assert values(file, "prompt") == ["q1\nA) l", "q2", "q3", "q4"]
-    assert (file.rows[0].reasoning, file.rows[0].identifier, file.rows[0].image_names) == ("Hm.", "v-1", ("1.png",))
+    assert (file.rows[0].reasoning, file.rows[0].identifier, file.rows[0].image_names) == (
+        "Hm.",
+        "v-1",
+        ("1.png",),
+    )
     assert values(file, "identifier")[1:] == [None] * 3
     assert values(file, "is_cut") == [False, False, False, True]
     assert values(file, "number") == [0, 1, 2, 3]
@@ -296,11 +383,19 @@ def test_reviews_of_evalscope(tmp_path):
 
     messages = [{"role": "user", "content": "q0"}, {"role": "assistant", "content": "x"}]
     new = write_lines(
-        tmp_path / "reviews/m/s.jsonl", review(0, 0, "B", messages=messages), review(1, 1, "C", messages=[])
+        tmp_path / "reviews/m/s.jsonl",
+        review(0, 0, "B", messages=messages),
+        review(1, 1, "C", messages=[]),
     )
     file = read_foreign([new])
-    assert (values(file, "reply"), values(file, "repeat"), values(file, "answer")) == (["B", "C"], [0, 1], ["A", "A"])
-    old = write_lines(tmp_path.parent / "old.jsonl", review(0, 0, "B", input="**User**: \nq0", target="D"))
+    assert (values(file, "reply"), values(file, "repeat"), values(file, "answer")) == (
+        ["B", "C"],
+        [0, 1],
+        ["A", "A"],
+    )
+    old = write_lines(
+        tmp_path.parent / "old.jsonl", review(0, 0, "B", input="**User**: \nq0", target="D")
+    )
     (row,) = read_foreign([old]).rows
     assert (row.prompt, row.answer, row.repeat) == ("**User**: \nq0", "D", None)
     write_lines(tmp_path / "predictions/m/s.jsonl", prediction(0, None, "B"))  # as 1.0 writes them
@@ -313,11 +408,22 @@ def test_reviews_of_evalscope(tmp_path):
 
 def harness_line(row, name, reply, **more):
     arguments = {"gen_args_0": {"arg_0": f"Q: q{row}\nA:", "arg_1": {}}}
-    return {"doc_id": row, "doc": {}, "arguments": arguments, "resps": [[reply]], "filter": name, "target": "A"} | more
+    return {
+        "doc_id": row,
+        "doc": {},
+        "arguments": arguments,
+        "resps": [[reply]],
+        "filter": name,
+        "target": "A",
+    } | more
 
 
 def test_a_question_under_several_filters_is_one_row(tmp_path):
-    filters = [harness_line(row, name, f"r{row}", filtered_resps=["[invalid]"]) for name in "ab" for row in range(2)]
+    filters = [
+        harness_line(row, name, f"r{row}", filtered_resps=["[invalid]"])
+        for name in "ab"
+        for row in range(2)
+    ]
     file = read_foreign([write_lines(tmp_path / "s.jsonl", *filters)])
     assert (file.kit, values(file, "reply"), values(file, "prompt")) == (
         "lm-eval",
@@ -344,7 +450,9 @@ def test_prompts_of_lm_eval(tmp_path, prompt, doc, expected):
 
 
 def test_repeats_and_likelihoods_of_lm_eval(tmp_path):
-    file = read_foreign([write_lines(tmp_path / "s.jsonl", harness_line(0, "none", "", resps=[["None", ""]]))])
+    file = read_foreign(
+        [write_lines(tmp_path / "s.jsonl", harness_line(0, "none", "", resps=[["None", ""]]))]
+    )
     assert (values(file, "reply"), values(file, "repeat")) == (["None", ""], [0, 1])
     losses = [[["-1.2", "False"]], [["-0.3", "True"]]]
     with pytest.raises(RepliesError, match="likelihoods"):
@@ -352,8 +460,18 @@ def test_repeats_and_likelihoods_of_lm_eval(tmp_path):
 
 
 def test_samples_of_lmms_eval(tmp_path):
-    line = {"doc_id": 0, "input": "<image 1> q", "target": "A", "filtered_resps": "A", "input_media": ["i/1.png"]}
-    thinking = line | {"doc_id": 1, "resps": "<think>h</think>B", "mmmu_acc": {"id": "validation_Art_1"}}
+    line = {
+        "doc_id": 0,
+        "input": "<image 1> q",
+        "target": "A",
+        "filtered_resps": "A",
+        "input_media": ["i/1.png"],
+    }
+    thinking = line | {
+        "doc_id": 1,
+        "resps": "<think>h</think>B",
+        "mmmu_acc": {"id": "validation_Art_1"},
+    }
     file = read_foreign([write_lines(tmp_path / "s.jsonl", line | {"acc": {"id": "0"}}, thinking)])
     assert (file.kit, values(file, "reply")) == ("lmms-eval", ["A", "<think>h</think>B"])
     assert values(file, "identifier") == [None, "validation_Art_1"]
@@ -367,7 +485,12 @@ def test_samples_of_lmms_eval(tmp_path):
         {"id": "a", "reply": None},
         {"doc_id": 0, "resps": "A", "input": "q", "score": {"schema_version": 2, "rule": "r"}},
         {"doc_id": 0, "resps": "A", "input": "q", "score": {"sample": "a"}},
-        {"doc_id": 0, "resps": [["A"]], "arguments": {}, "doc": {"doc_id": "a", "dataset": "medxpertqa"}},
+        {
+            "doc_id": 0,
+            "resps": [["A"]],
+            "arguments": {},
+            "doc": {"doc_id": "a", "dataset": "medxpertqa"},
+        },
         {"doc_id": 0, "filtered_resps": "A"},
     ],
 )
@@ -384,7 +507,9 @@ def test_our_own_files_are_left_to_their_reader(tmp_path, record):
 
 @each_row("method", [zipfile.ZIP_DEFLATED, 93])
 def test_logs_of_inspect(tmp_path, method, monkeypatch):
-    error = inspect_sample("c", "", error={"message": "x"}) | {"output": {"choices": [], "completion": ""}}
+    error = inspect_sample("c", "", error={"message": "x"}) | {
+        "output": {"choices": [], "completion": ""}
+    }
     older = inspect_sample("d", "C")
     del older["output"]["completion"]
     path = tmp_path / "log.eval"
@@ -394,10 +519,17 @@ def test_logs_of_inspect(tmp_path, method, monkeypatch):
     else:
         write_eval(path, *samples)
     file = read_foreign([path])
-    assert (file.kit, values(file, "reply")) == ("inspect_ai", ["<think>h</think>\r\nB", "", None, "C"])
+    assert (file.kit, values(file, "reply")) == (
+        "inspect_ai",
+        ["<think>h</think>\r\nB", "", None, "C"],
+    )
     assert values(file, "identifier") == ["b", "a", "c", "d"]
     assert values(file, "place") == [f"{path}, sample {number}" for number in range(1, 5)]
-    assert (file.rows[0].question, file.rows[0].options, file.rows[0].prompt) == ("Where?", ("l", "r"), None)
+    assert (file.rows[0].question, file.rows[0].options, file.rows[0].prompt) == (
+        "Where?",
+        ("l", "r"),
+        None,
+    )
     if method == 93:
         monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
         with pytest.raises(RepliesError, match=r"pip install zstandard.*inspect log dump"):
@@ -411,7 +543,11 @@ def write_zstd(path, samples, wrong=0):
             data = json.dumps(sample).encode()
             archive.writestr(f"samples/{sample['id']}_epoch_1.json", zstandard.compress(data))
             member = archive.infolist()[-1]
-            member.CRC, member.file_size, member.compress_type = zipfile.crc32(data) + wrong, len(data), 93
+            member.CRC, member.file_size, member.compress_type = (
+                zipfile.crc32(data) + wrong,
+                len(data),
+                93,
+            )
 
 
 @each_row(
@@ -420,7 +556,10 @@ def write_zstd(path, samples, wrong=0):
 )
 def test_numbers_that_inspect_gave_are_no_ids(tmp_path, ids, identifiers):
     content = {"eval": {}, "samples": [inspect_sample(name) for name in ids]}
-    assert values(read_foreign([write_json(tmp_path / "log.json", content)]), "identifier") == identifiers
+    assert (
+        values(read_foreign([write_json(tmp_path / "log.json", content)]), "identifier")
+        == identifiers
+    )
 
 
 def test_gold_alone_in_a_list(tmp_path):
@@ -433,8 +572,12 @@ def test_gold_alone_in_a_list(tmp_path):
 def test_epochs_and_messages_of_inspect(tmp_path):
     parts = [{"type": "image", "image": "attachment://ab"}, {"type": "text", "text": "Is it?"}]
     asked = [{"role": "system", "content": "s"}, {"role": "user", "content": parts}]
-    samples = [inspect_sample("a", str(epoch), epoch=epoch, input=asked, choices=None) for epoch in (1, 2)]
-    file = read_foreign([write_json(tmp_path / "log.json", {"eval": {}, "samples": samples}, indent=2)])
+    samples = [
+        inspect_sample("a", str(epoch), epoch=epoch, input=asked, choices=None) for epoch in (1, 2)
+    ]
+    file = read_foreign(
+        [write_json(tmp_path / "log.json", {"eval": {}, "samples": samples}, indent=2)]
+    )
     assert (values(file, "repeat"), values(file, "prompt"), values(file, "reply")) == (
         [0, 1],
         ["Is it?"] * 2,
@@ -462,13 +605,20 @@ def message(content, reason="stop", **more):
         (chat("a", message("")), [""]),
         (chat("a", message(None, refusal="I cannot.")), ["I cannot."]),
         (chat("a", message(None, "tool_calls", tool_calls=[{}])), [""]),
-        (chat("a", message([{"type": "text", "text": "A"}, {"type": "text", "text": "B"}])), ["AB"]),
+        (
+            chat("a", message([{"type": "text", "text": "A"}, {"type": "text", "text": "B"}])),
+            ["AB"],
+        ),
         (chat("a", message("A"), message("B")), ["A", "B"]),
         (chat("a", {"text": " B", "finish_reason": "stop"}), [" B"]),
         (CHAT | {"response": None, "error": {"code": "batch_expired"}}, [None]),
         (CHAT | {"response": {"status_code": 500, "body": {"error": {"message": "x"}}}}, [None]),
         (CHAT | {"response": {"status_code": 400, "body": None}, "error": "too long"}, [None]),
-        (CHAT | {"response": {"status_code": 200, "body": {"error": {"code": "x"}, "output": []}}}, [None]),
+        (
+            CHAT
+            | {"response": {"status_code": 200, "body": {"error": {"code": "x"}, "output": []}}},
+            [None],
+        ),
         (
             CHAT
             | {
@@ -477,7 +627,10 @@ def message(content, reason="stop", **more):
                     "body": {
                         "error": None,
                         "output": [
-                            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+                            {
+                                "type": "reasoning",
+                                "summary": [{"type": "summary_text", "text": "Hm."}],
+                            },
                             {"type": "message", "content": [{"type": "output_text", "text": "B"}]},
                         ],
                     },
@@ -488,7 +641,10 @@ def message(content, reason="stop", **more):
         (
             {
                 "custom_id": "a",
-                "result": {"type": "succeeded", "message": {"content": [{"type": "text", "text": "B"}]}},
+                "result": {
+                    "type": "succeeded",
+                    "message": {"content": [{"type": "text", "text": "B"}]},
+                },
             },
             ["B"],
         ),
@@ -520,7 +676,14 @@ def test_thinking_and_limits_of_batch_apis(tmp_path):
     [
         ({"messages": [{"role": "user", "content": "old"}, {"role": "user", "content": "q"}]}, "q"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}, {"type": "text", "text": "A"}]}]},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "text", "text": "q"}, {"type": "text", "text": "A"}],
+                    }
+                ]
+            },
             "q\nA",
         ),
         ({"input": [{"role": "user", "content": [{"type": "input_text", "text": "q"}]}]}, "q"),
@@ -535,7 +698,10 @@ def test_a_folder_of_a_batch_has_requests_output_and_errors(tmp_path, body, prom
     requests = [{"custom_id": name, "method": "POST", "url": "/v1", "body": body} for name in "abc"]
     path = write_lines(tmp_path / "batch.jsonl", *requests)
     file = read_foreign([tmp_path])
-    assert (values(file, "identifier"), values(file, "reply")) == (["a", "c", "b"], ["A", "C", None])
+    assert (values(file, "identifier"), values(file, "reply")) == (
+        ["a", "c", "b"],
+        ["A", "C", None],
+    )
     assert values(file, "prompt") == [prompt] * 3
     assert "1 requests failed" in file.notes[0]
     with pytest.raises(RepliesError, match="requests and no replies"):
@@ -545,7 +711,11 @@ def test_a_folder_of_a_batch_has_requests_output_and_errors(tmp_path, body, prom
 @each_row(
     "data, columns, expected",
     [
-        ("id;reply\n7;=A\n8;\n".encode("utf-8-sig"), {}, {"reply": ["=A", ""], "identifier": ["7", "8"]}),
+        (
+            "id;reply\n7;=A\n8;\n".encode("utf-8-sig"),
+            {},
+            {"reply": ["=A", ""], "identifier": ["7", "8"]},
+        ),
         (
             "Nr\tAntwort\n007\tä\n".encode("utf-16"),
             {"id": "Nr", "reply": "Antwort"},
@@ -566,7 +736,11 @@ def test_a_folder_of_a_batch_has_requests_output_and_errors(tmp_path, body, prom
         (b'o,response\n"A) l; B) r",A\n', {"options": "o"}, {"options": [("A) l", "B) r")]}),
         (b"o,response\n\"['l', 'r']\",A\n", {"options": "o"}, {"options": [("l", "r")]}),
         (b'o,response\n"l\nr",A\n', {"options": "o"}, {"options": [("l", "r")]}),
-        (b"Results of May\nid,reply\n7,A\n", {"id": "id", "reply": "reply"}, {"identifier": ["7"], "reply": ["A"]}),
+        (
+            b"Results of May\nid,reply\n7,A\n",
+            {"id": "id", "reply": "reply"},
+            {"identifier": ["7"], "reply": ["A"]},
+        ),
         (b"image,reply\nhttp://x.org/a/b.png?c=1,A\n", {}, {"image_names": [("b.png",)]}),
     ],
 )
@@ -585,7 +759,11 @@ def test_plain_json_lines_have_nested_keys(tmp_path):
     columns = {"question": "item.stem", "options": "item.choices", "reply": "out.0.text", "id": "n"}
     file = read_foreign([path], columns=columns)
     assert values(file, "reply") == ["B", None, "2"]
-    assert (file.rows[0].question, file.rows[0].options, file.is_id_named) == ("q", ("l", "r"), True)
+    assert (file.rows[0].question, file.rows[0].options, file.is_id_named) == (
+        "q",
+        ("l", "r"),
+        True,
+    )
 
 
 def test_plain_workbooks(tmp_path):
@@ -594,7 +772,16 @@ def test_plain_workbooks(tmp_path):
     book.active.append(["reply"])
     book.active.append(["wrong"])
     sheet = book.create_sheet("answers")
-    for row in ([], ["", "Study 1"], ["id", "reply"], [7, 2.0], [8, True], [9, "#NAME?"], [10, "=B"], [11, None]):
+    for row in (
+        [],
+        ["", "Study 1"],
+        ["id", "reply"],
+        [7, 2.0],
+        [8, True],
+        [9, "#NAME?"],
+        [10, "=B"],
+        [11, None],
+    ):
         sheet.append(row)
     path = tmp_path / "t.xlsx"
     book.save(path)
@@ -610,33 +797,83 @@ def test_plain_workbooks(tmp_path):
 @each_row(
     "name, data, columns, fault",
     [
-        ("t.csv", b"id,prediction,response\n1,A,B\n", {}, "prediction and response may all be replies.*--columns"),
+        (
+            "t.csv",
+            b"id,prediction,response\n1,A,B\n",
+            {},
+            "prediction and response may all be replies.*--columns",
+        ),
         (
             "t.csv",
             b"id,answer\n1,A\n",
             {},
             "nothing has a name.*--columns reply=NAME.*It has id, answer",
         ),
-        ("t.csv", b"id,reply\n1,A\n", {"reply": "repli"}, "no column 'repli'; did you mean 'reply'"),
+        (
+            "t.csv",
+            b"id,reply\n1,A\n",
+            {"reply": "repli"},
+            "no column 'repli'; did you mean 'reply'",
+        ),
         ("t.csv", b'id,reply\n1,"A\n', {}, "quotation mark is never closed"),
         ("t.csv", b"", {}, "is empty"),
-        ("t.json", b'[{"id": "a", "response": "B"}, {"id": "b", "resp', {}, "entry 2 is not valid JSON"),
+        (
+            "t.json",
+            b'[{"id": "a", "response": "B"}, {"id": "b", "resp',
+            {},
+            "entry 2 is not valid JSON",
+        ),
         ("t.json", b'[{"id": "a", "response": "B"}', {}, "entry 1 is followed by no comma"),
         ("t.json", b'[{"id": "a", "response": NaN}]', {}, "entry 1: 'response' is nan"),
         ("t.json", b'[{"id": "a", "response": -Infinity}]', {}, "entry 1: 'response' is -inf"),
-        ("t.json", b'[{"id": "a", "response": "A", "response": "B"}]', {}, "entry 1.*'response' occurs twice"),
-        ("t.json", b'[{"id": "a", "response": ["B"]}]', {}, "entry 1: 'response' is no text but a list"),
+        (
+            "t.json",
+            b'[{"id": "a", "response": "A", "response": "B"}]',
+            {},
+            "entry 1.*'response' occurs twice",
+        ),
+        (
+            "t.json",
+            b'[{"id": "a", "response": ["B"]}]',
+            {},
+            "entry 1: 'response' is no text but a list",
+        ),
         ("t.json", b'[{"id": "a", "response": "B"}, 3]', {}, "entry 2 is no JSON object"),
         ("t.json", b'[{"id": "a", "response": "B"}, {"id": "b"}]', {}, "entry 2 has no 'response'"),
-        ("t.json", b'[{"id": "a", "response": "B", "choices": ["l", NaN]}]', {}, "entry 1: 'option 2' is nan"),
+        (
+            "t.json",
+            b'[{"id": "a", "response": "B", "choices": ["l", NaN]}]',
+            {},
+            "entry 1: 'option 2' is nan",
+        ),
         ("t.json", b'[{"id": "a", "response": "B"}] [{}]', {}, "goes on after the end of its list"),
         ("t.json", b'[{"id": "a", "response": "\xff"}]', {}, "not text in UTF-8 .byte 27"),
         ("t.json", b'{"STUDY-17": "text"}', {}, "nothing has a name.*It has one object$"),
-        ("t.json", b'{"columns": ["index", "prediction"], "data": [[1]]}', {}, "nothing has a name"),
+        (
+            "t.json",
+            b'{"columns": ["index", "prediction"], "data": [[1]]}',
+            {},
+            "nothing has a name",
+        ),
         ("t.json", b"[" * 10_000, {}, "nested too deeply"),
-        ("o.jsonl", b'{"custom_id": "a", "response": {}}\n{"custom_id": "b", "resp', {}, "line 2 is not valid JSON"),
-        ("o.jsonl", b'{"custom_id": "a", "response": {}}\n{"custom_id": 3}', {}, "line 2 has no 'custom_id'"),
-        ("o.jsonl", b'{"custom_id": "a", "response": {}}\n{"custom_id": "\xff"}', {}, "not text in UTF-8"),
+        (
+            "o.jsonl",
+            b'{"custom_id": "a", "response": {}}\n{"custom_id": "b", "resp',
+            {},
+            "line 2 is not valid JSON",
+        ),
+        (
+            "o.jsonl",
+            b'{"custom_id": "a", "response": {}}\n{"custom_id": 3}',
+            {},
+            "line 2 has no 'custom_id'",
+        ),
+        (
+            "o.jsonl",
+            b'{"custom_id": "a", "response": {}}\n{"custom_id": "\xff"}',
+            {},
+            "not text in UTF-8",
+        ),
         ("o.jsonl", b'{"out": "B"}\n{"other": 1}', {"reply": "out"}, "line 2 has no 'out'"),
         ("t.parquet", b"PAR1\x15\x00\xff\xfe\x81" * 9, {}, "is not text"),
     ],
@@ -679,7 +916,9 @@ def test_a_log_without_samples_is_named(tmp_path):
 
 
 def test_a_damaged_log_is_named(tmp_path):
-    path = write_eval(tmp_path / "log.eval", inspect_sample("a", "x" * 500), method=zipfile.ZIP_STORED)
+    path = write_eval(
+        tmp_path / "log.eval", inspect_sample("a", "x" * 500), method=zipfile.ZIP_STORED
+    )
     path.write_bytes(path.read_bytes().replace(b"x" * 500, b"y" * 500))
     with pytest.raises(RepliesError, match=r"log\.eval, sample 1 cannot be unpacked"):
         read_foreign([path])
@@ -697,9 +936,14 @@ def test_a_damaged_log_is_named(tmp_path):
 def test_a_format_overrides_and_is_checked(tmp_path):
     record = {"id": "a", "question": "q", "response": "B", "answer": "A"}
     path = write_json(tmp_path / "r.json", [record])
-    assert [read_foreign([path], format=name).kit for name in ("medevalkit", "table")] == ["MedEvalKit", "a table"]
+    assert [read_foreign([path], format=name).kit for name in ("medevalkit", "table")] == [
+        "MedEvalKit",
+        "a table",
+    ]
     assert read_foreign([path], columns={"id": "id"}).is_id_named
-    with pytest.raises(RepliesError, match=r"r\.json is no file of VLMEvalKit; it has id, question"):
+    with pytest.raises(
+        RepliesError, match=r"r\.json is no file of VLMEvalKit; it has id, question"
+    ):
         read_foreign([path], format="vlmevalkit")
     with pytest.raises(RepliesError, match="not 'gold'"):
         read_foreign([path], columns={"gold": "id"})
@@ -715,7 +959,9 @@ def test_a_format_overrides_and_is_checked(tmp_path):
 
 
 def test_a_missing_file_and_an_empty_folder(tmp_path):
-    with pytest.raises(RepliesError, match=r"cannot read replies from .*missing\.json: No such file"):
+    with pytest.raises(
+        RepliesError, match=r"cannot read replies from .*missing\.json: No such file"
+    ):
         read_foreign([tmp_path / "missing.json"])
     assert read_foreign([tmp_path]) is None
 

@@ -54,7 +54,10 @@ def files_of(case, folder):
 def columns_of(counts):
     """The columns as a user names them."""
     columns = counts.get("columns") or {}
-    return {name: column if isinstance(column, str) else ",".join(column) for name, column in columns.items()}
+    return {
+        name: column if isinstance(column, str) else ",".join(column)
+        for name, column in columns.items()
+    }
 
 
 def text_of(reply):
@@ -91,13 +94,19 @@ def test_golden_foreign_replies_and_counts(golden, folders):
             doc_id = expected["doc_id"]
             assert matched.statuses[doc_id] == expected["status"], (case, doc_id)
             replies = [text_of(run.get(doc_id)) for run in matched.runs]
-            assert replies == [plain(text) for text in expected.get("replies", [expected.get("reply")])], (case, doc_id)
+            assert replies == [
+                plain(text) for text in expected.get("replies", [expected.get("reply")])
+            ], (case, doc_id)
             if reasoning := expected.get("reasoning"):
                 assert matched.runs[0][doc_id].reasoning == reasoning, (case, doc_id)
-        is_asked = {name: value for name, value in counts.items() if name not in ("columns", "runs")}
+        is_asked = {
+            name: value for name, value in counts.items() if name not in ("columns", "runs")
+        }
         assert {name: matched.counts[name] for name in is_asked} == is_asked, case
         rows = matched.counts
-        assert rows["rows"] == sum(matched.steps.values()) + rows["unmatched"] + rows["ambiguous"], case
+        assert (
+            rows["rows"] == sum(matched.steps.values()) + rows["unmatched"] + rows["ambiguous"]
+        ), case
         description = " ".join(matched.sentences())
         for name in KINDS_OF_ROWS:
             assert all(f"row {row} (" in description for row in counts.get(name, ())[:1]), case
@@ -128,7 +137,11 @@ def test_golden_foreign_numbers_of_another_task_are_no_ids(golden, folders):
         samples = sorted(case.glob("*/*samples_*.jsonl"))
         if case.parent.name not in ("lm_eval", "lmms_eval") or not samples:
             continue
-        others = [other for other in cases_with(golden, "questions.jsonl") if other.parent.name == "medevalkit"]
+        others = [
+            other
+            for other in cases_with(golden, "questions.jsonl")
+            if other.parent.name == "medevalkit"
+        ]
         for other in others:
             task_folder, _ = folders(other / case.name)
             task, documents = asked_task(task_folder, other)

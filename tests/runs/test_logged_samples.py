@@ -34,11 +34,25 @@ from medtasks.tasks.task_index import DottedName
 from ..tables import each_row
 
 CREDENTIALED = "multimedeval_mednli"
-WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness
+WRITTEN = (
+    "doc",
+    "target",
+    "arguments",
+    "resps",
+    "filtered_resps",
+    "input",
+    "input_media",
+)  # by the harness
 
 
 def write_manifest(home, name, access, **changed):
-    facts = {"name": name, "source": "/data/private/place", "revision": "local", "access": access, "sample": False}
+    facts = {
+        "name": name,
+        "source": "/data/private/place",
+        "revision": "local",
+        "access": access,
+        "sample": False,
+    }
     facts |= {"complete": True, "rows": 1, "images": 1, "text_sha256": "0", "pixels_sha256": "0"}
     folder = home / "datasets" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,12 +76,20 @@ class Holder:
 def test_private_text_shows_a_digest_however_it_is_turned_into_text_and_compares_by_content():
     text = PrivateText("Severe cardiomegaly. \ud800 é")
     forms = [str(text), repr(text), f"{text}", f"{text:>80}", "%s" % text]  # noqa: UP031
-    forms += [json.dumps({"reply": [text]}, default=str), repr({"reply": text}), str(asdict(Holder(text)))]
+    forms += [
+        json.dumps({"reply": [text]}, default=str),
+        repr({"reply": text}),
+        str(asdict(Holder(text))),
+    ]
     for form in forms:
         assert "withheld (sha256 " in form
         assert "cardiomegaly" not in form
     for copied in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text)):
-        assert (copied, hash(copied), copied.text) == (text, hash(text), "Severe cardiomegaly. \ud800 é")
+        assert (copied, hash(copied), copied.text) == (
+            text,
+            hash(text),
+            "Severe cardiomegaly. \ud800 é",
+        )
     assert PrivateText("effusion") not in (PrivateText("Effusion"), "effusion")
 
 
@@ -82,16 +104,33 @@ def test_datasets_are_private_by_their_access_and_as_their_owner_said(home, monk
         assert is_private(unknown)
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", f"other, {CREDENTIALED} ")
     assert (is_private(CREDENTIALED), is_private("multimedeval_vindr_mammo")) == (False, True)
-    for misunderstood in ("1", "true", "all", "*", f"{CREDENTIALED}_5shot", CREDENTIALED.upper(), ""):
+    for misunderstood in (
+        "1",
+        "true",
+        "all",
+        "*",
+        f"{CREDENTIALED}_5shot",
+        CREDENTIALED.upper(),
+        "",
+    ):
         monkeypatch.setenv("MEDTASKS_LOG_TEXT", misunderstood)
         assert is_private(CREDENTIALED)
 
 
 # ---- what hooks return ----
 
-SHARED = {"doc_id": "p10/s5", "image_id": "scan-7", "patient_id": "10000032", "image_files": ["images/p10.jpg"]}
+SHARED = {
+    "doc_id": "p10/s5",
+    "image_id": "scan-7",
+    "patient_id": "10000032",
+    "image_files": ["images/p10.jpg"],
+}
 FAMILIES = {
-    "choice": ("choice", {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "B"}, "robust_choice"),
+    "choice": (
+        "choice",
+        {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "B"},
+        "robust_choice",
+    ),
     "open": ("open_questions", {"question": "Q zyz", "answer": "zyz"}, "robust_vqa"),
     "class": ("classification", {"options": ["zyz a", "zyz b"], "label": 1}, "robust_class"),
     "labels": ("multilabel", {"options": ["zyz a", "zyz b"], "labels": [1, 0]}, "robust_labels"),
@@ -128,14 +167,32 @@ def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
 
 
 def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics():
-    score = {"sample": "s5", "pair_id": "17", "image_id": None, "cluster_id": "patient-0", "target": "A", "n": 3}
+    score = {
+        "sample": "s5",
+        "pair_id": "17",
+        "image_id": None,
+        "cluster_id": "patient-0",
+        "target": "A",
+        "n": 3,
+    }
     found = logged({"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score)
     assert found["accuracy"] is found["invalid_rate"]
-    assert found["accuracy"] == score | {"sample": hidden_id("doc", "s5"), "pair_id": hidden_id("pair", "17")}
+    assert found["accuracy"] == score | {
+        "sample": hidden_id("doc", "s5"),
+        "pair_id": hidden_id("pair", "17"),
+    }
     assert score["sample"] == "s5"
-    score = {"sample": "s5", "target": "A", "value": "A", "reason": "ok", "reference": PrivateText("effusion")}
+    score = {
+        "sample": "s5",
+        "target": "A",
+        "value": "A",
+        "reason": "ok",
+        "reference": PrivateText("effusion"),
+    }
     few, many = (logged({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60))
-    assert [json.dumps(dict.copy(sample)) for sample in (few, many)] == [json.dumps({"score": few["score"]})] * 2
+    assert [json.dumps(dict.copy(sample)) for sample in (few, many)] == [
+        json.dumps({"score": few["score"]})
+    ] * 2
     assert few["score"]["schema_version"] == 2
     assert "effusion" not in json.dumps(few["score"])
     assert [value for _, value in many.items()] == [score] * 60
@@ -161,16 +218,29 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
     assert (home / "replies").exists() == in_words
     if isinstance(results[0], str) and len(results) == 1:
         fields = {"options": ["zyz a", "zyz b"], "answer": "B"}
-        DottedName("medtasks.hooks.choice.process_results").resolve()({**doc, **fields, "doc_id": "scored"}, results)
-        assert [path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()]
+        DottedName("medtasks.hooks.choice.process_results").resolve()(
+            {**doc, **fields, "doc_id": "scored"}, results
+        )
+        assert [
+            path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()
+        ]
 
 
 # ---- messages and results ----
 
 
 def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatch):
-    noted = {"left_out": ("row 3: its image p10/s5.jpg is missing", "row 4: its image p11/s6.jpg is missing")}
-    for name, access in ((CREDENTIALED, "credentialed"), ("mine", "credentialed"), ("mediconfusion", "public")):
+    noted = {
+        "left_out": (
+            "row 3: its image p10/s5.jpg is missing",
+            "row 4: its image p11/s6.jpg is missing",
+        )
+    }
+    for name, access in (
+        (CREDENTIALED, "credentialed"),
+        ("mine", "credentialed"),
+        ("mediconfusion", "public"),
+    ):
         write_manifest(home, name, access, **noted)
     with pytest.raises(SourceError, match=f"data prepare {CREDENTIALED}") as raised:
         images({**SHARED, "dataset": CREDENTIALED})
@@ -189,30 +259,78 @@ def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatc
 
 
 SECRETS = (
-    *("model=m,api_key=PLANTED,max_new_tokens=8", "openai_api_key='PLANTED and more',x=1", "token=Bearer PLANTED"),
-    *('headers={"Authorization": "Bearer PLANTED.more", "x": 1}', "hub_results_org=me,token=PLANTED"),
+    *(
+        "model=m,api_key=PLANTED,max_new_tokens=8",
+        "openai_api_key='PLANTED and more',x=1",
+        "token=Bearer PLANTED",
+    ),
+    *(
+        'headers={"Authorization": "Bearer PLANTED.more", "x": 1}',
+        "hub_results_org=me,token=PLANTED",
+    ),
     *("base_url=https://user:PLANTED@host/v1", "base_url=https://host/v1?api_key=PLANTED&x=1"),
-    *("--wandb-secret=PLANTED", "db_password=PLANTED,a=b", "x=sk-proj-PLANTED0123456789abc", "hf_PLANTED0123456789"),
-    *("my-sk-model-sk-PLANTED0123456789abc", "x-eyJPLANTED0123-eyJ0123.PLANTED.abc", "AIzaPLANTED0123456789012345678"),
-    *("api_key_2=PLANTED", '{"secret_value": "PLANTED"}', "DB_PASSWORD1: PLANTED", "Key sk-PLANTED***********wxyz."),
-    *("ghp_PLANTED0123456789012345", "api_key=none-PLANTED", "password=<PLANTED>", "token=<x>PLANTED"),
+    *(
+        "--wandb-secret=PLANTED",
+        "db_password=PLANTED,a=b",
+        "x=sk-proj-PLANTED0123456789abc",
+        "hf_PLANTED0123456789",
+    ),
+    *(
+        "my-sk-model-sk-PLANTED0123456789abc",
+        "x-eyJPLANTED0123-eyJ0123.PLANTED.abc",
+        "AIzaPLANTED0123456789012345678",
+    ),
+    *(
+        "api_key_2=PLANTED",
+        '{"secret_value": "PLANTED"}',
+        "DB_PASSWORD1: PLANTED",
+        "Key sk-PLANTED***********wxyz.",
+    ),
+    *(
+        "ghp_PLANTED0123456789012345",
+        "api_key=none-PLANTED",
+        "password=<PLANTED>",
+        "token=<x>PLANTED",
+    ),
 )
 OTHERS = (
     "pretrained=org/name,max_new_tokens=8,token_counts=true,tokenizer=org/t,batch_tokens=100",
-    *("pretrained=/models/sk-medical-assistant,device_map=auto", "base_url=http://127.0.0.1:8000/v1,model=gpt-4o"),
-    *("project=medical,job_type=eval,name=keyless run", "revision=0123456789012345678901234567890123456789"),
-    *("set API_KEY=<your key> (a local server needs none)", "HF_TOKEN=<token>,x=1", "any text such as api_key=none"),
+    *(
+        "pretrained=/models/sk-medical-assistant,device_map=auto",
+        "base_url=http://127.0.0.1:8000/v1,model=gpt-4o",
+    ),
+    *(
+        "project=medical,job_type=eval,name=keyless run",
+        "revision=0123456789012345678901234567890123456789",
+    ),
+    *(
+        "set API_KEY=<your key> (a local server needs none)",
+        "HF_TOKEN=<token>,x=1",
+        "any text such as api_key=none",
+    ),
 )
 
 
 def test_secrets_go_and_everything_else_stays():
-    assert [text for text in SECRETS if "PLANTED" in redacted(text) or "***" not in redacted(text)] == []
+    assert [
+        text for text in SECRETS if "PLANTED" in redacted(text) or "***" not in redacted(text)
+    ] == []
     assert [text for text in OTHERS if redacted(text) != text] == []
 
 
 def test_secrets_in_values_of_json_go_by_their_names():
-    config = {"api_key": "PLANTED", "auth": {"user": "PLANTED"}, "token": True, "pretrained": "org/name", "limit": 8}
-    nested = {"extra_body": config, "url": "http://me:PLANTED@host/v1", "keys": ["token=PLANTED", None]}
+    config = {
+        "api_key": "PLANTED",
+        "auth": {"user": "PLANTED"},
+        "token": True,
+        "pretrained": "org/name",
+        "limit": 8,
+    }
+    nested = {
+        "extra_body": config,
+        "url": "http://me:PLANTED@host/v1",
+        "keys": ["token=PLANTED", None],
+    }
     hidden = {**config, "api_key": "***", "auth": "***"}
     assert redacted_values(nested) == {
         "extra_body": hidden,
@@ -232,7 +350,10 @@ def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkey
     finally:
         logger.remove(sink)
         logger.configure(patcher=lambda record: None)
-    assert list(map(str, lines)) == ["Evaluation tracker args: {'token': ***}\n", "?]0;title? ***\n"]
+    assert list(map(str, lines)) == [
+        "Evaluation tracker args: {'token': ***}\n",
+        "?]0;title? ***\n",
+    ]
     with redacted_streams():
         print("api_key=PLANTED,x=1", "PLANTED-VALUE")  # noqa: T201
         print(sys.stdout.isatty(), "token: PLANTED", file=sys.stderr)  # noqa: T201
@@ -250,12 +371,28 @@ def test_secrets_of_the_environment_anywhere(monkeypatch):
 
 
 def test_a_secret_as_an_argument_of_its_own_and_the_data_folder(monkeypatch):
-    given = ["--api-key", "PLANTED", "--model", "m", "--hf_token", "PLANTED", "--seed", "1", "--key=PLANTED"]
+    given = [
+        "--api-key",
+        "PLANTED",
+        "--model",
+        "m",
+        "--hf_token",
+        "PLANTED",
+        "--seed",
+        "1",
+        "--key=PLANTED",
+    ]
     hidden = ("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***")
     assert redacted_arguments(given) == hidden
     monkeypatch.setenv("MEDTASKS_HOME", "/clinic/patients")
-    assert without_home("/clinic/patients/datasets/x is damaged") == "$MEDTASKS_HOME/datasets/x is damaged"
-    assert redacted_arguments(["--output_path", "/clinic/patients/out"]) == ("--output_path", "$MEDTASKS_HOME/out")
+    assert (
+        without_home("/clinic/patients/datasets/x is damaged")
+        == "$MEDTASKS_HOME/datasets/x is damaged"
+    )
+    assert redacted_arguments(["--output_path", "/clinic/patients/out"]) == (
+        "--output_path",
+        "$MEDTASKS_HOME/out",
+    )
 
 
 def test_settings_options_and_names(tmp_path):
@@ -263,11 +400,30 @@ def test_settings_options_and_names(tmp_path):
     public |= {"MEDTASKS_LOG_TEXT": "mimic"}
     private = {"MEDTASKS_HOME": "/clinic/patients", "MEDTASKS_WEIGHTS": str(tmp_path)}
     private |= {"MEDTASKS_JUDGE_API_KEY": "PLANTED"}
-    assert settings(public | private | {"HF_TOKEN": "PLANTED"}) == public | dict.fromkeys(private, "***")
-    given = {"limit": 0.5, "log_samples": True, "wandb_args": "api_key=PLANTED,project=x", "hf_token": "PLANTED"}
-    hidden = {"limit": "0.5", "log_samples": "True", "wandb_args": "api_key=***,project=x", "hf_token": "***"}
+    assert settings(public | private | {"HF_TOKEN": "PLANTED"}) == public | dict.fromkeys(
+        private, "***"
+    )
+    given = {
+        "limit": 0.5,
+        "log_samples": True,
+        "wandb_args": "api_key=PLANTED,project=x",
+        "hf_token": "PLANTED",
+    }
+    hidden = {
+        "limit": "0.5",
+        "log_samples": "True",
+        "wandb_args": "api_key=***,project=x",
+        "hf_token": "***",
+    }
     assert redacted_options(given) == hidden
-    secret = ("HF_TOKEN", "api-key", "apiKey", "MEDTASKS_JUDGE_API_KEY", "password", "Authorization")
+    secret = (
+        "HF_TOKEN",
+        "api-key",
+        "apiKey",
+        "MEDTASKS_JUDGE_API_KEY",
+        "password",
+        "Authorization",
+    )
     plain = ("max_tokens", "tokenizer", "token_counts", "keys", "MEDTASKS_HOME")
     assert [name for name in secret if not is_secret_name(name)] == []
     assert [name for name in plain if is_secret_name(name)] == []

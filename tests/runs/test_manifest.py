@@ -76,7 +76,13 @@ OTHER_MODEL = ModelFacts(name="vllm", arguments="", weights="w")
         ({"state": RunState.RUNNING}, True),  # whose process is gone
         ({"state": RunState.FINISHED}, False),
         ({"state": RunState.WITH_FAILURES}, False),
-        ({"state": RunState.WITH_FAILURES, "tasks": {"one": TaskRecord(outcome=TaskOutcome.FAILED)}}, True),
+        (
+            {
+                "state": RunState.WITH_FAILURES,
+                "tasks": {"one": TaskRecord(outcome=TaskOutcome.FAILED)},
+            },
+            True,
+        ),
         ({"state": RunState.RUNNING, "process": process_of(os.getpid())}, False),
         ({"state": RunState.INTERRUPTED, "model": OTHER_MODEL}, False),
         ({"state": RunState.INTERRUPTED, "shard": Shard(1, 2)}, False),
@@ -88,7 +94,9 @@ def test_a_run_that_was_stopped_goes_on_under_its_id(last, goes_on, tmp_path_fac
     earlier = manifest(process=gone, started=NOON - timedelta(1)).model_copy(update={"run": "a"})
     earlier.write(manifest_path(folder, NOON - timedelta(1)))
     assert continued_run(folder, manifest()) == ""
-    manifest(process=gone).model_copy(update={"run": "b", **last}).write(manifest_path(folder, NOON))
+    manifest(process=gone).model_copy(update={"run": "b", **last}).write(
+        manifest_path(folder, NOON)
+    )
     assert continued_run(folder, manifest()) == ("b" if goes_on else "")
 
 
@@ -96,7 +104,15 @@ def test_a_damaged_file_is_named(tmp_path):
     manifest().write(manifest_path(tmp_path, NOON))
     later = manifest_path(tmp_path, NOON + timedelta(1))
     unknown_field = manifest().model_dump_json()[:-1].encode() + b', "surprise": 1}'
-    for damage in (b"", b"{", b'{"schema_version": 2}', b"[]", b'{"state": "finished"}', b"\xff\xfe", unknown_field):
+    for damage in (
+        b"",
+        b"{",
+        b'{"schema_version": 2}',
+        b"[]",
+        b'{"state": "finished"}',
+        b"\xff\xfe",
+        unknown_field,
+    ):
         later.write_bytes(damage)
         with pytest.raises(MedTasksError, match=later.name):
             read_manifests(tmp_path)
@@ -105,7 +121,10 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_what_cannot_be_seen_from_here(monkeypatch):
     here = process_of(os.getpid())
-    assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
+    assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (
+        True,
+        False,
+    )
     gone = here.model_copy(update={"began": 1})
     endings = (RunState.FINISHED, RunState.WITH_FAILURES, RunState.INTERRUPTED)
     standings = [manifest(state, process=gone).standing for state in endings]
@@ -128,7 +147,10 @@ def test_the_filter_that_lost_most_counts():
     row = {
         "alias": "ours",
         "accuracy,reference": 0.5,
-        **{f"{name}_samples,reference": value for name, value in (("scored", 8.0), ("failed", 1), ("unjudged", 3))},
+        **{
+            f"{name}_samples,reference": value
+            for name, value in (("scored", 8.0), ("failed", 1), ("unjudged", 3))
+        },
         **{f"{name}_samples,robust": value for name, value in (("scored", 11), ("failed", 1))},
         "failed_samples_stderr,reference": "N/A",
     }
@@ -150,7 +172,11 @@ def test_limits():
         ("2", SampleCounts(1, 1, 2), False),
         ("0.5 %", SampleCounts(199, 1), True),
         ("100%", SampleCounts(0, 9), True),
-        ("2.28%", SampleCounts(2443, 57), True),  # 2.28 * 2,500 is 5,699.999999999999 in floating point
+        (
+            "2.28%",
+            SampleCounts(2443, 57),
+            True,
+        ),  # 2.28 * 2,500 is 5,699.999999999999 in floating point
         ("2.28%", SampleCounts(2442, 58), False),
         ("0%", SampleCounts(0, 0), True),
     ):
@@ -170,32 +196,77 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     parser, _ = parse_eval_args()
     actions = [action for action in parser._actions if action.dest != "help"]
     theirs = {frozenset(action.option_strings): action.nargs == 0 for action in actions}
-    assert {frozenset(action.option_strings): action.nargs == 0 for action in _parser()._actions} == theirs
+    assert {
+        frozenset(action.option_strings): action.nargs == 0 for action in _parser()._actions
+    } == theirs
 
 
 def test_spellings_and_values():
-    spelled = ["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"], ["--limit", "-1"], ["--limit", "many"]
-    assert [read_options(arguments).number("limit") for arguments in spelled] == [5, 5, 5, 5, -1, None]
-    assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1  # the last one counts
-    assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
-    options = read_options(["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"])
-    values = {"batch_size": "4", "use_cache": "cache", "write_out": True, "predict_only": True, "repeats": "3"}
+    spelled = (
+        ["--limit", "5"],
+        ["--limit=5"],
+        ["--lim", "5"],
+        ["--lim=5"],
+        ["--limit", "-1"],
+        ["--limit", "many"],
+    )
+    assert [read_options(arguments).number("limit") for arguments in spelled] == [
+        5,
+        5,
+        5,
+        5,
+        -1,
+        None,
+    ]
+    assert (
+        read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1
+    )  # the last one counts
+    assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == (
+        "b=2",
+        "--log-samples",
+    )
+    options = read_options(
+        ["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"]
+    )
+    values = {
+        "batch_size": "4",
+        "use_cache": "cache",
+        "write_out": True,
+        "predict_only": True,
+        "repeats": "3",
+    }
     assert options.given == values | {"process_docs_parallel": "2"}
-    assert (options.flag("write_out"), options.flag("log_samples"), options.number("offset")) == (True, False, None)
+    assert (options.flag("write_out"), options.flag("log_samples"), options.number("offset")) == (
+        True,
+        False,
+        None,
+    )
     assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
     options = HarnessOptions({"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'})
-    assert options.pairs("model_args") == {"pretrained": "a/b=c", "h": '{"x": 1, "y": 2}', "q": "'1,2'"}
+    assert options.pairs("model_args") == {
+        "pretrained": "a/b=c",
+        "h": '{"x": 1, "y": 2}',
+        "q": "'1,2'",
+    }
     assert options.pairs("wandb_args") == {}
     for arguments in (["--limit"], ["--log_s"], ["--write_out=yes"]):
-        with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
+        with pytest.raises(
+            MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"
+        ):
             read_options(arguments)
 
 
 def test_a_config_file(tmp_path):
     path = tmp_path / "run.yaml"
-    path.write_text("model: hf_vlm\nlimit: 0.5\nlog_samples: true\nseed: [1, 2, 3, 4]\nenv: {A: 1, HF_TOKEN: x}\n")
+    path.write_text(
+        "model: hf_vlm\nlimit: 0.5\nlog_samples: true\nseed: [1, 2, 3, 4]\nenv: {A: 1, HF_TOKEN: x}\n"
+    )
     options = read_options(["--config", str(path), "--limit", "3"])
-    assert (options.text("model"), options.number("limit"), options.flag("log_samples")) == ("hf_vlm", 3, True)
+    assert (options.text("model"), options.number("limit"), options.flag("log_samples")) == (
+        "hf_vlm",
+        3,
+        True,
+    )
     assert options.environment == {"A": "1", "HF_TOKEN": "x"}
     assert options.evaluations == 1
     assert seeds(options) == (1, 2, 3, 4)

@@ -19,16 +19,31 @@ from medtasks.runs.reply_envelope import make_envelope
 
 from ..tables import each_row
 
-DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
-GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}
-TEXT = {"doc_id": 3, "target": "A", "resps": ["The answer is B"], "filtered_resps": '{"rule": "x", "reply": "B"}'}
+DOCUMENTS = [
+    {"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)
+]
+GREEDY = {
+    "doc_id": 0,
+    "target": "A",
+    "resps": [["(3.43, False)"], ["(4.52, False)"]],
+    "doc_hash": "74",
+}
+TEXT = {
+    "doc_id": 3,
+    "target": "A",
+    "resps": ["The answer is B"],
+    "filtered_resps": '{"rule": "x", "reply": "B"}',
+}
 
 
 @pytest.fixture
 def read(tmp_path):
     def run(*lines):
         path = tmp_path / "replies.jsonl"
-        whole = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+        whole = [
+            line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+            for line in lines
+        ]
         path.write_text("\n".join(whole) + "\n", encoding="utf-8")
         return read_replies(path, DOCUMENTS)
 
@@ -36,7 +51,11 @@ def read(tmp_path):
 
 
 def test_short_form_and_samples_of_the_harness(read):
-    expected = {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
+    expected = {
+        "10002/1": Reply(text="A"),
+        "10001/2": Reply(text=NO_TEXT),
+        "10003/2": Reply(text="B"),
+    }
     for names in (expected, (2, 1, "5")):
         lines = zip(names, ("A", None, "B"), strict=True)
         replies = read("", *({"doc_id": name, "reply": reply} for name, reply in lines))
@@ -46,9 +65,15 @@ def test_short_form_and_samples_of_the_harness(read):
     assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
     mixed = read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"]
     assert (mixed, mixed.greedy) == (Reply(losses=(3.43, 4.52)), (False, True))
-    for recorded in ({"filtered_resps": ["A"]}, {"resps": "A"}, {"resps": [["A"]], "filtered_resps": [{}]}):
+    for recorded in (
+        {"filtered_resps": ["A"]},
+        {"resps": "A"},
+        {"resps": [["A"]], "filtered_resps": [{}]},
+    ):
         assert read({"doc_id": 0, **recorded}) == {"10001/1": Reply(text="A")}
-    losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})["10001/1"].losses
+    losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})[
+        "10001/1"
+    ].losses
     assert (math.isnan(losses[0]), losses[1]) == (True, 4.52)  # a failed forward pass
 
 
@@ -57,19 +82,29 @@ def test_published_ids(read):
     assert read({"id": "10002/1", "reply": "A", "gold": "B"}) == {"10002/1": Reply(text="A")}
     assert read({"id": "no such", "doc_id": 0, "reply": "A"}) == {"10001/1": Reply(text="A")}
     for unknown in (0, "0", "anatomy-001", None):
-        with pytest.raises(RepliesError, match=f"line 1: no document '{unknown}' in the prepared dataset"):
+        with pytest.raises(
+            RepliesError, match=f"line 1: no document '{unknown}' in the prepared dataset"
+        ):
             read({"id": unknown, "reply": "A"})
-    with pytest.raises(RepliesError, match=r"line 2: there is an earlier reply with the id '10002/1'; give one per"):
+    with pytest.raises(
+        RepliesError, match=r"line 2: there is an earlier reply with the id '10002/1'; give one per"
+    ):
         read(*[{"id": "10002/1", "reply": "A"}] * 2)
 
 
-@each_row("written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}'])
+@each_row(
+    "written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}']
+)
 def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, written):
     """Only a samples file that the harness wrote with --reasoning_tags holds an envelope as its reply."""
     samples = [
         {"doc_id": 0, "reply": written},
         {"doc_id": 0, "resps": [written]},
-        {"doc_id": 0, "resps": [[written]], "filtered_resps": [make_envelope(written, Rule("robust_choice"))]},
+        {
+            "doc_id": 0,
+            "resps": [[written]],
+            "filtered_resps": [make_envelope(written, Rule("robust_choice"))],
+        },
     ]
     assert [read(sample)["10001/1"] for sample in samples] == [Reply(text=written)] * 3
     envelope = make_envelope("<think>A?</think>B", Rule("robust_choice"))
@@ -83,7 +118,10 @@ def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, writte
 @each_row(
     "written, answer",
     [
-        ('{"why": "\\"answer\\": \\"A\\"", "answer": "B. \\u00b5g", "others": [{"answer": "C"}]}', "B. µg"),
+        (
+            '{"why": "\\"answer\\": \\"A\\"", "answer": "B. \\u00b5g", "others": [{"answer": "C"}]}',
+            "B. µg",
+        ),
         ('Sure:\n```json\n{"answer": "B"}\n```\nIs that all?', "B"),
         ('{"why": "It\\\'s so", "answer": "B. a"}', "B. a"),  # no JSON: there is no such escape
         ('{"why": "so", "answer": "B. \\u00b5', "B. µ"),  # cut
@@ -101,7 +139,11 @@ def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, writte
 def test_answer_field(written, answer, warnings):
     forget_warnings()
     warnings.clear()
-    others = {"2": Reply(text='{"answer": "A"}'), "3": Reply(text=NO_TEXT), "4": Reply(losses=(1.0,))}
+    others = {
+        "2": Reply(text='{"answer": "A"}'),
+        "3": Reply(text=NO_TEXT),
+        "4": Reply(losses=(1.0,)),
+    }
     replies = take_answer_field({"1": Reply(text=written, cut=True), **others}, "answer")
     assert replies == {"1": Reply(text=answer, cut=True), **others, "2": Reply(text="A")}
     sentence = "1 of 2 replies have no JSON field 'answer'; they are scored as empty replies."
@@ -109,7 +151,10 @@ def test_answer_field(written, answer, warnings):
 
 
 def test_an_answer_field_that_no_reply_has():
-    with pytest.raises(RepliesError, match="none of the 1 replies has a JSON field 'Answer'; give the answer field as"):
+    with pytest.raises(
+        RepliesError,
+        match="none of the 1 replies has a JSON field 'Answer'; give the answer field as",
+    ):
         take_answer_field({"1": Reply(text='{"answer": "A"}')}, "Answer")
     assert take_answer_field({"1": Reply(text=NO_TEXT)}, "answer") == {"1": Reply(text=NO_TEXT)}
 
@@ -135,8 +180,12 @@ def test_marks_of_failed_and_cut_replies_in_every_form(read, written, reply):
 
 
 def test_one_reply_per_filter_must_agree(read):
-    assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {"10002/2": Reply(text="The answer is B")}
-    with pytest.raises(RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"):
+    assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {
+        "10002/2": Reply(text="The answer is B")
+    }
+    with pytest.raises(
+        RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"
+    ):
         read(TEXT, TEXT, TEXT | {"resps": ["A"]})
     with pytest.raises(RepliesError, match="two different replies"):
         read({"doc_id": 0, "reply": "A"}, {"doc_id": "0", "reply": "B"})
@@ -165,7 +214,9 @@ def test_a_doc_id_is_an_id_first_and_a_row_only_if_none_is_an_id(tmp_path, ids, 
     for file, name in zip(files, names, strict=True):
         file.write_text(json.dumps({"doc_id": name, "reply": f"to {name}"}))
     expected = {ids[row]: Reply(text=f"to {name}") for row, name in zip(rows, names, strict=True)}
-    assert read_replies(files, documents) == expected  # also where each rank wrote a file of its own
+    assert (
+        read_replies(files, documents) == expected
+    )  # also where each rank wrote a file of its own
     files[0].write_text("\n".join(file.read_text() for file in files))
     assert read_replies(files[0], documents) == expected
 
@@ -178,12 +229,24 @@ def test_a_doc_id_is_an_id_first_and_a_row_only_if_none_is_an_id(tmp_path, ids, 
             (0, 1, 2, 3),
             "line 1: '0' is no id of the questions and could only .* while '1' is an id; name",
         ),
-        ("1a", ("a", "0"), "line 2: '0' is no id of the questions and could only count their rows, from 0, while 'a'"),
-        (("100", "101", "108"), ("2",), "line 1: no document '2' in the prepared dataset; its ids run from '100' to"),
+        (
+            "1a",
+            ("a", "0"),
+            "line 2: '0' is no id of the questions and could only count their rows, from 0, while 'a'",
+        ),
+        (
+            ("100", "101", "108"),
+            ("2",),
+            "line 1: no document '2' in the prepared dataset; its ids run from '100' to",
+        ),
         (("1", "01", "2"), ("001",), "line 1: no document '001'"),
         (("1.0", "2.0", "3.5", "4.0"), (3,), "line 1: no document '3'"),
         # The float next to it in a column of floats, for what was 12345678901234567.
-        (("12345678901234567", "12345678901234568"), (12345678901234567.0,), "no document '1.2345678901234568e"),
+        (
+            ("12345678901234567", "12345678901234568"),
+            (12345678901234567.0,),
+            "no document '1.2345678901234568e",
+        ),
         (("1.2", "1.2.840"), ("1.2.84",), "line 1: no document '1.2.84'"),
         ("abc", (0, 1, 3), "line 3: no document '3'"),
         ("abc", (-1,), "line 1: no document '-1'"),
@@ -206,24 +269,40 @@ def test_the_harness_counts_rows_whatever_the_ids_are(tmp_path):
 
 # ---- samples that have changed since they were asked ----
 
-QUESTION = {"doc_id": "0", "question": "Is it round?", "options": ["yes", "no"], "answer": "A", "image_file": "0.png"}
+QUESTION = {
+    "doc_id": "0",
+    "question": "Is it round?",
+    "options": ["yes", "no"],
+    "answer": "A",
+    "image_file": "0.png",
+}
 
 
 @pytest.fixture
 def asked(tmp_path):
     """A samples file of two questions, and the data and settings of its images."""
     (tmp_path / "images").mkdir()
-    documents = [QUESTION, {**QUESTION, "doc_id": "1", "question": "Is it red?\nLook.", "image_file": "1.png"}]
+    documents = [
+        QUESTION,
+        {**QUESTION, "doc_id": "1", "question": "Is it red?\nLook.", "image_file": "1.png"},
+    ]
     for document in documents:
         (tmp_path / "images" / document["image_file"]).write_text(document["question"])
     settings = {"image_root": str(tmp_path / "images"), "template": "{{ question }} {{ hospital }}"}
     reset = SCORED_SETTINGS.set(settings)
     lines = []
     for row, document in enumerate(documents):
-        written = dict.copy(logged({**document, "hospital": "ours", "ward": 1}, ["A"], [], {"sample": str(row)}))
+        written = dict.copy(
+            logged({**document, "hospital": "ours", "ward": 1}, ["A"], [], {"sample": str(row)})
+        )
         lines.append({"doc_id": row, "resps": ["A"], "input": document["question"], **written})
     SCORED_SETTINGS.reset(reset)
-    return tmp_path / "samples.jsonl", lines, [{**document, "hospital": "ours"} for document in documents], settings
+    return (
+        tmp_path / "samples.jsonl",
+        lines,
+        [{**document, "hospital": "ours"} for document in documents],
+        settings,
+    )
 
 
 def read_asked(asked, *documents):
@@ -266,7 +345,9 @@ def test_an_image_is_compared_by_its_content(asked, tmp_path):
     assert read_asked(asked).changed == {"0": ["images"]}
     image.write_text("another")
     assert read_asked(asked).changed == {"0": ["images"]}
-    assert read_samples(asked[0], asked[2]).changed == {}  # without settings the file cannot be found
+    assert (
+        read_samples(asked[0], asked[2]).changed == {}
+    )  # without settings the file cannot be found
 
 
 def test_samples_are_matched_by_the_id_that_the_run_recorded(asked):
@@ -276,9 +357,13 @@ def test_samples_are_matched_by_the_id_that_the_run_recorded(asked):
     samples = read_asked(asked, new, second)
     assert (samples.changed, list(samples.replies)) == ({"0": ["gone"]}, ["1"])
     sentence = samples.describe_changes(asked[0])
-    assert sentence.startswith(f"1 of 2 samples in {asked[0]} are in no score, because they have changed since they ")
+    assert sentence.startswith(
+        f"1 of 2 samples in {asked[0]} are in no score, because they have changed since they "
+    )
     assert "'0' (gone); give the run's command again with --only-failed" in sentence
-    shifted = [{**document, "doc_id": str(row)} for row, document in enumerate((new, first, second))]
+    shifted = [
+        {**document, "doc_id": str(row)} for row, document in enumerate((new, first, second))
+    ]
     assert read_asked(asked, *shifted).changed == {"1": ["question", "images"]}
 
 
@@ -303,7 +388,9 @@ def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
         "0": ["question"],
         "1": ["question"],
     }
-    assert list(read_asked(asked, {**first, "question": "Is it shown otherwise?"}, second).replies) == ["0", "1"]
+    assert list(
+        read_asked(asked, {**first, "question": "Is it shown otherwise?"}, second).replies
+    ) == ["0", "1"]
 
 
 def test_fingerprints_of_credentialed_data_are_next_to_saved_replies_alone(tmp_path, monkeypatch):
@@ -344,7 +431,10 @@ def test_replies_may_hold_what_python_calls_a_line_end(tmp_path, separator):
         ('{"doc_id": 1}', "line 2 has neither 'reply' nor 'resps'"),
         ('{"doc_id": 1, "resps": [[]]}', "line 2 has neither 'reply' nor 'resps'"),
         ('{"doc_id": 1, "reply": 5}', "line 2: 'reply' must be text or null"),
-        ('{"doc_id": "10009/1", "reply": "A"}', "no document '10009/1' .* run from '10001/1' to '10003/2'"),
+        (
+            '{"doc_id": "10009/1", "reply": "A"}',
+            "no document '10009/1' .* run from '10001/1' to '10003/2'",
+        ),
         ('{"doc_id": "²", "reply": "A"}', "line 2: no document '²'"),
         ('{"doc_id": true, "reply": "A"}', "line 2: no document 'True'"),
         ('{"doc_id": ["1"], "reply": "A"}', "line 2: no document"),
@@ -360,13 +450,17 @@ def test_malformed_line(read, line, part):
 def test_replies_to_other_data_and_files_that_cannot_be_read(read, tmp_path):
     asked = {"score": {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
-    with pytest.raises(RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"):
+    with pytest.raises(
+        RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"
+    ):
         read({"doc_id": 0, "resps": ["A"]} | asked)
     (tmp_path / "folder").mkdir()
     for path, contents in (("empty", b""), ("blank", b" \n\n"), ("binary", b"\xff\xfe")):
         (tmp_path / path).write_bytes(contents)
     for path in ("none", "folder", "empty", "blank", "binary"):
-        with pytest.raises(RepliesError, match=f"{path}.*(holds no replies|No such file|can't decode)"):
+        with pytest.raises(
+            RepliesError, match=f"{path}.*(holds no replies|No such file|can't decode)"
+        ):
             read_replies(tmp_path / path, DOCUMENTS)
 
 
@@ -380,19 +474,30 @@ def test_files_of_several_ranks_and_folders(tmp_path):
     assert read_replies(files, DOCUMENTS) == read_replies(tmp_path / "run", DOCUMENTS) == expected
     assert read_replies([tmp_path / "run", files[0]], DOCUMENTS) == expected
     files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
-    with pytest.raises(RepliesError, match=r"rank1\.jsonl line 1: document .* two different replies.*of one run only"):
+    with pytest.raises(
+        RepliesError,
+        match=r"rank1\.jsonl line 1: document .* two different replies.*of one run only",
+    ):
         read_replies(files, DOCUMENTS)
 
 
 def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})["resps"][0][0]
+    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})[
+        "resps"
+    ][0][0]
     file = tmp_path / "samples.jsonl"
     file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
-    with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
+    with pytest.raises(
+        RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"
+    ):
         read_replies(file, DOCUMENTS)
     doc_id = DOCUMENTS[0]["doc_id"]
-    losses = {"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]], "score": {"sample": hidden_id("doc", doc_id)}}
+    losses = {
+        "doc_id": 0,
+        "resps": [["(1.0, True)"], ["(2.0, False)"]],
+        "score": {"sample": hidden_id("doc", doc_id)},
+    }
     file.write_text(json.dumps(losses) + "\n")
     assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
     file.write_text(json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n")
@@ -405,7 +510,9 @@ ROWS = [{"doc_id": f"d{row}"} for row in range(3)]
 
 def read_file(folder, *lines, likelihoods=False, keep=False):
     path = folder / "samples.jsonl"
-    written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+    written = [
+        line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines
+    ]
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
     return read_samples(path, ROWS, likelihoods=likelihoods, keep_scores=keep)
 
@@ -415,12 +522,27 @@ def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
         tmp_path,
         {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
         {"doc_id": 2, "filtered_resps": "equal to resps, so that the harness left these out"},
-        {"doc_id": 1, "resps": [None], "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None})},
+        {
+            "doc_id": 1,
+            "resps": [None],
+            "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None}),
+        },
     )
-    texts = {"d0": "A\u2028B", "d2": "equal to resps, so that the harness left these out", "d1": NO_TEXT}
+    texts = {
+        "d0": "A\u2028B",
+        "d2": "equal to resps, so that the harness left these out",
+        "d1": NO_TEXT,
+    }
     assert found.replies == {doc_id: Reply(text=text) for doc_id, text in texts.items()}
-    assert (found.prompts, list(found.answered), found.damaged) == ({"d0": "asked"}, ["d0", "d2", "d1"], 0)
-    assert read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
+    assert (found.prompts, list(found.answered), found.damaged) == (
+        {"d0": "asked"},
+        ["d0", "d2", "d1"],
+        0,
+    )
+    assert (
+        read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text
+        == "first"
+    )
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
     assert read_file(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
     note = "[[medtasks:withheld]] 'x' is credentialed"
@@ -429,7 +551,16 @@ def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
     found = read_file(tmp_path, withheld, keep=True)
     assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
     assert (found.scores, read_file(tmp_path, withheld).scores) == ({"r": {"d1": score}}, {})
-    for torn in ("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}'):
+    for torn in (
+        "{",
+        "[]",
+        "7",
+        '"x"',
+        "null",
+        "{}",
+        '{"doc_id": 0}',
+        '{"doc_id": 0, "resps": [7]}',
+    ):
         found = read_file(tmp_path, torn, {"doc_id": 1, "resps": ["A"]})
         assert (found.damaged, list(found.replies)) == (1, ["d1"]), torn
 
@@ -437,7 +568,10 @@ def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
 @given(st.integers(0, 200))
 def test_whatever_is_cut_off_costs_one_line(tmp_path_factory, length):
     path = tmp_path_factory.mktemp("cut") / "samples.jsonl"
-    lines = [json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode() for row in range(3)]
+    lines = [
+        json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode()
+        for row in range(3)
+    ]
     whole = b"\n".join(lines)
     path.write_bytes(whole[: len(whole) - min(length, len(whole))])
     present = [line for line in path.read_bytes().split(b"\n") if line]

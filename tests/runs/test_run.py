@@ -16,12 +16,16 @@ from ..tables import each_row
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
 
 
-def results(folder, *tasks, stamp="20260301_101500", model="m", args="", zone="UTC", limit=None, **more):
+def results(
+    folder, *tasks, stamp="20260301_101500", model="m", args="", zone="UTC", limit=None, **more
+):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stamp}_results.json"
     content = {
         "results": dict.fromkeys(tasks, ROW),
-        "configs": {task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks},
+        "configs": {
+            task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks
+        },
         "versions": dict.fromkeys(tasks, 2),
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
         "config": {
@@ -52,7 +56,10 @@ def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00
         "command": ["medtasks", "run", "--tasks", "one,two words", "--model", "m"],
         "arguments": ["--model", "m"],
         "asked": list(outcomes),
-        "tasks": {name: {"outcome": outcome, "reason": reason} for name, (outcome, reason) in outcomes.items()},
+        "tasks": {
+            name: {"outcome": outcome, "reason": reason}
+            for name, (outcome, reason) in outcomes.items()
+        },
         "seeds": {"python": 0, "numpy": 1, "torch": 2, "fewshot": 3},
         "versions": {"torch": "2.15", "flash_attn": None},
         "model": {"name": "m", "arguments": ""},
@@ -69,7 +76,9 @@ def test_tasks_stand_in_the_order_of_the_command_line(tmp_path):
     names = ["zeta", "mediconfusion_all", "alpha"]
     config = {"model": "m", "model_args": "", "resolved_cli_args": {"tasks": ",".join(names)}}
     members = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
-    results(tmp_path, *sorted([*names, *members]), config=config)  # the harness sorts all else by name
+    results(
+        tmp_path, *sorted([*names, *members]), config=config
+    )  # the harness sorts all else by name
     assert list(open_run(tmp_path).tasks) == ["zeta", *members, "alpha", "mediconfusion_all"]
 
 
@@ -80,14 +89,27 @@ def test_what_a_run_recorded(tmp_path):
     run = open_run(tmp_path)
     assert (run.model, run.made) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
-    assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
+    assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (
+        10,
+        10,
+        "2",
+        "f00d",
+    )
     assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
-    results(folder, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
-    assert list(open_run(tmp_path).tasks) == ["one", "both"]  # a group without aggregates is no task
+    results(
+        folder,
+        "one",
+        results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}},
+    )
+    assert list(open_run(tmp_path).tasks) == [
+        "one",
+        "both",
+    ]  # a group without aggregates is no task
 
 
 @each_row(
-    "limit, config, asked", [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)]
+    "limit, config, asked",
+    [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)],
 )
 def test_how_many_questions_were_asked(tmp_path, limit, config, asked):
     results(tmp_path, "one", limit=limit, config={"model": "m", **config})
@@ -95,7 +117,9 @@ def test_how_many_questions_were_asked(tmp_path, limit, config, asked):
 
 
 def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
-    older = results(tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore")  # 4:00 UTC
+    older = results(
+        tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore"
+    )  # 4:00 UTC
     results(tmp_path, "one", stamp="20260301_100000", zone="UTC", versions={"one": 3})
     run = open_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
@@ -112,7 +136,9 @@ def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
     path = results(tmp_path, *names)
     assert tuple(open_run(tmp_path).tasks) == names
     content = json.loads(path.read_text())
-    content["results"] = dict.fromkeys(sorted(["pair", "alone", *names]), ROW)  # as the harness sorts them
+    content["results"] = dict.fromkeys(
+        sorted(["pair", "alone", *names]), ROW
+    )  # as the harness sorts them
     content["group_subtasks"] = {"pair": ["apple", "mouse"]}
     path.write_text(json.dumps(content))
     assert list(open_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
@@ -131,8 +157,14 @@ def test_all_samples_count_before_a_later_part_of_them(tmp_path):
     left_out = "{} holds later results of {} on a part of the samples, which are left out."
     older = "{} holds older results of {}, which are left out."
     run = open_run(tmp_path)
-    assert {name: task.results for name, task in run.tasks.items()} == {"one": whole, "two": parts[1]}
-    assert run.notes == (older.format(parts[0], "two"), *(left_out.format(part, "one") for part in parts))
+    assert {name: task.results for name, task in run.tasks.items()} == {
+        "one": whole,
+        "two": parts[1],
+    }
+    assert run.notes == (
+        older.format(parts[0], "two"),
+        *(left_out.format(part, "one") for part in parts),
+    )
     assert [file.path for file in run.results] == [whole, parts[1]]
     # What describes the run is that of the whole, not that of the smoke test after it.
     folder = tmp_path / "smoke test"
@@ -146,7 +178,10 @@ def test_all_samples_count_before_a_later_part_of_them(tmp_path):
         manifest(folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks)
         run = open_run(folder)
         counted = later if limit == 10 else whole  # which are all samples
-        assert ([file.path for file in run.results][-1], run.tasks["one"].results) == (counted, counted)
+        assert ([file.path for file in run.results][-1], run.tasks["one"].results) == (
+            counted,
+            counted,
+        )
         assert run.manifests[-1].tasks["one"].results == counted.name
         assert facts(run)["limit"] == "10" if limit == 10 else "limit" not in facts(run)
     # A complete run after a part replaces it, and of two parts the newer counts.
@@ -167,7 +202,11 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     run = open_run(tmp_path)
     assert list(run.tasks) == ["one"]
     assert len(run.notes) == 3
-    for part in (f"{cut} cannot be read", "my_results.json is no results file", "x_run.json is damaged"):
+    for part in (
+        f"{cut} cannot be read",
+        "my_results.json is no results file",
+        "x_run.json is damaged",
+    ):
         assert any(part in note for note in run.notes)
 
     with pytest.raises(MedTasksError, match="there is no folder"):
@@ -176,7 +215,9 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
         open_run(empty)
     (empty / "20260301_101500_results.json").write_text("")
-    with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
+    with pytest.raises(
+        MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"
+    ):
         open_run(empty)
 
 
@@ -207,7 +248,12 @@ def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path
 def test_samples_without_results(tmp_path):
     path = samples(tmp_path, "one")
     run = open_run(tmp_path)
-    assert (run.model, run.made, run.tasks["one"].scores, run.tasks["one"].samples) == ("", "", {}, path)
+    assert (run.model, run.made, run.tasks["one"].scores, run.tasks["one"].samples) == (
+        "",
+        "",
+        {},
+        path,
+    )
     results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
     run = open_run(tmp_path)
     assert (bool(run.tasks["one"].scores), run.tasks["one"].samples) == (True, None)
@@ -228,7 +274,9 @@ def test_samples_without_results(tmp_path):
 def test_runs_of_several_models_are_told_apart(tmp_path):
     results(tmp_path / "a", "one", args="pretrained=a", stamp="20260301_100000")
     results(tmp_path / "b", "two", args="pretrained=b", stamp="20260301_110000")
-    with pytest.raises(MedTasksError, match="'m pretrained=a'; 'm pretrained=b'; choose one with --model"):
+    with pytest.raises(
+        MedTasksError, match="'m pretrained=a'; 'm pretrained=b'; choose one with --model"
+    ):
         open_run(tmp_path)
     assert list(open_run(tmp_path, "m pretrained=a").tasks) == ["one"]
     assert list(open_run(tmp_path, "pretrained=b").tasks) == ["two"]
@@ -244,16 +292,33 @@ def test_runs_of_several_models_are_told_apart(tmp_path):
 def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
     """Also a run that failed before its results, and one whose arguments name the model."""
     served = {"id": "org/m", "owned_by": "vllm", "root": None, "build": "fp_1"}
-    for stamp, args in (("1", "base_url=http://h:1/v1,concurrency=8"), ("2", "base_url=http://h:2/v1,model=org/m")):
-        results(tmp_path, "one", stamp=f"20260301_10150{stamp}", model="vlm_server", args=args, served_model=served)
-    lost = {"name": "vlm_server", "arguments": "base_url=http://h:3/v1,attempts=2", "unknown": "names no weights"}
+    for stamp, args in (
+        ("1", "base_url=http://h:1/v1,concurrency=8"),
+        ("2", "base_url=http://h:2/v1,model=org/m"),
+    ):
+        results(
+            tmp_path,
+            "one",
+            stamp=f"20260301_10150{stamp}",
+            model="vlm_server",
+            args=args,
+            served_model=served,
+        )
+    lost = {
+        "name": "vlm_server",
+        "arguments": "base_url=http://h:3/v1,attempts=2",
+        "unknown": "names no weights",
+    }
     manifest(tmp_path, {"two": ("failed", "no answer")}, model=lost)
     run = open_run(tmp_path)
     assert run.model == "org/m (vlm_server)"
     assert list(missing_tasks(run)) == ["two"]
     assert facts(run)["model arguments"] == "base_url=http://h:2/v1,model=org/m"
     assert facts(run)["served model"] == "id org/m, owned_by vllm, build fp_1"
-    assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
+    assert (
+        facts(run)["fingerprint of the weights"]
+        == "not known: the weights are on the server (build fp_1)"
+    )
     template = 'chat_template_kwargs={"a":1,"b":2}'
     for args, served, label in (
         ("base_url=http://h/v1", "other", "other (vlm_server)"),
@@ -261,15 +326,21 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
     ):
         folder = tmp_path / f"of {served}"
         results(folder, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
-        results(folder, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
+        results(
+            folder, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served}
+        )
         with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
             open_run(folder)
         assert open_run(folder, label).model == label
 
 
-def test_models_are_named_by_results_files_without_secrets_and_facts_without_the_environment_s_commit(tmp_path):
+def test_models_are_named_by_results_files_without_secrets_and_facts_without_the_environment_s_commit(
+    tmp_path,
+):
     folder = tmp_path / "sub"
-    path = results(folder / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]")
+    path = results(
+        folder / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]"
+    )
     record = {"outcome": "done", "results": f"sub/{path.name}"}
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
     manifest(folder, {}, "finished", tasks={"one": record}, model=model)
@@ -278,7 +349,9 @@ def test_models_are_named_by_results_files_without_secrets_and_facts_without_the
     results(tmp_path / "api", "one", model="async_openai", args=args)
     assert open_run(tmp_path / "api").model == "gpt-4o (async_openai)"
     secret = "base_url=http://me:hush-hush@host,apikey=hush-hush"
-    results(tmp_path / "key", "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740")
+    results(
+        tmp_path / "key", "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740"
+    )
     run = open_run(tmp_path / "key")
     assert "hush" not in f"{run.model} {facts(run)}"
     assert "d9eb740" not in str(facts(run))
@@ -288,7 +361,11 @@ def test_models_are_named_by_results_files_without_secrets_and_facts_without_the
 
 
 def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
-    outcomes = {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")}
+    outcomes = {
+        "one": ("done", ""),
+        "two": ("not run", ""),
+        "three": ("failed", "it ran out of memory."),
+    }
     manifest(tmp_path, outcomes, why="terminated by a signal.")
     results(tmp_path, "one")
     run = open_run(tmp_path)
@@ -307,11 +384,16 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
     manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
     run = open_run(tmp_path / "alone")
     assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
-    assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
+    assert missing_tasks(run)["one"].startswith(
+        "Not run: the run is killed or still running; go on with: medtasks run"
+    )
 
 
 def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
-    model, failed = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}, {"one": ("failed", "why")}
+    model, failed = (
+        {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"},
+        {"one": ("failed", "why")},
+    )
     manifest(tmp_path, failed, model=model)
     assert "journal" in missing_tasks(open_run(tmp_path))["one"]
     manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
@@ -354,7 +436,13 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
     assert "second" in missing_tasks(open_run(tmp_path))["one"]
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
-    manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
+    manifest(
+        tmp_path,
+        {"one": ("done", "")},
+        "finished",
+        notices=[notice],
+        started="2026-03-03T10:00:00+00:00",
+    )
     assert "Before the run: --limit cuts pairs." in run_notes(open_run(tmp_path))
 
 

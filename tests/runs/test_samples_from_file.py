@@ -38,7 +38,13 @@ def test_score_is_that_of_the_kit_s_own_rule(tmp_path):
     path = tmp_path / "PMC_VQA" / "results.json"
     path.parent.mkdir()
     lines = [
-        {"prompt": f"Q{number}", "answer": gold, "choices": list(OPTIONS), "response": reply, "correct": False}
+        {
+            "prompt": f"Q{number}",
+            "answer": gold,
+            "choices": list(OPTIONS),
+            "response": reply,
+            "correct": False,
+        }
         for number, (gold, reply) in enumerate(zip(golds, replies, strict=True))
     ]
     path.write_text(json.dumps(lines))
@@ -53,13 +59,17 @@ def test_score_is_that_of_the_kit_s_own_rule(tmp_path):
     sentences = list(matched.sentences())
     source = "Options and gold come from this file: the data of 'medevalkit_pmc_vqa' are not prepared here, so that "
     assert f"{source}neither was compared with them." in sentences
-    assert "The file names no images, so that intervals take each sample for independent." in sentences
+    assert (
+        "The file names no images, so that intervals take each sample for independent." in sentences
+    )
     facts = file_provenance(file, documents, task)
     assert (facts["complete"], facts["prepared"], facts["rows"]) == (False, False, 5)
 
 
 def test_documents():
-    (document,), _ = read(row(0, question="Which side?", prompt="Which side? A:left B:right", image_names=("a.png",)))
+    (document,), _ = read(
+        row(0, question="Which side?", prompt="Which side? A:left B:right", image_names=("a.png",))
+    )
     assert document["question"] == "Which side?"
     assert (document["options"], document["option_lines"]) == (["left", "right"], list(OPTIONS))
     assert (document["answer"], document["image_id"], document["dataset"]) == ("A", "a.png", PMC)
@@ -75,7 +85,9 @@ def test_documents():
     ],
 )
 def test_gold_as_letter_text_or_number(gold, options, letters):
-    documents, _ = read(*(row(number, answer=answer, options=options) for number, answer in enumerate(gold)))
+    documents, _ = read(
+        *(row(number, answer=answer, options=options) for number, answer in enumerate(gold))
+    )
     assert [document["answer"] for document in documents] == letters
 
 
@@ -92,7 +104,9 @@ def test_same_id_is_one_sample_and_rows_without_id_are_samples_of_their_own():
 
 
 def test_runs_of_one_question():
-    documents, matched = read(*(row(run, reply, prompt="What?", repeat=run) for run, reply in enumerate("AB")))
+    documents, matched = read(
+        *(row(run, reply, prompt="What?", repeat=run) for run, reply in enumerate("AB"))
+    )
     assert len(documents) == 1
     assert [run[documents[0]["doc_id"]].text for run in matched.runs] == ["A", "B"]
 
@@ -104,7 +118,11 @@ def test_runs_of_one_question():
         ([row(0), row(1, options=None)], PMC, "1 of 2 questions lack"),
         ([row(0, options=("left", ""))], PMC, "1 of 1 questions lack"),
         ([row(0, answer="C")], PMC, "1 of 1 questions lack"),
-        ([row(0, identifier="q"), row(1, identifier="q")], PMC, "entry 2: 'q' has another question"),
+        (
+            [row(0, identifier="q"), row(1, identifier="q")],
+            PMC,
+            "entry 2: 'q' has another question",
+        ),
         ([row(0)], "medevalkit_vqa_rad", "only questions for one option"),
         ([row(0)], "mediconfusion", "only questions for one option"),
         ([row(0)], "medevalkit_pmc_vqa_nota", "only questions for one option"),
@@ -116,5 +134,7 @@ def test_what_cannot_stand_in_for_the_data(rows, task, fault):
 
 
 def test_gold_that_can_be_read_in_two_ways():
-    with pytest.raises(MedTasksError, match="can be read as option numbers from 0 or as option numbers from 1"):
+    with pytest.raises(
+        MedTasksError, match="can be read as option numbers from 0 or as option numbers from 1"
+    ):
         read(row(0, answer="1", options=("left", "right", "both")))

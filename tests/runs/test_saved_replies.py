@@ -9,7 +9,13 @@ import pytest
 
 from medtasks.families.family import Rule
 from medtasks.runs import logged_samples
-from medtasks.runs.logged_samples import SCORED_TASK, faults_of_saving, replies_folder, save_reply, score_command
+from medtasks.runs.logged_samples import (
+    SCORED_TASK,
+    faults_of_saving,
+    replies_folder,
+    save_reply,
+    score_command,
+)
 from medtasks.runs.reply_envelope import make_envelope
 
 
@@ -21,13 +27,17 @@ def home(tmp_path, monkeypatch):
 
 
 def save(number, reply, rule="report_text", dataset="reports"):
-    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, make_envelope(reply, Rule(rule)))
+    return save_reply(
+        {"doc_id": f"d{number}", "dataset": dataset}, make_envelope(reply, Rule(rule))
+    )
 
 
 def saved(home):
     files = sorted((home / "replies").rglob("*.jsonl"))
     return {
-        path.relative_to(home / "replies").as_posix(): [json.loads(line) for line in path.read_text().splitlines()]
+        path.relative_to(home / "replies").as_posix(): [
+            json.loads(line) for line in path.read_text().splitlines()
+        ]
         for path in files
     }
 
@@ -52,7 +62,9 @@ def test_replies_are_written_as_they_come_for_their_owner(home):
 
 
 def test_another_run_has_another_file_and_another_rule_has_not(home):
-    first = [save(number, "the same", rule) for rule in ("reference", "report_text") for number in (0, 1)]
+    first = [
+        save(number, "the same", rule) for rule in ("reference", "report_text") for number in (0, 1)
+    ]
     second = [save(number, reply) for number, reply in ((1, "other"), (0, "the same"))]
     assert (len(set(first)), len(set(second)), set(first) & set(second)) == (1, 1, set())
     assert sorted(map(len, saved(home).values())) == [2, 2]
@@ -60,7 +72,9 @@ def test_another_run_has_another_file_and_another_rule_has_not(home):
 
 
 def test_names_of_folders_and_files(home, monkeypatch):
-    assert save_reply({"dataset": "reports"}, "a") is None  # without an id it could not be found again
+    assert (
+        save_reply({"dataset": "reports"}, "a") is None
+    )  # without an id it could not be found again
     assert saved(home) == {}
     before = SCORED_TASK.set("reports_indication")
     assert save(0, "a").split("/")[0] == "reports_indication"
@@ -75,7 +89,9 @@ def test_names_of_folders_and_files(home, monkeypatch):
 
 def test_threads(home):
     with ThreadPoolExecutor(8) as pool:
-        names = set(pool.map(lambda number: save(number, f"reply {number} " + "x" * 5000), range(200)))
+        names = set(
+            pool.map(lambda number: save(number, f"reply {number} " + "x" * 5000), range(200))
+        )
     (name,) = names
     assert sorted(int(line["doc_id"][1:]) for line in saved(home)[name]) == list(range(200))
 

@@ -8,7 +8,13 @@ import pytest
 
 import medtasks
 from medtasks.errors import MedTasksError
-from medtasks.report.board_tables import board_csv, board_table, curve_sentences, published_rows, write_board_page
+from medtasks.report.board_tables import (
+    board_csv,
+    board_table,
+    curve_sentences,
+    published_rows,
+    write_board_page,
+)
 from medtasks.report.board_wandb import log_board
 from medtasks.report.tables import latex, markdown
 from medtasks.scores.board_model import board_of, step_in
@@ -23,7 +29,10 @@ TASK = "mediconfusion"
 @pytest.fixture
 def runs(sample, tmp_path):
     skills = {"strong": 0.95, "weak": 0.3, "middle": 0.6}
-    return [write_run(tmp_path / name, (TASK,), skill, seed) for seed, (name, skill) in enumerate(skills.items())]
+    return [
+        write_run(tmp_path / name, (TASK,), skill, seed)
+        for seed, (name, skill) in enumerate(skills.items())
+    ]
 
 
 def cells(board):
@@ -40,13 +49,23 @@ def test_cells_are_the_scores_of_single_runs_and_ranks_follow_from_paired_tests(
         True,
     )
     found = cells(board)
-    tests = medtasks.compare(runs[0], runs[1], metrics="set_accuracy").set_index("row").loc["reference"]
-    assert (found["strong"].score.value, found["weak"].score.value) == (tests["first"], tests["second"])
+    tests = (
+        medtasks.compare(runs[0], runs[1], metrics="set_accuracy").set_index("row").loc["reference"]
+    )
+    assert (found["strong"].score.value, found["weak"].score.value) == (
+        tests["first"],
+        tests["second"],
+    )
     assert found["strong"].ranks[0] == 1 < found["weak"].ranks[0]
     assert found["weak"].ranks[1] == 3
-    assert board.best(column) == tuple(sorted((cell.score.value for cell in found.values()), reverse=True)[:2])
+    assert board.best(column) == tuple(
+        sorted((cell.score.value for cell in found.values()), reverse=True)[:2]
+    )
     # The files say 0.5 of each run, which is not what their replies give.
-    assert any("strong, mediconfusion: the run recorded 0.5, its replies give" in note for note in board.notes)
+    assert any(
+        "strong, mediconfusion: the run recorded 0.5, its replies give" in note
+        for note in board.notes
+    )
     table = medtasks.board(runs)
     assert list(table["model"]) == ["strong", "weak", "middle"]
     assert table["value"].tolist() == [cell.score.value for cell in found.values()]
@@ -71,7 +90,9 @@ def test_sample_data_and_parts_are_said(runs, tmp_path):
     assert table.warnings[0] in markdown("Board", [("", [table])])
 
 
-def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_counted(runs, tmp_path):
+def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_counted(
+    runs, tmp_path
+):
     (samples,) = runs[0].glob("*.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     lines[0] |= {"resps": ["no idea"], "filtered_resps": ["no idea"]}
@@ -81,7 +102,9 @@ def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_co
     assert board.columns[0].row == "robust"
     cell = cells(board)["strong"]
     assert (cell.samples, cell.invalid, cell.lost) == (len(lines) - 1, 1, 1)
-    assert any(f"from {len(lines) - 1} to {len(lines)} scored samples" in note for note in board.notes)
+    assert any(
+        f"from {len(lines) - 1} to {len(lines)} scored samples" in note for note in board.notes
+    )
     text = markdown("Board", [("", [board_table(board)])])
     assert "read by a careful rule" in text
     assert "strong: mediconfusion 1 invalid, 1 failed." in text
@@ -91,7 +114,9 @@ def test_one_reading_counts_in_all_columns_and_invalid_and_failed_replies_are_co
 def test_published_rows_have_their_source_and_come_first(runs):
     board = board_of([str(runs[0])])
     published = published_rows(board)
-    assert {row.source for row in published} == {"Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"}
+    assert {row.source for row in published} == {
+        "Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"
+    }
     table = board_table(board, published)
     assert [row[0].text for row in table.rows] == [*(row.model for row in published), "strong"]
     assert table.split == len(published)
@@ -104,7 +129,10 @@ def test_published_rows_have_their_source_and_come_first(runs):
 def test_a_paper_s_table_with_a_run_of_ones_own(tmp_path):
     """Results alone are enough: no data are prepared, so there are no ranks."""
     tasks = tasks_of("medevalkit")
-    values = {task: {"alias": task, "accuracy,reference": 0.4 + place / 100} for place, task in enumerate(tasks)}
+    values = {
+        task: {"alias": task, "accuracy,reference": 0.4 + place / 100}
+        for place, task in enumerate(tasks)
+    }
     (tmp_path / "mine").mkdir()
     config = {"model": "hf_vlm", "model_args": "pretrained=my/model"}
     content = {"results": values, "configs": {}, "n-samples": {}, "config": config}
@@ -147,13 +175,19 @@ def test_versions_of_a_task_are_not_ranked_together(runs):
         path.write_text(json.dumps({**json.loads(path.read_text()), "versions": {TASK: version}}))
     board = board_of([str(run) for run in runs])
     assert [cell.ranks for cell in cells(board).values()] == [None] * 3
-    assert any("asked different versions of the task (6 in strong, 1 in weak)" in note for note in board.notes)
+    assert any(
+        "asked different versions of the task (6 in strong, 1 in weak)" in note
+        for note in board.notes
+    )
     assert all(cell.ranks for cell in cells(board_of([str(run) for run in runs[::2]])).values())
 
 
 def test_a_repeated_run_is_one_row_with_the_mean_of_each_question(runs, tmp_path):
     (tmp_path / "again").mkdir()
-    folders = [write_run(tmp_path / "again" / f"repeat_{number}", (TASK,), 0.6, number) for number in (1, 2)]
+    folders = [
+        write_run(tmp_path / "again" / f"repeat_{number}", (TASK,), 0.6, number)
+        for number in (1, 2)
+    ]
     board = board_of([str(tmp_path / "again"), str(runs[1])])
     single = [board_of([str(folder)]).rows[0].cells[TASK].score.value for folder in folders]
     row = board.rows[0]
@@ -186,7 +220,9 @@ def test_checkpoints_are_a_curve_with_a_sentence(checkpoints, tmp_path):
     assert "p corrected for 2 looks" in sentence
     assert step_in("lora/epoch_3") == 3
     # Steps of the command line count before names.
-    assert [row.step for row in board_of([str(run) for run in checkpoints], steps=[7, 8, 9]).rows] == [7, 8, 9]
+    assert [
+        row.step for row in board_of([str(run) for run in checkpoints], steps=[7, 8, 9]).rows
+    ] == [7, 8, 9]
 
 
 def test_the_page_sorts_by_numbers_and_shows_the_curve(checkpoints, tmp_path):
@@ -219,7 +255,11 @@ def test_five_numbers_per_task_and_step_are_logged(checkpoints, tmp_path, monkey
     monkeypatch.setattr(wandb, "init", lambda **given: settings.update(given) or Run())
     board = board_of([str(run) for run in checkpoints])
     assert log_board(board, "nightly") == ["model"]
-    assert (settings["project"], settings["resume"], settings["finished"]) == ("nightly", "allow", True)
+    assert (settings["project"], settings["resume"], settings["finished"]) == (
+        "nightly",
+        "allow",
+        True,
+    )
     assert [line["step"] for line in logged] == [0, 500, 1000]
     names = {"set_accuracy", "low", "high", "invalid", "failed"}
     assert all(line.keys() == {"step", *(f"{TASK}/{name}" for name in names)} for line in logged)

@@ -54,7 +54,9 @@ def model(documents, accuracy, seed):
     """A model that gives the right letter with this probability."""
     chance = random.Random(seed)
     wrong = {"A": "B", "B": "A"}
-    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else wrong[d["answer"]])
+    return texts(
+        documents, lambda d: d["answer"] if chance.random() < accuracy else wrong[d["answer"]]
+    )
 
 
 def by_metric(compared, rule="robust"):
@@ -62,7 +64,10 @@ def by_metric(compared, rule="robust"):
 
 
 def choice_task(hook="choice", rule="robust_choice"):
-    hooks = {name: DottedName(f"medtasks.hooks.{hook}.{name}") for name in ("process_results", "METRIC_LIST")}
+    hooks = {
+        name: DottedName(f"medtasks.hooks.{hook}.{name}")
+        for name in ("process_results", "METRIC_LIST")
+    }
     task = replace(FAMILIES["choice"].task(None), rows={"robust": Rule(rule)}, breakdown=())
     return replace(task, process_results=hooks["process_results"], metric_list=hooks["METRIC_LIST"])
 
@@ -75,7 +80,12 @@ def documents(sample):
 @pytest.fixture
 def questions():
     return [
-        {"doc_id": str(n), "image_id": f"i{n // 3}", "options": ["red", "blue"], "answer": "AB"[n % 2]}
+        {
+            "doc_id": str(n),
+            "image_id": f"i{n // 3}",
+            "options": ["red", "blue"],
+            "answer": "AB"[n % 2],
+        }
         for n in range(60)
     ]
 
@@ -85,7 +95,10 @@ def test_pairs_and_answers_have_the_same_units(documents):
     task = task_file("mediconfusion")
     runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
     tests = {}
-    for kind, docs in (("shared", documents), ("apart", [{**d, "image_id": d["doc_id"]} for d in documents])):
+    for kind, docs in (
+        ("shared", documents),
+        ("apart", [{**d, "image_id": d["doc_id"]} for d in documents]),
+    ):
         by_name = by_metric(compare_runs(task, docs, runs))
         assert list(by_name) == ["set_accuracy", "individual_accuracy"]
         pairs, answers = (test.result for test in by_name.values())
@@ -102,9 +115,14 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
     runs = {"A": model(documents, 0.55, 3), "B": model(documents, 0.7, 4)}
     tests = compare_runs(task, documents, runs).comparisons
     keys = {d["doc_id"]: d["answer"] for d in documents}
-    right = {name: {doc: reply.text == keys[doc] for doc, reply in run.items()} for name, run in runs.items()}
+    right = {
+        name: {doc: reply.text == keys[doc] for doc, reply in run.items()}
+        for name, run in runs.items()
+    }
     pairs = sorted({d["pair_id"] for d in documents})
-    solved = {name: {p: run[f"{p}/1"] and run[f"{p}/2"] for p in pairs} for name, run in right.items()}
+    solved = {
+        name: {p: run[f"{p}/1"] and run[f"{p}/2"] for p in pairs} for name, run in right.items()
+    }
     for test in tests:
         units = solved if test.metric == "set_accuracy" else right
         gained = sum(units["B"][unit] and not units["A"][unit] for unit in units["A"])
@@ -113,14 +131,18 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
         assert test.result.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
         assert test.result.difference == pytest.approx((gained - lost) / len(units["A"]))
     images = [[d["image_id"] for d in documents if d["pair_id"] == pair] for pair in pairs]
-    error, degrees = error_matrices.dyadic([solved["B"][pair] - float(solved["A"][pair]) for pair in pairs], images)
+    error, degrees = error_matrices.dyadic(
+        [solved["B"][pair] - float(solved["A"][pair]) for pair in pairs], images
+    )
     expected = 2 * scipy.stats.t.sf(tests[0].result.difference / error, degrees)
     assert tests[0].result.p == pytest.approx(expected)
     # Both rules read every reply alike, so that two of the four are the same tests: Holm multiplies by two.
     assert min(test.holm for test in tests) == 2 * min(test.result.p for test in tests)
     assert [test.same_as for test in tests] == ["", "", "reference", "reference"]
     with_margin = compare_runs(task, documents, runs, margin=0.01).comparisons
-    assert [(test.same_as, test.holm) for test in with_margin] == [(test.same_as, test.holm) for test in tests]
+    assert [(test.same_as, test.holm) for test in with_margin] == [
+        (test.same_as, test.holm) for test in tests
+    ]
     for test in tests:
         (alone,) = compare_runs(task, documents, runs, [test.metric], ["robust"]).comparisons
         assert test.result.detectable > alone.result.detectable
@@ -128,10 +150,15 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
 
 def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(documents):
     task, right = task_file("mediconfusion"), texts(documents, lambda document: document["answer"])
-    vague = {**right, documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly.")}
+    vague = {
+        **right,
+        documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly."),
+    }
     tests = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
     assert [test.same_as for test in tests] == [""] * 4
-    (alone,) = compare_runs(task, documents, {"A": right, "B": vague}, ["set_accuracy"], ["robust"]).comparisons
+    (alone,) = compare_runs(
+        task, documents, {"A": right, "B": vague}, ["set_accuracy"], ["robust"]
+    ).comparisons
     assert (alone.rule, alone.holm) == ("robust", alone.result.p)
     with pytest.raises(UnknownName, match="unknown rule 'robst'"):
         compare_runs(task, documents, {"A": right, "B": vague}, rules=["robst"])
@@ -139,17 +166,30 @@ def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(doc
     first, second = dict(list(right.items())[:20]), dict(list(right.items())[5:30])
     compared = compare_runs(task, documents, {"A": first, "B": second})
     overlap = compared.overlaps["A", "B"]
-    assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (15, 5, 10, 2)
+    assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (
+        15,
+        5,
+        10,
+        2,
+    )
     assert by_metric(compared)["individual_accuracy"].result.samples == 15
-    assert by_metric(compared)["set_accuracy"].result.samples == 7  # row 5 is the second of its pair
-    backwards = compare_runs(task, documents[::-1], {"A": dict(reversed(first.items())), "B": second})
+    assert (
+        by_metric(compared)["set_accuracy"].result.samples == 7
+    )  # row 5 is the second of its pair
+    backwards = compare_runs(
+        task, documents[::-1], {"A": dict(reversed(first.items())), "B": second}
+    )
     assert repr(replace(compared, agreements={})) == repr(replace(backwards, agreements={}))
-    with pytest.raises(RepliesError, match="A and B answered no document in common, so that there is nothing to"):
+    with pytest.raises(
+        RepliesError, match="A and B answered no document in common, so that there is nothing to"
+    ):
         compare_runs(task, documents, {"A": dict(list(right.items())[:4]), "B": second})
     first = {doc_id: reply for doc_id, reply in right.items() if doc_id.endswith("/1")}
     compared = compare_runs(task, documents, {"A": first, "B": right})
     assert list(by_metric(compared)) == ["individual_accuracy"]
-    assert compared.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
+    assert (
+        compared.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
+    )
 
 
 def test_units_and_metrics_of_questions(questions):
@@ -166,15 +206,25 @@ def test_units_and_metrics_of_questions(questions):
         compare_runs(choice_task(), questions, runs, ["acuracy"])
     # Metrics of some questions, and of classes.
     asked = [{**item, "question": "What?", "answer": "left lung"} for item in questions[:10]]
-    asked += [{**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]]
+    asked += [
+        {**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]
+    ]
     runs = {"A": texts(asked, lambda _: "yes"), "B": texts(asked, lambda d: d["answer"])}
     tests = by_metric(compare_runs(choice_task("open_questions", "robust_vqa"), asked, runs))
     assert tests["closed_accuracy"].result.samples == tests["open_recall"].result.samples == 10
-    assert (tests["closed_accuracy"].result.difference, tests["open_recall"].result.difference) == (0, 1)
+    assert (tests["closed_accuracy"].result.difference, tests["open_recall"].result.difference) == (
+        0,
+        1,
+    )
     assert tests["token_f1"].result.samples == 20
     assert "invalid_rate" not in tests
-    images = [{**item, "image_id": item["doc_id"], "label": n % 2} for n, item in enumerate(questions)]
-    runs = {"A": texts(images, lambda _: "red"), "B": texts(images, lambda d: d["options"][d["label"]])}
+    images = [
+        {**item, "image_id": item["doc_id"], "label": n % 2} for n, item in enumerate(questions)
+    ]
+    runs = {
+        "A": texts(images, lambda _: "red"),
+        "B": texts(images, lambda d: d["options"][d["label"]]),
+    }
     compared = compare_runs(choice_task("classification", "robust_class"), images, runs)
     test, *together = compared.comparisons
     assert (test.metric, test.result.first, test.result.second) == ("right_answers", 0.5, 1)
@@ -186,7 +236,9 @@ def test_units_and_metrics_of_questions(questions):
     assert (macro_f1.first, macro_f1.second, macro_f1.samples) == pytest.approx((1 / 3, 1, 60))
     assert macro_f1.p == 1 / 10_001
     assert not compared.skipped
-    (alone,) = compare_runs(choice_task("classification", "robust_class"), images, runs, ["macro_f1"]).comparisons
+    (alone,) = compare_runs(
+        choice_task("classification", "robust_class"), images, runs, ["macro_f1"]
+    ).comparisons
     assert (alone.metric, alone.main, alone.result.p) == ("macro_f1", True, macro_f1.p)
 
 
@@ -194,22 +246,37 @@ def test_units_and_metrics_of_questions(questions):
 def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(per_patient):
     chance = random.Random(per_patient)
     images = [
-        {"doc_id": str(n), "image_id": f"i{n // per_patient}", "options": ["healthy", "ill"], "label": int(n % 4 == 0)}
+        {
+            "doc_id": str(n),
+            "image_id": f"i{n // per_patient}",
+            "options": ["healthy", "ill"],
+            "label": int(n % 4 == 0),
+        }
         for n in range(120)
     ]
     runs = {}
     for name, right in (("A", 0.6), ("B", 0.85)):
-        called = {d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"] for d in images}
+        called = {
+            d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"] for d in images
+        }
         runs[name] = texts(images, lambda d, called=called: d["options"][called[d["doc_id"]]])
-    runs["B"]["0"] = Reply.of_text("I cannot tell.")  # an invalid reply is wrong in both, as in the cross table
+    runs["B"]["0"] = Reply.of_text(
+        "I cannot tell."
+    )  # an invalid reply is wrong in both, as in the cross table
     runs["A"]["4"] = runs["B"]["8"] = Reply.of_text(None)  # failed: left out
     task = choice_task("classification", "robust_class")
     compared = compare_runs(task, images, runs, ["sensitivity", "specificity"])
     tests = by_metric(compared)
-    assert list(tests) == [f"{metric} ({name})" for name in images[0]["options"] for metric in CLINICAL]
+    assert list(tests) == [
+        f"{metric} ({name})" for name in images[0]["options"] for metric in CLINICAL
+    ]
     of_ill = {d["doc_id"] for d in images if d["label"] == 1} - {"4", "8"}
     right = {
-        name: {d["doc_id"]: reply.text == d["options"][d["label"]] for d in images for reply in (of_run[d["doc_id"]],)}
+        name: {
+            d["doc_id"]: reply.text == d["options"][d["label"]]
+            for d in images
+            for reply in (of_run[d["doc_id"]],)
+        }
         for name, of_run in runs.items()
     }
     sensitivity = tests["sensitivity (ill)"].result
@@ -222,17 +289,28 @@ def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(p
     assert sensitivity.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
     specificity = tests["specificity (ill)"].result
     assert specificity.samples == 90
-    assert (specificity.test, specificity.p == specificity.mcnemar) == ((MCNEMAR, True), (SIGN_FLIP, False))[
-        per_patient > 1
-    ]
+    assert (specificity.test, specificity.p == specificity.mcnemar) == (
+        (MCNEMAR, True),
+        (SIGN_FLIP, False),
+    )[per_patient > 1]
     # Of two classes, the sensitivity of one is the specificity of the other.
-    assert (tests["sensitivity (healthy)"].result, tests["specificity (healthy)"].result) == (specificity, sensitivity)
-    scored = score_replies(task, images, {n: r for n, r in runs["A"].items() if n != "8"})["robust"].by_class
+    assert (tests["sensitivity (healthy)"].result, tests["specificity (healthy)"].result) == (
+        specificity,
+        sensitivity,
+    )
+    scored = score_replies(task, images, {n: r for n, r in runs["A"].items() if n != "8"})[
+        "robust"
+    ].by_class
     (numbers,) = (of_class.numbers for of_class in scored if of_class.name == "ill")
-    assert (sensitivity.first, specificity.first) == (numbers["sensitivity"].value, numbers["specificity"].value)
+    assert (sensitivity.first, specificity.first) == (
+        numbers["sensitivity"].value,
+        numbers["specificity"].value,
+    )
     (single,) = compare_runs(task, images, runs, ["sensitivity (ill)"]).comparisons
     assert (single.result.p, single.holm) == (sensitivity.p, sensitivity.p)
-    (turned,) = compare_runs(task, images, {n: runs[n] for n in "BA"}, ["sensitivity (ill)"]).comparisons
+    (turned,) = compare_runs(
+        task, images, {n: runs[n] for n in "BA"}, ["sensitivity (ill)"]
+    ).comparisons
     assert (turned.result.difference, turned.result.p) == (-sensitivity.difference, sensitivity.p)
     with pytest.raises(UnknownName, match="unknown metric 'sensitivity'"):
         compare_runs(choice_task(), [{**d, "answer": "A"} for d in images], runs, ["sensitivity"])
@@ -241,25 +319,42 @@ def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(p
 def test_areas_from_likelihoods_are_tested_for_each_class():
     chance = random.Random(4)
     documents = [
-        {"doc_id": str(n), "image_id": f"i{n}", "options": ["healthy", "ill"], "answer": "AAB"[n % 3]}
+        {
+            "doc_id": str(n),
+            "image_id": f"i{n}",
+            "options": ["healthy", "ill"],
+            "answer": "AAB"[n % 3],
+        }
         for n in range(90)
     ]
     runs = {}
     for name, lead in (("A", 0.5), ("B", 2.0)):
-        signs = {d["doc_id"]: lead * (1 if d["answer"] == "B" else -1) + chance.gauss(0, 1) for d in documents}
-        runs[name] = {doc: Reply(losses=(2.0 + sign / 2, 2.0 - sign / 2)) for doc, sign in signs.items()}
+        signs = {
+            d["doc_id"]: lead * (1 if d["answer"] == "B" else -1) + chance.gauss(0, 1)
+            for d in documents
+        }
+        runs[name] = {
+            doc: Reply(losses=(2.0 + sign / 2, 2.0 - sign / 2)) for doc, sign in signs.items()
+        }
     task = replace(choice_task(rule="untied"), output_type="multiple_choice")
     compared = compare_runs(task, documents, runs, ["auroc"], margin=0.05)
     tests = {test.metric: test for test in compared.comparisons}
     assert list(tests) == ["auroc (healthy)", "auroc (ill)"]
     result = tests["auroc (ill)"].result
-    areas = [{area.name: area.auroc.value for area in class_areas(task, documents, runs[name])} for name in "AB"]
+    areas = [
+        {area.name: area.auroc.value for area in class_areas(task, documents, runs[name])}
+        for name in "AB"
+    ]
     assert (result.first, result.second) == pytest.approx([area["ill"] for area in areas])
     assert (result.test, result.samples, tests["auroc (ill)"].share) == (DELONG, 90, False)
     assert result.p < 0.01
-    assert tests["auroc (healthy)"].result.p == pytest.approx(result.p)  # the same order, turned around
+    assert tests["auroc (healthy)"].result.p == pytest.approx(
+        result.p
+    )  # the same order, turned around
     assert tests["auroc (ill)"].equivalence.ends[0] > 0
-    (alike,) = compare_runs(task, documents, {"A": runs["A"], "B": runs["A"]}, ["auroc (ill)"]).comparisons
+    (alike,) = compare_runs(
+        task, documents, {"A": runs["A"], "B": runs["A"]}, ["auroc (ill)"]
+    ).comparisons
     assert (alike.result.difference, alike.result.p) == (0, 1)
 
 
@@ -271,20 +366,33 @@ def test_reports(monkeypatch):
             if name == "meteor":
                 raise ZeroDivisionError("patient Doe")
             lengths = [float(len(hypothesis.split())) for hypothesis in hypotheses]
-            return ReportScores({"bleu_1": lengths, "bleu_4": lengths}, {"bleu_1": mean(lengths), "bleu_4": 0.1})
+            return ReportScores(
+                {"bleu_1": lengths, "bleu_4": lengths}, {"bleu_1": mean(lengths), "bleu_4": 0.1}
+            )
 
         assert name in ("bleu", "meteor", "chexbert")  # no other metric of the task is computed
         return lengths_in_words
 
     monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    task, reports = task_file("multimedeval_mimic_cxr_report"), load_documents("multimedeval_mimic_cxr_report")
-    runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
+    task, reports = (
+        task_file("multimedeval_mimic_cxr_report"),
+        load_documents("multimedeval_mimic_cxr_report"),
+    )
+    runs = {
+        "A": texts(reports, lambda _: "clear lungs"),
+        "B": texts(reports, lambda _: "the lungs are clear"),
+    }
     metrics = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
     compared = compare_runs(task, reports, runs, metrics)
     assert {test.metric for test in compared.comparisons} == {"bleu_1"}
     for result in (test.result for test in compared.comparisons):
-        assert (result.first, result.second, result.difference, result.p) == (2, 4, 2, 2 / 2**result.units)
+        assert (result.first, result.second, result.difference, result.p) == (
+            2,
+            4,
+            2,
+            2 / 2**result.units,
+        )
         assert math.isnan(result.detectable)
     causes = {metric: cause for (_, metric), cause in compared.skipped.items()}
     # type and location of the error, without its message, which may quote a report
@@ -303,7 +411,10 @@ def test_reports(monkeypatch):
 
 def test_likelihoods_and_replies_of_different_kinds(documents, questions):
     task = replace(choice_task(rule="untied"), output_type="multiple_choice")
-    right = {q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
+    right = {
+        q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5))
+        for q in questions
+    }
     always_a = {q["doc_id"]: Reply(losses=(0.5, 1.0)) for q in questions}
     (test,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
     assert (test.result.first, test.result.second) == (0.5, 1.0)
@@ -314,10 +425,20 @@ def test_likelihoods_and_replies_of_different_kinds(documents, questions):
     with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
         compare_runs(task_file("mediconfusion_gd"), documents, {"A": letters, "B": losses})
     task = task_file("medevalkit_omnimedvqa")  # the published code stops at this question
-    question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
+    question = {
+        "dataset": "medevalkit_omnimedvqa",
+        "options": ["liver", "spleen"],
+        "answer": "A",
+        "gold": "liver",
+    }
     flags = {"a": ["no_modality_type"], "b": []}
-    documents = [{**question, "doc_id": name, "image_id": name, "flags": names} for name, names in flags.items()]
-    values = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
+    documents = [
+        {**question, "doc_id": name, "image_id": name, "flags": names}
+        for name, names in flags.items()
+    ]
+    values = run_values(
+        task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task)
+    )
     assert "the published code stops" in values.skipped["reference", "accuracy"]
     assert values.values["reference_fixed", "accuracy"]
 
@@ -327,22 +448,35 @@ def test_likelihoods_and_replies_of_different_kinds(documents, questions):
 
 @pytest.fixture
 def runs(sample, tmp_path):
-    tasks = {"A": ("mediconfusion", "sides"), "B": ("mediconfusion", "sides", "mediconfusion_blind")}
+    tasks = {
+        "A": ("mediconfusion", "sides"),
+        "B": ("mediconfusion", "sides", "mediconfusion_blind"),
+    }
     tasks["C"] = ("mediconfusion_blind", "mediconfusion")
     skills = zip(tasks.items(), (0.9, 0.5, 0.7), strict=True)
-    return {name: Source(write_run(tmp_path / name, of_run, skill, 1)) for (name, of_run), skill in skills}
+    return {
+        name: Source(write_run(tmp_path / name, of_run, skill, 1))
+        for (name, of_run), skill in skills
+    }
 
 
 def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
     compared, causes = compare_all(runs)
-    assert list(compared) == ["mediconfusion"]  # the blind variant says nothing about which model is better
+    assert list(compared) == [
+        "mediconfusion"
+    ]  # the blind variant says nothing about which model is better
     assert list(causes) == ["sides"]
     assert "no task of medtasks" in causes["sides"]
     assert list(compared["mediconfusion"].overlaps) == [("A", "B"), ("A", "C"), ("B", "C")]
-    compared, _ = compare_all({name: runs[name] for name in "BC"}, margin=0.01)  # both tasks are one family of tests
+    compared, _ = compare_all(
+        {name: runs[name] for name in "BC"}, margin=0.01
+    )  # both tasks are one family of tests
     tests = [test for task in compared.values() for test in task.comparisons]
     own = [test for test in tests if not test.same_as]
-    assert (list(compared), len(own) < len(tests)) == (["mediconfusion", "mediconfusion_blind"], True)
+    assert (list(compared), len(own) < len(tests)) == (
+        ["mediconfusion", "mediconfusion_blind"],
+        True,
+    )
     assert [test.holm for test in own] == holm([test.result.p for test in own])
     silent = Source(write_run(tmp_path / "silent", ("mediconfusion",), 0.9, 6, samples=False))
     with pytest.raises(RepliesError, match="--log_samples"):
@@ -359,7 +493,9 @@ def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
 def test_a_task_whose_versions_differ_is_left_out_of_every_comparison(sample, tmp_path):
     """Unknown versions do not matter; two tasks show that the others are compared, and corrected without it."""
     tasks = ("mediconfusion", "mediconfusion_ps")
-    folders = {name: write_run(tmp_path / name, tasks, 0.7, seed) for seed, name in enumerate("ABC")}
+    folders = {
+        name: write_run(tmp_path / name, tasks, 0.7, seed) for seed, name in enumerate("ABC")
+    }
     for name, version in (("A", 6), ("B", 1)):
         (path,) = folders[name].glob("*_results.json")
         versions = {"mediconfusion": version, "mediconfusion_ps": 2}
@@ -396,12 +532,22 @@ def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions
     answered = [document for document in questions if document is not questions[5]]
 
     def means(run):
-        replies = [(document["answer"], [repeat[document["doc_id"]] for repeat in run]) for document in answered]
-        return [mean([float(reply.text == key) for reply in given if not reply.failed]) for key, given in replies]
+        replies = [
+            (document["answer"], [repeat[document["doc_id"]] for repeat in run])
+            for document in answered
+        ]
+        return [
+            mean([float(reply.text == key) for reply in given if not reply.failed])
+            for key, given in replies
+        ]
 
     (test,) = compared.comparisons
-    expected = compare_paired(means(repeats), means(better), [document["image_id"] for document in answered])
-    assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
+    expected = compare_paired(
+        means(repeats), means(better), [document["image_id"] for document in answered]
+    )
+    assert (test.result.difference, test.result.p) == pytest.approx(
+        (expected.difference, expected.p), abs=0.005
+    )
     assert test.result.first == pytest.approx(expected.first)
     assert (test.result.samples, test.result.units) == (expected.samples, expected.units)
     (agreement,) = compared.agreements.values()
@@ -413,16 +559,27 @@ def repeated(sample, tmp_path):
     def write(name, share, number):
         (tmp_path / name).mkdir()
         for repeat in range(1, number + 1):
-            write_run(tmp_path / name / f"repeat_{repeat}", ("mediconfusion", "mediconfusion_blind"), share, repeat)
+            write_run(
+                tmp_path / name / f"repeat_{repeat}",
+                ("mediconfusion", "mediconfusion_blind"),
+                share,
+                repeat,
+            )
         return tmp_path / name
 
     return write
 
 
 def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
-    task, documents, folder = task_file("mediconfusion"), load_documents("mediconfusion"), repeated("again", 0.6, 3)
+    task, documents, folder = (
+        task_file("mediconfusion"),
+        load_documents("mediconfusion"),
+        repeated("again", 0.6, 3),
+    )
     folders = [*(folder / f"repeat_{number}" for number in (1, 2, 3)), runs["A"].path]
-    *replies, single = (read_replies(next(f.glob("*_samples_mediconfusion.jsonl")), documents) for f in folders)
+    *replies, single = (
+        read_replies(next(f.glob("*_samples_mediconfusion.jsonl")), documents) for f in folders
+    )
     expected = compare_runs(task, documents, {"A": replies, "B": single})
     origins = {"A": ReplyOrigins(96, 0, 0), "B": ReplyOrigins(32, 0, 0)}
     expected = replace(expected, data=provenance("mediconfusion"), origins=origins)
@@ -480,7 +637,11 @@ def test_texts_and_likelihoods():
     }
     agreed = likelihood_agreement(replies)
     assert (agreed.samples, agreed.equal, agreed.options, agreed.equal_choices) == (5, 1, 10, 2)
-    assert [(flip.sample, flip.margin) for flip in agreed.flips] == [("2", 2.0), ("1", 0.25), ("3", 0.0)]
+    assert [(flip.sample, flip.margin) for flip in agreed.flips] == [
+        ("2", 2.0),
+        ("1", 0.25),
+        ("3", 0.0),
+    ]
     # of nine options: 0, 0, 0.5, 0, 3, 0, 0, 0.5, 0.25, and one without a finite difference
     assert agreed.mean_signed == agreed.mean_absolute == pytest.approx(4.25 / 9)
     assert (agreed.absolute["median"], agreed.absolute["max"]) == (0, 3)
@@ -493,9 +654,13 @@ def test_texts_and_likelihoods():
 
 def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_counted():
     values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
-    first, second = ({str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1))
+    first, second = (
+        {str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1)
+    )
     without = {"1": {"reason": "ok"}}
-    answers = agreement({}, {}, 5, {"robust": (first, second), "reports": (without, without)}).answers
+    answers = agreement(
+        {}, {}, 5, {"robust": (first, second), "reports": (without, without)}
+    ).answers
     assert list(answers) == ["robust"]
     agreed = answers["robust"]
     assert (agreed.samples, agreed.equal, agreed.neither) == (4, 2, 1)
@@ -505,5 +670,10 @@ def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_co
     scores = {"robust": ({"a": {"value": "A"}}, {"a": {"value": "B"}, "b": {"value": "B"}})}
     agreed = agreement(first, second, 9, scores, hashed=True)
     assert (agreed.overlap, agreed.failed) == (Overlap(3, 1, 2, 3), Failures(0, 0, 1))
-    assert (agreed.texts.samples, agreed.texts.equal, agreed.likelihoods, agreed.all_equal) == (2, 2, None, True)
+    assert (agreed.texts.samples, agreed.texts.equal, agreed.likelihoods, agreed.all_equal) == (
+        2,
+        2,
+        None,
+        True,
+    )
     assert (agreed.answers["robust"].samples, agreed.examples) == (1, [hidden_id("doc", "a")])

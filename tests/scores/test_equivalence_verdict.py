@@ -38,9 +38,13 @@ def right(tmp_path):
 @pytest.fixture
 def compared(tmp_path):
     def compare(task, first, second, margin=MARGIN):
-        sources = both(write_replies(tmp_path / "a", task, first), write_replies(tmp_path / "b", task, second))
+        sources = both(
+            write_replies(tmp_path / "a", task, first), write_replies(tmp_path / "b", task, second)
+        )
         by_task, _ = compare_all(sources, margin=margin)
-        return SimpleNamespace(tests=by_task[task].comparisons, **vars(verdict_on(by_task[task], margin)))
+        return SimpleNamespace(
+            tests=by_task[task].comparisons, **vars(verdict_on(by_task[task], margin))
+        )
 
     return compare
 
@@ -50,20 +54,32 @@ def both(first, second):
 
 
 def test_equal_runs_are_identical_however_few(sample, tmp_path):
-    runs = [write_run(tmp_path / name, ("mediconfusion", "mediconfusion_blind"), 0.7, 1) for name in ("a", "b")]
+    runs = [
+        write_run(tmp_path / name, ("mediconfusion", "mediconfusion_blind"), 0.7, 1)
+        for name in ("a", "b")
+    ]
     tasks, _ = compare_all(both(*runs), margin=0.01)
     assert list(tasks) == ["mediconfusion", "mediconfusion_blind"]  # sanity variants, too
     verdict = verdict_on(tasks["mediconfusion"], 0.01)
     assert (verdict.verdict, verdict.lacking) == (Verdict.IDENTICAL, "")
     assert verdict.explanation == "Every reply is the same to the last byte."
-    assert {answer.equal for answer in verdict.agreement.answers.values()} == {verdict.agreement.texts.equal} == {32}
+    assert (
+        {answer.equal for answer in verdict.agreement.answers.values()}
+        == {verdict.agreement.texts.equal}
+        == {32}
+    )
 
 
 def test_flips_at_near_ties_are_equivalent_and_a_shift_to_one_side_is_different(right, compared):
     chance = random.Random(3)
     jitter = {row: chance.gauss(0, 0.01) for row in range(800)}
     first = losses(right)
-    flipped = {100: -0.01, 201: 0.01, 302: 0.01, 403: -0.01}  # two to the right answer, two away from it
+    flipped = {
+        100: -0.01,
+        201: 0.01,
+        302: 0.01,
+        403: -0.01,
+    }  # two to the right answer, two away from it
     for row in flipped:
         first[row] = (0.5, 0.505) if flipped[row] > 0 else (0.505, 0.5)
     shifts = jitter | flipped
@@ -71,12 +87,16 @@ def test_flips_at_near_ties_are_equivalent_and_a_shift_to_one_side_is_different(
     verdict = compared("likely", first, second)
     assert (verdict.verdict, verdict.explanation) == (Verdict.EQUIVALENT, "")
     flips = verdict.agreement.likelihoods.flips
-    assert {flip.sample for flip in flips} == set(verdict.agreement.examples) == set(map(str, flipped))
+    assert (
+        {flip.sample for flip in flips} == set(verdict.agreement.examples) == set(map(str, flipped))
+    )
     (test,) = verdict.tests
     assert (test.result.difference, test.equivalence.shown) == (0, True)
     # All options lose, and every tenth answer flips to the wrong one.
     first = losses(right, lead=0.4)
-    second = [tuple(loss + 0.3 + jitter[row] for loss in options) for row, options in enumerate(first)]
+    second = [
+        tuple(loss + 0.3 + jitter[row] for loss in options) for row, options in enumerate(first)
+    ]
     second = [options[::-1] if row % 10 == 0 else options for row, options in enumerate(second)]
     verdict = compared("likely", first, second)
     assert verdict.verdict is Verdict.DIFFERENT
@@ -89,13 +109,17 @@ def test_flips_at_near_ties_are_equivalent_and_a_shift_to_one_side_is_different(
 def test_texts_and_failures_in_one_run(right, compared):
     second = [WRONG[letter] if row % 20 == 0 else letter for row, letter in enumerate(right)]
     verdict = compared("letters", right, second)
-    assert verdict.verdict is Verdict.DIFFERENT  # it is significant, and within another margin equivalent
+    assert (
+        verdict.verdict is Verdict.DIFFERENT
+    )  # it is significant, and within another margin equivalent
     assert verdict.agreement.texts.equal == verdict.agreement.answers["none"].equal == 760
     assert compared("letters", right, second, margin=0.1).verdict is Verdict.EQUIVALENT
     few = compared("letters", right[:40], [f"{letter}." for letter in right[:40]])
     assert (few.verdict, few.explanation) == (Verdict.SAME_ANSWERS, SAME)
     assert few.lacking.startswith("accuracy (none) has 40 values; equivalence takes about 2")
-    assert compared("letters", right, [f"{letter}." for letter in right]).verdict is Verdict.EQUIVALENT
+    assert (
+        compared("letters", right, [f"{letter}." for letter in right]).verdict is Verdict.EQUIVALENT
+    )
     flipped = compared("letters", right[:40], [WRONG[right[0]], *right[1:40]])
     assert (flipped.verdict, flipped.explanation) == (Verdict.NOT_ENOUGH, "")
     spaced = compared("letters", right, [f"{letter}\n" for letter in right])
@@ -107,13 +131,20 @@ def test_texts_and_failures_in_one_run(right, compared):
     assert (failed.only_first, failed.only_second, failed.both) == (0, 40, 1)
     assert (texts.samples, texts.equal, verdict.agreement.all_equal) == (759, 759, True)
     assert (verdict.verdict, verdict.lacking) == (Verdict.NOT_ENOUGH, "")
-    assert "(40 in B only, of 800 samples): they could move a score by more than the margin" in verdict.explanation
+    assert (
+        "(40 in B only, of 800 samples): they could move a score by more than the margin"
+        in verdict.explanation
+    )
     few = compared("letters", right, [None, *right[1:]])
     assert few.verdict is Verdict.EQUIVALENT
-    assert few.explanation.endswith("(1 in B only, of 800 samples): too few to move a score by the margin.")
+    assert few.explanation.endswith(
+        "(1 in B only, of 800 samples): too few to move a score by the margin."
+    )
     # 0.29 * 100 is 28.999999999999996 in floating point.
     few = compared("letters", right[:100], [None] * 29 + right[29:100], margin=0.29)
-    assert few.explanation.endswith("(29 in B only, of 100 samples): too few to move a score by the margin.")
+    assert few.explanation.endswith(
+        "(29 in B only, of 100 samples): too few to move a score by the margin."
+    )
     by_likelihood = losses(right)
     verdict = compared("likely", by_likelihood, [(float("nan"), 1.0)] * 40 + by_likelihood[40:])
     assert (verdict.agreement.failed.only_second, verdict.agreement.likelihoods.equal) == (40, 760)
@@ -121,17 +152,38 @@ def test_texts_and_failures_in_one_run(right, compared):
 
 def test_not_worse_is_one_sided_and_needs_as_many_samples_as_tangos_test(right, tmp_path):
     def verdicts(lost, gained=0, margin=0.02, asked=800, higher_is_better=True):
-        first = [WRONG[letter] if row >= asked - gained else letter for row, letter in enumerate(right[:asked])]
-        second = [WRONG[letter] if row < lost else letter for row, letter in enumerate(right[:asked])]
-        runs = both(write_replies(tmp_path / "a", "letters", first), write_replies(tmp_path / "b", "letters", second))
+        first = [
+            WRONG[letter] if row >= asked - gained else letter
+            for row, letter in enumerate(right[:asked])
+        ]
+        second = [
+            WRONG[letter] if row < lost else letter for row, letter in enumerate(right[:asked])
+        ]
+        runs = both(
+            write_replies(tmp_path / "a", "letters", first),
+            write_replies(tmp_path / "b", "letters", second),
+        )
         task = compare_task(task_file("letters"), runs, margin=margin)
         (test,) = task.comparisons
-        verdict = verdict_on(replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin)
+        verdict = verdict_on(
+            replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin
+        )
         return verdict.non_inferiority, verdict.deciding
 
-    for lost, gained, margin in [(0, 0, 0.001), (8, 8, 0.02), (8, 0, 0.02), (8, 0, 0.015), (4, 2, 0.02), (20, 8, 0.02)]:
+    for lost, gained, margin in [
+        (0, 0, 0.001),
+        (8, 8, 0.02),
+        (8, 0, 0.02),
+        (8, 0, 0.015),
+        (4, 2, 0.02),
+        (20, 8, 0.02),
+    ]:
         shown = tango_statistic(gained, lost, 800, -margin) > 1.6449 or not lost
-        assert (verdicts(lost, gained, margin)[0] is NonInferiority.NOT_WORSE) == shown, (lost, gained, margin)
+        assert (verdicts(lost, gained, margin)[0] is NonInferiority.NOT_WORSE) == shown, (
+            lost,
+            gained,
+            margin,
+        )
     assert verdicts(0, 400) == (NonInferiority.NOT_WORSE, None)  # much better
     assert verdicts(100)[0] is NonInferiority.WORSE
     assert verdicts(4, 8, asked=40)[0] is NonInferiority.NOT_ENOUGH  # better here, but few
@@ -143,7 +195,10 @@ def test_not_worse_is_one_sided_and_needs_as_many_samples_as_tangos_test(right, 
 
 def test_failures_in_one_run_do_not_pass_as_not_worse(right, tmp_path):
     second = [None if row < 40 else letter for row, letter in enumerate(right)]
-    runs = both(write_replies(tmp_path / "a", "letters", right), write_replies(tmp_path / "b", "letters", second))
+    runs = both(
+        write_replies(tmp_path / "a", "letters", right),
+        write_replies(tmp_path / "b", "letters", second),
+    )
     for margin, wanted in ((0.01, NonInferiority.NOT_ENOUGH), (0.06, NonInferiority.NOT_WORSE)):
         verdict = verdict_on(compare_task(task_file("letters"), runs, margin=margin), margin)
         assert (verdict.non_inferiority, verdict.deciding) == (wanted, None)
@@ -162,14 +217,24 @@ def refused(sentence):
     [
         ({"versions": {"letters": 2}}, "asked different versions of the task (1 in A, 2 in B)"),
         ({"system_instruction": "Be brief."}, "the runs had different system instructions"),
-        ({"configs": {"letters": {"metadata": {"data": {"fingerprint": "b"}}}}}, "on different data (a in A, b in B"),
-        ({"configs": {"letters": {"num_fewshot": 5}}}, "different numbers of few-shot examples (0 in A, 5 in B)"),
+        (
+            {"configs": {"letters": {"metadata": {"data": {"fingerprint": "b"}}}}},
+            "on different data (a in A, b in B",
+        ),
+        (
+            {"configs": {"letters": {"num_fewshot": 5}}},
+            "different numbers of few-shot examples (0 in A, 5 in B)",
+        ),
         ({"asked": "Image"}, "gave different prompts to 9 of 9 questions, such as 0"),
     ],
 )
 def test_other_questions_are_refused(right, tmp_path, second, sentence):
     config = {"num_fewshot": 0, "metadata": {"data": {"fingerprint": "a"}}}
-    first = {"versions": {"letters": 1}, "configs": {"letters": config}} if "asked" not in second else {}
+    first = (
+        {"versions": {"letters": 1}, "configs": {"letters": config}}
+        if "asked" not in second
+        else {}
+    )
     a = write_replies(tmp_path / "a", "letters", right[:9], **first)
     b = write_replies(tmp_path / "b", "letters", right[:9], **second)
     if "asked" in second:  # as models may be, without a margin
@@ -181,7 +246,9 @@ def test_other_questions_are_refused(right, tmp_path, second, sentence):
 def test_marks_of_images_are_no_other_question(right, tmp_path):
     for name, prompt in (("a", "Question"), ("marked", "<image>\nQuestion")):
         write_replies(tmp_path / name, "letters", right[:9], prompt)
-    task = compare_task(task_file("letters"), both(tmp_path / "a", tmp_path / "marked"), margin=0.01)
+    task = compare_task(
+        task_file("letters"), both(tmp_path / "a", tmp_path / "marked"), margin=0.01
+    )
     assert task.warnings == ["9 prompts differ in white space or in the mark of an image"]
     assert verdict_on(task, 0.01).verdict is Verdict.IDENTICAL
 
@@ -194,10 +261,16 @@ def test_credentialed_data_show_no_id_and_no_text(tmp_path):
     for name, reply in (("a", "A. canary red"), ("b", "B. blue")):
         lines = ({"doc_id": doc_id, "reply": reply} for doc_id in ids)
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    task = compare_task(task_file("secret"), both(tmp_path / "a.jsonl", tmp_path / "b.jsonl"), margin=0.01)
+    task = compare_task(
+        task_file("secret"), both(tmp_path / "a.jsonl", tmp_path / "b.jsonl"), margin=0.01
+    )
     (agreement,) = task.agreements.values()
     hidden = {hidden_id("doc", doc_id) for doc_id in ids}
-    differing = (agreement.examples, agreement.texts.differing, agreement.answers["robust"].differing)
+    differing = (
+        agreement.examples,
+        agreement.texts.differing,
+        agreement.answers["robust"].differing,
+    )
     assert [set(samples) for samples in differing] == [hidden] * 3
     assert "canary" not in repr(task)
     assert task.warnings == [UNKNOWN]
@@ -210,7 +283,8 @@ def test_templates_and_sampling_count_where_no_prompt_is_recorded(tmp_path):
 
     task = SimpleNamespace(name="letters", compares_likelihoods=True)
     first, second = (
-        run(name, lmms_eval_specific_kwargs={"default": {"template": f"{{{{ question }}}}{name}"}}) for name in "ab"
+        run(name, lmms_eval_specific_kwargs={"default": {"template": f"{{{{ question }}}}{name}"}})
+        for name in "ab"
     )
     plain, drawn = run("c"), run("d", generation_kwargs={"temperature": "0.7", "max_new_tokens": 4})
     for files in ((first, first), (first, plain), (plain, drawn)):

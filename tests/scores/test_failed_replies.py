@@ -17,7 +17,16 @@ from medtasks.scores.run_values import chosen_metrics, run_values
 from medtasks.scores.scoring import rule_as_dict, score_replies
 
 from ..tables import each_row
-from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
+from ..task_families import (
+    CASES,
+    FAILURES,
+    FAMILIES,
+    LOST,
+    WITH_LIKELIHOODS,
+    install_stand_ins,
+    losses,
+    with_lost,
+)
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
 
@@ -32,7 +41,11 @@ def recorded(tmp_path):
     def through_a_file(family, replies):
         path = tmp_path / "replies.jsonl"
         pairs = zip(family.documents, replies, strict=True)
-        path.write_text("".join(f"{json.dumps({'doc_id': doc['doc_id'], 'reply': reply})}\n" for doc, reply in pairs))
+        path.write_text(
+            "".join(
+                f"{json.dumps({'doc_id': doc['doc_id'], 'reply': reply})}\n" for doc, reply in pairs
+            )
+        )
         return read_replies(path, family.documents)
 
     return through_a_file
@@ -48,12 +61,18 @@ def check_scores(task, family, replies):
 
     def parts(scores):
         """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
-        numbers = {name: (item.value, item.error) for name, item in scores.estimates.items() if name not in COUNTS}
+        numbers = {
+            name: (item.value, item.error)
+            for name, item in scores.estimates.items()
+            if name not in COUNTS
+        }
         wrong = [(answer.document, answer.kind) for answer in scores.wrong]
         return repr((numbers, scores.groups, scores.categories, wrong))
 
     scored = score_replies(task, family.documents, replies)
-    for name, expected in score_replies(task, family.documents, without_lost(family, replies)).items():
+    for name, expected in score_replies(
+        task, family.documents, without_lost(family, replies)
+    ).items():
         scores = scored[name]
         assert parts(scores) == parts(expected)
         assert scores.reasons == {**expected.reasons, "adapter_failed": 4}
@@ -61,11 +80,18 @@ def check_scores(task, family, replies):
             total = scores.categories[TOTAL]
             assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
         else:
-            assert [scores.estimates[count].value for count in ("scored_samples", "failed_samples")] == [8, 4]
+            assert [
+                scores.estimates[count].value for count in ("scored_samples", "failed_samples")
+            ] == [8, 4]
     failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
     for alone in score_replies(task, family.documents, failed).values():
-        defined = {name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)}
-        assert {name for name, value in defined.items() if value} <= {"failed_samples", "submission_rows"}
+        defined = {
+            name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)
+        }
+        assert {name for name, value in defined.items() if value} <= {
+            "failed_samples",
+            "submission_rows",
+        }
         assert alone.reasons == {"adapter_failed": 4}
         assert (list(alone.wrong), any(alone.groups.values())) == ([], False)
         assert not alone.categories or rule_as_dict(task, alone)["categories"].keys() == {TOTAL}
@@ -94,10 +120,16 @@ def check_values(task, family, replies):
 def test_recorded_replies(number, name, recorded, asked):
     (family, rule), failures = CASES[name], list(FAILURES.values())
     asked.clear()
-    replies = recorded(family, with_lost(family.replies, *(failures[:4] if number % 2 else failures[2:])))
+    replies = recorded(
+        family, with_lost(family.replies, *(failures[:4] if number % 2 else failures[2:]))
+    )
     assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
     check_scores(family.task(rule), family, replies)
-    assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
+    assert not [
+        text
+        for text in asked
+        if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text
+    ]
     if not name.startswith(("submission", "kit_submission", "free_form")):
         check_values(family.task(rule), family, replies)
 
@@ -105,7 +137,9 @@ def test_recorded_replies(number, name, recorded, asked):
 @each_row("rule", extractors(AnswerKind.LIKELIHOODS))
 def test_recorded_likelihoods(rule):
     for family in (FAMILIES[name] for name in WITH_LIKELIHOODS):
-        options = [[*row[:-1], math.nan] if n in LOST else row for n, row in enumerate(losses(family))]
+        options = [
+            [*row[:-1], math.nan] if n in LOST else row for n, row in enumerate(losses(family))
+        ]
         pairs = zip(family.documents, options, strict=True)
         replies = {document["doc_id"]: Reply(losses=tuple(row)) for document, row in pairs}
         task = family.task(rule, "multiple_choice")
@@ -113,10 +147,14 @@ def test_recorded_likelihoods(rule):
         check_values(task, family, replies)
 
 
-@each_row("name", (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0]))
+@each_row(
+    "name", (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0])
+)
 def test_marks_of_cut_replies_change_no_score(name, recorded):
     family, rule = CASES[name]
-    whole = score_replies(family.task(rule), family.documents, recorded(family, family.replies))["rule"]
+    whole = score_replies(family.task(rule), family.documents, recorded(family, family.replies))[
+        "rule"
+    ]
     replies = recorded(family, [cut_reply(reply) for reply in family.replies])
     assert all(reply.cut for reply in replies.values())
     cut = score_replies(family.task(rule), family.documents, replies)["rule"]
@@ -127,9 +165,13 @@ def test_marks_of_cut_replies_change_no_score(name, recorded):
 
 def test_what_a_credentialed_run_saves_can_be_scored_later():
     """Nothing of the reply is in the harness's file, so that its marks must be in ours."""
-    documents = [{**doc, "dataset": "multimedeval_mednli"} for doc in FAMILIES["choice"].documents[:8]]
+    documents = [
+        {**doc, "dataset": "multimedeval_mednli"} for doc in FAMILIES["choice"].documents[:8]
+    ]
     given = [*FAILURES.values(), cut_reply("B"), ""]
-    for doc, result in zip(documents, ReadWith("robust_choice").apply([[reply] for reply in given], None), strict=True):
+    for doc, result in zip(
+        documents, ReadWith("robust_choice").apply([[reply] for reply in given], None), strict=True
+    ):
         FAMILIES["choice"].process(doc, [result])
     (file,) = (home() / "replies").rglob("*.jsonl")
     replies = list(read_replies(file, documents).values())

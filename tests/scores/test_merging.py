@@ -21,8 +21,17 @@ pytestmark = pytest.mark.slow
 TASKS = "mediconfusion_all,mediconfusion_gd_rotated,both"
 PLACES = r" at 0x[0-9a-f]+|home_\w+"  # in memory, and on the machine
 SHORT = ("--gen_kwargs", "max_new_tokens=8")
-OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "many", "few")
-TEXT_YAML = TWO_CHOICE_YAML.replace("images.images", "images.no_images").replace("image_root: IMAGES, ", "")
+OWN = (
+    "mediconfusion",
+    "mediconfusion_gd",
+    "mediconfusion_ps",
+    "mediconfusion_gd_rotated",
+    "many",
+    "few",
+)
+TEXT_YAML = TWO_CHOICE_YAML.replace("images.images", "images.no_images").replace(
+    "image_root: IMAGES, ", ""
+)
 BOTH_YAML = """\
 group: both
 task: [many, few]
@@ -39,10 +48,15 @@ def folder(sample_home, tmp_path_factory):
     own.mkdir()
     (own / "both.yaml").write_text(BOTH_YAML)
     for task, count in (("many", 10), ("few", 2)):
-        rows = [{"question": f"Is {n} odd?", "options": ["yes", "no"], "answer": "BA"[n % 2]} for n in range(count)]
+        rows = [
+            {"question": f"Is {n} odd?", "options": ["yes", "no"], "answer": "BA"[n % 2]}
+            for n in range(count)
+        ]
         (own / f"{task}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         text = TEXT_YAML.replace("task: sides", f"task: {task}")
-        (own / f"{task}.yaml").write_text(text.replace("questions.jsonl", str(own / f"{task}.jsonl")))
+        (own / f"{task}.yaml").write_text(
+            text.replace("questions.jsonl", str(own / f"{task}.jsonl"))
+        )
     for name in ("one", "1", "2", "3"):
         home = shutil.copytree(sample_home, place / f"home_{name}")
         shard = ["--shard", f"{name}/3"] if name != "one" else []
@@ -84,7 +98,9 @@ def without_group_errors(results):
     for column in ("results", "groups"):
         for name, row in results[column].items():
             if name in results["groups"]:
-                results[column][name] = {key: value for key, value in row.items() if "_stderr" not in key}
+                results[column][name] = {
+                    key: value for key, value in row.items() if "_stderr" not in key
+                }
     return results
 
 
@@ -92,9 +108,20 @@ def check_equal(first, second):
     """Two runs left the same samples to the byte, and the same results to the last digit."""
     for task in OWN:
         assert samples_of(first, task) == samples_of(second, task)
-    names = ("results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples")
+    names = (
+        "results",
+        "groups",
+        "group_subtasks",
+        "versions",
+        "n-shot",
+        "higher_is_better",
+        "n-samples",
+    )
     for name in (*names, "configs"):
-        contents = [json.dumps(without_group_errors(results_of(run))[name], sort_keys=True) for run in (first, second)]
+        contents = [
+            json.dumps(without_group_errors(results_of(run))[name], sort_keys=True)
+            for run in (first, second)
+        ]
         assert re.sub(PLACES, "", contents[0]) == re.sub(PLACES, "", contents[1]), name
 
 
@@ -125,11 +152,15 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
     manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
-    assert [(run.standing, str(run.shard)) for run in manifests] == [("finished", f"{n}/3") for n in (1, 2, 3)]
+    assert [(run.standing, str(run.shard)) for run in manifests] == [
+        ("finished", f"{n}/3") for n in (1, 2, 3)
+    ]
     rows = {name: record.rows for name, record in manifests[1].tasks.items()}
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
-    assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
+    assert [
+        json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()
+    ] == [3, 4, 5, 6]
     rows = [manifest.tasks["few"].rows for manifest in manifests]
     assert sorted(rows) == [0, 1, 1]  # of two
     empty = str(1 + rows.index(0))
@@ -140,7 +171,9 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp
     assert f"This is shard {empty}/3 of a run" in printed
 
 
-def test_a_shard_without_results_is_missing_until_it_is_repeated(folder, shards, merge, tmp_path, monkeypatch):
+def test_a_shard_without_results_is_missing_until_it_is_repeated(
+    folder, shards, merge, tmp_path, monkeypatch
+):
     """The journal answers what was asked before, and the folder holds what both runs left."""
     home = shutil.copytree(folder / "home_2", tmp_path / "home")
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
@@ -154,15 +187,21 @@ def test_a_shard_without_results_is_missing_until_it_is_repeated(folder, shards,
     check_equal(folder / "one", merge(shards))
 
 
-def test_copies_of_an_earlier_run_stay_copies_and_are_the_same_samples(folder, sample, shards, merge):
+def test_copies_of_an_earlier_run_stay_copies_and_are_the_same_samples(
+    folder, sample, shards, merge
+):
     (path,) = shards[0].rglob("*_samples_many.jsonl")
-    lines = [json.loads(line) | {"reply_of": "an earlier run"} for line in path.read_text().splitlines()]
+    lines = [
+        json.loads(line) | {"reply_of": "an earlier run"} for line in path.read_text().splitlines()
+    ]
     path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
     (manifest,) = read_manifests(merge([*shards, folder / "1"]))
     copies = len({line["doc_id"] for line in lines})
-    assert {name: record.copied_samples for name, record in manifest.tasks.items() if record.copied_samples} == {
-        "many": copies
-    }
+    assert {
+        name: record.copied_samples
+        for name, record in manifest.tasks.items()
+        if record.copied_samples
+    } == {"many": copies}
 
 
 def test_torn_samples_of_a_newer_run_do_not_count(shards):
@@ -176,7 +215,9 @@ def test_torn_samples_of_a_newer_run_do_not_count(shards):
     (results,) = shards[0].rglob("*_results.json")
     for path in [results, *shards[0].rglob("*_samples_*")]:
         shutil.copyfile(path, path.with_name(f"new_{path.name}"))
-    torn = results.with_name(f"new_{results.name.replace('_results.json', '_samples_mediconfusion.jsonl')}")
+    torn = results.with_name(
+        f"new_{results.name.replace('_results.json', '_samples_mediconfusion.jsonl')}"
+    )
     torn.write_bytes(torn.read_bytes()[:-200])
     assert read_shards(shards)[0].manifest.started == manifest.started
     shutil.copyfile(torn.with_name(torn.name.removeprefix("new_")), torn)
@@ -186,30 +227,64 @@ def test_torn_samples_of_a_newer_run_do_not_count(shards):
 @each_row(
     "name, change, cause",
     [
-        ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
-        ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
-        ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
-        ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
+        (
+            "_run.json",
+            lambda run: run["model"].update(fingerprint="sha256:other"),
+            "fingerprint of the model",
+        ),
+        (
+            "_run.json",
+            lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"),
+            "data of mediconfusion ",
+        ),
+        (
+            "_run.json",
+            lambda run: run["versions"].update(torch="1.0"),
+            r"version of torch \('.*' and '1.0'\)",
+        ),
+        (
+            "_run.json",
+            lambda run: run["options"].update(gen_kwargs="temperature=1"),
+            "--gen_kwargs",
+        ),
         ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
-        ("_results.json", lambda results: results["versions"].update(mediconfusion=9), "version of mediconfusion"),
-        ("_results.json", lambda results: results["configs"]["many"].update(doc_to_text="x"), "settings of many"),
+        (
+            "_results.json",
+            lambda results: results["versions"].update(mediconfusion=9),
+            "version of mediconfusion",
+        ),
+        (
+            "_results.json",
+            lambda results: results["configs"]["many"].update(doc_to_text="x"),
+            "settings of many",
+        ),
     ],
 )
 def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, cause):
     third = shutil.copytree(folder / "3", tmp_path / "3")
     changed(third, name, change)
-    with pytest.raises(MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {cause}"):
+    with pytest.raises(
+        MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {cause}"
+    ):
         read_shards([folder / "1", folder / "2", third])
 
 
 def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
     def elsewhere(run):
-        run["options"].update(model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x")
-        run["settings"].update(MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3", MEDTASKS_HOME="***")
+        run["options"].update(
+            model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x"
+        )
+        run["settings"].update(
+            MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3", MEDTASKS_HOME="***"
+        )
         run["hardware"].update(cores=99)
 
     changed(shards[1], "_run.json", elsewhere)
-    changed(shards[1], "_results.json", lambda run: run["configs"]["many"].update(dataset_path="/elsewhere"))
+    changed(
+        shards[1],
+        "_results.json",
+        lambda run: run["configs"]["many"].update(dataset_path="/elsewhere"),
+    )
     assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
 
     def refuse(folders, sentence):
@@ -232,12 +307,18 @@ def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards
     refuse([*shards, again], r"shard 2/3 is in .* and in .*again with different samples of many")
     number(shards[2], index=2)
     number(shards[1], index=3)
-    assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
+    assert [run.folder for run in read_shards(shards)] == [
+        shards[0],
+        shards[2],
+        shards[1],
+    ]  # rows are what they are
     number(shards[0], index=1, count=1)
     refuse(shards[:1], r"rows 1 of few are in no shard")
 
 
-def test_samples_that_do_not_give_the_recorded_results_and_other_code(shards, sample, merge, monkeypatch):
+def test_samples_that_do_not_give_the_recorded_results_and_other_code(
+    shards, sample, merge, monkeypatch
+):
     (results,) = shards[1].rglob("*_results.json")
     recorded = results.read_text()
     for task in ("mediconfusion", "many"):
@@ -272,13 +353,18 @@ def test_samples_that_do_not_give_the_recorded_results_and_other_code(shards, sa
 
 def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_path, monkeypatch):
     """Of credentialed reports: ids are hashed, and the metrics need texts that no file of the run holds."""
-    task, home = "multimedeval_mimic_cxr_report", tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"])
+    task, home = (
+        "multimedeval_mimic_cxr_report",
+        tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"]),
+    )
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     shards = [tmp_path / "1", tmp_path / "2"]
     record(home, tmp_path / "one", task, *SHORT)
     for shard in shards:
         record(home, shard, task, *SHORT, "--shard", f"{shard.name}/2")
-    rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", merge(shards))]
+    rows = [
+        json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", merge(shards))
+    ]
     assert rows[0] == rows[1]
     assert "rouge_l," in rows[0]
     shutil.rmtree(tmp_path / "all")
@@ -293,25 +379,39 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_
 def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, merge, tmp_path):
     own = shutil.copytree(folder / "own", tmp_path / "own")
     (own / "questions.jsonl").write_text('{"question": "Say A.", "answer": "A"}')
-    (own / "shouting.yaml").write_text(GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl")))
+    (own / "shouting.yaml").write_text(
+        GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl"))
+    )
     (own / "shouting.py").write_text(GENERAL_HOOKS)
     record(sample_home, tmp_path / "foreign", "shouting", "--include_path", own, "--shard", "1/1")
     (manifest,) = read_manifests(tmp_path / "foreign")
-    assert "'medtasks merge' cannot join shards of shouting" in "".join(notice.sentence for notice in manifest.notices)
+    assert "'medtasks merge' cannot join shards of shouting" in "".join(
+        notice.sentence for notice in manifest.notices
+    )
     why = "is scored by shouting.process_results, which is no hook of medtasks, so that its shards cannot be merged"
     merge([tmp_path / "foreign"], f"'shouting' {why}; run it once without --shard", own)
     few = (own / "few.yaml").read_text()
     listed = "[{metric: accuracy, aggregation: mean, higher_is_better: true}]"
-    (own / "few.yaml").write_text(few.replace("!function medtasks.hooks.choice.METRIC_LIST", listed))
+    (own / "few.yaml").write_text(
+        few.replace("!function medtasks.hooks.choice.METRIC_LIST", listed)
+    )
     merge(shards, "'few' has metrics that are not those of medtasks, so that its shards", own)
 
 
 def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample, tmp_path):
     theirs = shutil.copytree(folder / "own", shards[0] / ".x")
-    (theirs / "few.yaml").write_text((theirs / "few.yaml").read_text() + "process_docs: !function evil.docs\n")
-    (theirs / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef docs(rows):\n    return rows\n")
+    (theirs / "few.yaml").write_text(
+        (theirs / "few.yaml").read_text() + "process_docs: !function evil.docs\n"
+    )
+    (theirs / "evil.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\ndef docs(rows):\n    return rows\n"
+    )
     for shard in shards:
-        changed(shard, "_results.json", lambda run: run["config"]["resolved_cli_args"].update(include_path=".x"))
+        changed(
+            shard,
+            "_results.json",
+            lambda run: run["config"]["resolved_cli_args"].update(include_path=".x"),
+        )
         changed(shard, "_run.json", lambda run: run["options"].update(include_path=".x"))
     with pytest.raises(MedTasksError, match=r"task 'few'.* needs --include_path FOLDER"):
         medtasks("merge", tmp_path / "all", *shards)

@@ -53,7 +53,9 @@ MOST_RIGHT = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def task(output_type="generate_until", **rows):
-    return replace(FAMILIES["choice"].task(None, output_type), name="drugs", rows=rows, breakdown=())
+    return replace(
+        FAMILIES["choice"].task(None, output_type), name="drugs", rows=rows, breakdown=()
+    )
 
 
 def numbered(*replies):
@@ -65,8 +67,12 @@ def values(scores):
 
 
 def test_every_rule_scores_every_reply():
-    strict_and_robust = task(reference=Rule("mediconfusion_reference"), robust=Rule("robust_choice"))
-    scores = score_replies(strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image."))
+    strict_and_robust = task(
+        reference=Rule("mediconfusion_reference"), robust=Rule("robust_choice")
+    )
+    scores = score_replies(
+        strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image.")
+    )
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v6")
@@ -74,14 +80,21 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    alone = score_replies(task(robust=Rule("robust_choice")), DOCUMENTS, numbered("A"))["robust"]  # others are left out
+    alone = score_replies(task(robust=Rule("robust_choice")), DOCUMENTS, numbered("A"))[
+        "robust"
+    ]  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
     form = task(robust=Rule("robust_choice", "drug number {{ number }}, {{ text }}"))
-    replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "warfarin", "drug number 1, aspirin")
+    replies = numbered(
+        "drug number 1, aspirin", "drug number 2, heparin", "warfarin", "drug number 1, aspirin"
+    )
     assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
-    replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
+    replies = {
+        str(number): Reply(losses=losses)
+        for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])
+    }
     by_loss = task("multiple_choice", robust=Rule("untied"))
     assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
@@ -105,7 +118,9 @@ def rates(total):
 def test_pairs(pairs, task, rules):
     # Letters recorded for GD and PS are read as the reference reads them.
     for name in ("mediconfusion", task):
-        scores = score_replies(task_file(name), pairs, texts(pairs, lambda document: document["answer"]))
+        scores = score_replies(
+            task_file(name), pairs, texts(pairs, lambda document: document["answer"])
+        )
         by_row = {row: score.rule for row, score in scores.items()}
         assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v6"}
         for score in scores.values():
@@ -114,7 +129,9 @@ def test_pairs(pairs, task, rules):
     replies = {}
     for document in pairs:
         losses = (0.5, 1.5) if document["answer"] == "A" else (1.5, 0.5)
-        replies[document["doc_id"]] = Reply(losses=(1.0, 1.0) if document["pair_id"] == "90001" else losses)
+        replies[document["doc_id"]] = Reply(
+            losses=(1.0, 1.0) if document["pair_id"] == "90001" else losses
+        )
     reference, robust = score_replies(task_file(task), pairs, replies).values()
     assert (reference.rule, robust.rule) == rules
     assert reference.categories[TOTAL].individual_score == 31
@@ -124,7 +141,9 @@ def test_pairs(pairs, task, rules):
 
 
 def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refused(pairs):
-    scores = score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda document: "**A**"))
+    scores = score_replies(
+        task_file("mediconfusion"), pairs, texts(pairs, lambda document: "**A**")
+    )
     assert scores["reference"].categories[TOTAL].invalid_rate == 1
     assert scores["robust"].categories[TOTAL].invalid_rate == 0
     summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
@@ -147,11 +166,15 @@ def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refuse
             score_replies(task_file(name), pairs, replies)
 
 
-def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
+def test_golden_mediconfusion_categories_have_their_published_sizes(
+    test_data, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
     pairs = load_documents("mediconfusion")
-    for score in score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda _: "A")).values():
+    for score in score_replies(
+        task_file("mediconfusion"), pairs, texts(pairs, lambda _: "A")
+    ).values():
         sizes = {name: counts.images for name, counts in score.categories.items()}
         assert sizes.pop(TOTAL) == 352
         assert sizes == json.loads((test_data / "mediconfusion/statistics.json").read_text())
@@ -164,11 +187,24 @@ def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, t
 @pytest.fixture(scope="module")
 def questions():
     rng = random.Random(2)
-    same = {"dataset": "gmai_mmbench_val", "question": "What is it?", "options": ["polyp", "ulcer", "erosion"]}
+    same = {
+        "dataset": "gmai_mmbench_val",
+        "question": "What is it?",
+        "options": ["polyp", "ulcer", "erosion"],
+    }
     same |= {"granularity": "Image Level", "modality": "CT"}
-    drawn = {"answer": "ABC", "department": ["Urology", "None", None], "clinical_task": ["Counting", "Bone"]}
+    drawn = {
+        "answer": "ABC",
+        "department": ["Urology", "None", None],
+        "clinical_task": ["Counting", "Bone"],
+    }
     return [
-        {**same, "doc_id": str(n), "image_id": str(n // 2), **{key: rng.choice(of) for key, of in drawn.items()}}
+        {
+            **same,
+            "doc_id": str(n),
+            "image_id": str(n // 2),
+            **{key: rng.choice(of) for key, of in drawn.items()},
+        }
         for n in range(200)
     ]
 
@@ -187,24 +223,34 @@ def robust(questions, replies):
 
 def test_groups_equal_a_plain_mean(questions, replies, robust):
     frame = pd.DataFrame(questions)
-    frame["right"] = [replies[document["doc_id"]].text == document["answer"] for document in questions]
+    frame["right"] = [
+        replies[document["doc_id"]].text == document["answer"] for document in questions
+    ]
     for column in ("department", "clinical_task"):
         means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
         groups = robust.groups[column]
         assert {group.name: group.questions for group in groups} == sizes.to_dict()
-        assert {group.name: group.scores[0].value for group in groups} == pytest.approx(means.to_dict())
+        assert {group.name: group.scores[0].value for group in groups} == pytest.approx(
+            means.to_dict()
+        )
         assert all(group.scores[0].error > 0 for group in groups)
     reports = replace(task_file("iu_xray_report"), breakdown=("department",))
     assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)).groups == {}
 
 
-ACCURACY = Metric("accuracy", role=Role.MAIN, of=lambda score: float(score["value"] == score["target"]))
-GROUPED = SimpleNamespace(metrics=[ACCURACY], breakdown=("department",), family=SimpleNamespace(compared_only=()))
+ACCURACY = Metric(
+    "accuracy", role=Role.MAIN, of=lambda score: float(score["value"] == score["target"])
+)
+GROUPED = SimpleNamespace(
+    metrics=[ACCURACY], breakdown=("department",), family=SimpleNamespace(compared_only=())
+)
 
 
 def groups_of(*answers):
     """Return the groups of right (1) and wrong (0) answers, named after their order."""
-    documents = [{"department": f"{place}"} for place, members in enumerate(answers) for _ in members]
+    documents = [
+        {"department": f"{place}"} for place, members in enumerate(answers) for _ in members
+    ]
     scores = [
         {"cluster_id": f"{place} {number}", "target": 1, "value": value, "reason": "ok"}
         for place, members in enumerate(answers)
@@ -217,9 +263,14 @@ def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
     chance = np.random.default_rng(7)
     drawn = [groups_of(*chance.binomial(1, 0.6, size=(9, 40)).tolist()) for _ in range(200)]
     assert np.mean([min(group.p_holm[0] for group in groups) < 0.05 for groups in drawn]) < 0.08
-    covered = [all(group.scores[0].low <= 0.6 <= group.scores[0].high for group in groups) for groups in drawn]
+    covered = [
+        all(group.scores[0].low <= 0.6 <= group.scores[0].high for group in groups)
+        for groups in drawn
+    ]
     assert np.mean(covered) > 0.92
-    large, other, worse, small = groups_of([1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12)
+    large, other, worse, small = groups_of(
+        [1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12
+    )
     assert worse.p_holm[0] < 0.01
     assert worse.p_holm[0] < other.p_holm[0]
     assert (large.compared, small.compared) == (True, False)
@@ -230,26 +281,36 @@ def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
         assert (score.low, score.high) == pytest.approx(ends, abs=1e-3)
     first, second = groups_of([1] * 40 + [0] * 20, [1] * 20 + [0] * 40)  # one test
     assert first.p_holm[0] == pytest.approx(second.p_holm[0], rel=0.1)
-    assert first.p_holm[0] == pytest.approx(difference_of_shares((2 / 3, 1 / 3), (60, 60), 59), rel=0.1)
+    assert first.p_holm[0] == pytest.approx(
+        difference_of_shares((2 / 3, 1 / 3), (60, 60), 59), rel=0.1
+    )
     (only,) = groups_of([1, 0] * 30)  # has nothing to be compared with
     assert math.isnan(only.p_holm[0])
 
 
 def test_as_many_patients_as_are_enough_are_not_few():
     task = task_file("gmai_mmbench_val")
-    same = {"dataset": "gmai_mmbench_val", "question": "?", "options": ["polyp", "ulcer"], "answer": "A"}
+    same = {
+        "dataset": "gmai_mmbench_val",
+        "question": "?",
+        "options": ["polyp", "ulcer"],
+        "answer": "A",
+    }
     for patients in range(8, 13):  # the degrees of freedom of 10 come to 8.999999999999996
         documents = [{**same, "doc_id": str(n), "image_id": str(n)} for n in range(patients)]
-        answers = {document["doc_id"]: Reply(text="AB"[n % 2]) for n, document in enumerate(documents)}
-        assert bool(score_replies(task, documents, answers)["robust"].few_clusters) is (patients < 10), patients
+        answers = {
+            document["doc_id"]: Reply(text="AB"[n % 2]) for n, document in enumerate(documents)
+        }
+        assert bool(score_replies(task, documents, answers)["robust"].few_clusters) is (
+            patients < 10
+        ), patients
 
 
 def test_a_column_that_no_question_has_is_told(questions, replies, warnings):
     task = replace(task_file("gmai_mmbench_val"), breakdown=("department", "modalty"))
     assert score_replies(task, questions, replies)["robust"].groups["modalty"] == ()
-    told = (
-        "scores are not grouped by 'modalty', a column that 'gmai_mmbench_val' does not have; did you mean 'modality'"
-    )
+    told = "scores are not grouped by 'modalty', a column that 'gmai_mmbench_val' does not have"
+    told += "; did you mean 'modality'"
     assert warnings == [f"{told}?"]
 
 
@@ -311,7 +372,10 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     assert kinds[ErrorClass.MISUNDERSTOOD] == written.count("A and B")
     assert sum(kinds.values()) == round((1 - values(robust)["accuracy"]) * len(questions))
     assert rule_as_dict(task_file("gmai_mmbench_val"), robust)["wrong_answers"] == kinds
-    score, losses = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
+    score, losses = (
+        {"target": "A", "value": "B", "reason": "ok"},
+        {"0": Reply(losses=(2.0, 1.0, 3.0))},
+    )
     (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], losses)
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
 
@@ -323,7 +387,10 @@ def test_a_sample_of_wrong_answers_is_spread_over_groups(robust, questions):
     ids = {answer.document["doc_id"] for answer in drawn["robust"]}
     assert len(drawn["robust"]) == len(ids) == 53
     assert drawn["some"] == [answer for answer in wrong["some"] if answer.document["doc_id"] in ids]
-    for keys in (("clinical_task",), ("clinical_task", "department")):  # as many of each group as it has of all
+    for keys in (
+        ("clinical_task",),
+        ("clinical_task", "department"),
+    ):  # as many of each group as it has of all
         all_groups, groups = (
             Counter(tuple(str(answer.document[key]) for key in keys) for answer in answers)
             for answers in (robust.wrong, drawn["robust"])
@@ -340,7 +407,9 @@ def _tear(stream):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path, monkeypatch):
+def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
+    robust, tmp_path, monkeypatch
+):
     """Replies, questions and the user's own columns, their names included; images are named without their folder."""
 
     def exported(path, wrong):
@@ -357,23 +426,43 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, t
     assert exported(tmp_path / "evil.csv", [evil])[0]["reply"] == "?[2J?"
     good = (tmp_path / "errors.csv").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("csv.writer", lambda stream: SimpleNamespace(writerow=lambda row: _tear(stream)))
+        patch.setattr(
+            "csv.writer", lambda stream: SimpleNamespace(writerow=lambda row: _tear(stream))
+        )
         with pytest.raises(MedTasksError, match=r"cannot write .*: No space left"):
             export_wrong_answers(tmp_path / "errors.csv", [], {"robust": robust.wrong})
     assert (tmp_path / "errors.csv").read_bytes() == good
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
     assert not (tmp_path / "private.csv").exists()
-    document = {"doc_id": "=1+1", "question": "@SUM(A1)", "options": ["+1", "-1"], "site": "\tA", "=cmd": 7}
+    document = {
+        "doc_id": "=1+1",
+        "question": "@SUM(A1)",
+        "options": ["+1", "-1"],
+        "site": "\tA",
+        "=cmd": 7,
+    }
     document |= {"image_files": ["/secret/x/scan.png"], "patient_id": "p1", "score": -3}
     score = {"target": "A", "value": "-1", "reason": "ok"}
     wrong = [WrongAnswer(document, score, "=cmd|'/c calc'!A0", ErrorClass.FOR_A_HUMAN)]
     (line,) = exported(tmp_path / "errors.csv", wrong)
-    assert not [cell for cell in (*line, *line.values()) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert not [
+        cell
+        for cell in (*line, *line.values())
+        if cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    ]
     assert (line["reply"], line["images"]) == ("'=cmd|'/c calc'!A0", "scan.png")
     assert (line["site"], line["'=cmd"], "patient_id" in line) == ("'\tA", "7", False)
-    own = {"doc_id": "1", "options": ["a", "b"], "reply": "mine", "reply_own": "mine, too", "rule": 3}
-    (line,) = exported(tmp_path / "errors.csv", [WrongAnswer(own, score, "B", ErrorClass.FOR_A_HUMAN)])
+    own = {
+        "doc_id": "1",
+        "options": ["a", "b"],
+        "reply": "mine",
+        "reply_own": "mine, too",
+        "rule": 3,
+    }
+    (line,) = exported(
+        tmp_path / "errors.csv", [WrongAnswer(own, score, "B", ErrorClass.FOR_A_HUMAN)]
+    )
     with (tmp_path / "errors.csv").open(encoding="utf-8") as stream:
         headings = next(csv.reader(stream))
     assert len({*headings}) == len(headings)
@@ -399,10 +488,28 @@ class Judge:
 
 
 JUDGED = {  # task, module that asks, how, what the judge says of right and wrong replies, and the first row's score
-    "medheval_knowledge_open": (free_texts, "judge_if_there", '{"model_1": 1}', '{"model_1": 0}', "knowledge_rate"),
+    "medheval_knowledge_open": (
+        free_texts,
+        "judge_if_there",
+        '{"model_1": 1}',
+        '{"model_1": 0}',
+        "knowledge_rate",
+    ),
     "gmai_mmbench_val_judged": (choice, "judge_for", "A", "B", "accuracy"),
-    "mediconfusion_ff": (paired_choice, "judge_for", "A: 9\nB: 1\nSo", "A: 1\nB: 9\nSo", "individual_accuracy"),
-    "medevalkit_vqa_rad_judged": (kit_questions, "judge_for", "<judge>0</judge>", "<judge>1</judge>", "accuracy"),
+    "mediconfusion_ff": (
+        paired_choice,
+        "judge_for",
+        "A: 9\nB: 1\nSo",
+        "A: 1\nB: 9\nSo",
+        "individual_accuracy",
+    ),
+    "medevalkit_vqa_rad_judged": (
+        kit_questions,
+        "judge_for",
+        "<judge>0</judge>",
+        "<judge>1</judge>",
+        "accuracy",
+    ),
 }
 
 
@@ -422,7 +529,9 @@ JUDGED_DOCUMENTS = [
     }
     for number in range(NUMBER)
 ]
-REPLIES = {item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(JUDGED_DOCUMENTS)}
+REPLIES = {
+    item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(JUDGED_DOCUMENTS)
+}
 
 
 @pytest.fixture
@@ -473,8 +582,13 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     task, sheet = asked("medheval_knowledge_open"), tmp_path / "sheet.csv"
     assert write_sheet(sheet, task, JUDGED_DOCUMENTS, REPLIES, 10, None) == (5, 5)
     rows = filled(sheet, truth)
-    assert {(int(row["doc_id"]) < 30, float(row["weight"])) for row in rows} == {(True, 30 / 5), (False, 9 / 5)}
-    assert [row["doc_id"] for row in rows] != sorted(row["doc_id"] for row in rows)  # the order tells nothing
+    assert {(int(row["doc_id"]) < 30, float(row["weight"])) for row in rows} == {
+        (True, 30 / 5),
+        (False, 9 / 5),
+    }
+    assert [row["doc_id"] for row in rows] != sorted(
+        row["doc_id"] for row in rows
+    )  # the order tells nothing
     write_sheet(tmp_path / "again.csv", task, JUDGED_DOCUMENTS, REPLIES, 10, None)
     assert filled(tmp_path / "again.csv", truth) == rows
     right = sum(float(row["weight"]) for row in rows if truth(row) == "yes") / 39
@@ -496,14 +610,21 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
 def test_labels_of_both_runs_correct_the_difference_of_two_judged_runs(asked, tmp_path):
     task = asked("medheval_knowledge_open")
     sheets = {name: tmp_path / f"{name}.csv" for name in "AB"}
-    for name, right in (("A", truth), ("B", lambda row: "yes" if int(row["doc_id"]) < 33 else "no")):
+    for name, right in (
+        ("A", truth),
+        ("B", lambda row: "yes" if int(row["doc_id"]) < 33 else "no"),
+    ):
         write_sheet(sheets[name], task, JUDGED_DOCUMENTS, REPLIES, 100, None)
         filled(sheets[name], right)
     runs = dict.fromkeys("AB", REPLIES)
-    (plain,) = compare_runs(task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"]).comparisons
+    (plain,) = compare_runs(
+        task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"]
+    ).comparisons
     assert (plain.result.difference, plain.result.p) == (0, 1)
     labels = {name: read_labels(sheet) for name, sheet in sheets.items()}
-    compared = compare_runs(task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"], labels=labels)
+    compared = compare_runs(
+        task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"], labels=labels
+    )
     (test,) = compared.comparisons
     corrected = [first_score(task, sheets[name]).judge.corrected.value for name in "AB"]
     assert (test.result.first, test.result.second) == pytest.approx(corrected)
@@ -511,7 +632,12 @@ def test_labels_of_both_runs_correct_the_difference_of_two_judged_runs(asked, tm
     assert test.result.low < test.result.difference < test.result.high
     assert compared.warnings == ["knowledge_rate corrected by people's labels (PPI++)"]
     (alike,) = compare_runs(
-        task, JUDGED_DOCUMENTS, runs, ["knowledge_rate"], ["reference"], labels=dict.fromkeys("AB", labels["A"])
+        task,
+        JUDGED_DOCUMENTS,
+        runs,
+        ["knowledge_rate"],
+        ["reference"],
+        labels=dict.fromkeys("AB", labels["A"]),
     ).comparisons
     assert (alike.result.difference, alike.result.p) == (0, 1)
     with pytest.raises(MedTasksError, match="labels are of one repeat"):
@@ -542,7 +668,11 @@ def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):
     refuse("lacks the columns digest, weight", read_labels, tmp_path / "bad.csv")
     refuse("cannot read labels", read_labels, tmp_path / "none.csv")
     refuse("unknown rule 'robust'", sheet_of, task, "more.csv", "robust")
-    refuse("no score of 'mediconfusion' is the share of replies that a judge", sheet_of, task_file("mediconfusion"))
+    refuse(
+        "no score of 'mediconfusion' is the share of replies that a judge",
+        sheet_of,
+        task_file("mediconfusion"),
+    )
     task = asked("medheval_knowledge_open")
     filled(sheet_of(task), lambda row: truth(row) if int(row["doc_id"]) < 30 else "")
     judge = first_score(task, tmp_path / "more.csv").judge

@@ -25,7 +25,9 @@ from .two_runs import own_tasks, texts, write_replies
 
 ACCURACY = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
 TASK = SimpleNamespace(
-    metrics=[ACCURACY], breakdown=("sex", "site"), family=SimpleNamespace(compared_only=(), compared_in_groups=())
+    metrics=[ACCURACY],
+    breakdown=("sex", "site"),
+    family=SimpleNamespace(compared_only=(), compared_in_groups=()),
 )
 
 
@@ -63,19 +65,34 @@ def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
     for column in TASK.breakdown:
         assert sum(result.tests[column][0].p < 0.05 for result in equal) <= most
         covered = [
-            all(gap.low <= 0 <= gap.high for group in result.groups[column] for gap in group.gaps) for result in equal
+            all(gap.low <= 0 <= gap.high for group in result.groups[column] for gap in group.gaps)
+            for result in equal
         ]
         assert simulations - sum(covered) <= most
     both = [group.gaps[0] for group in equal[0].groups["sex"]]
-    assert [both[1].value, both[1].low] == [-both[0].value, -both[0].high], "one gap, seen from both sides"
-    either = [min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal]
+    assert [both[1].value, both[1].low] == [-both[0].value, -both[0].high], (
+        "one gap, seen from both sides"
+    )
+    either = [
+        min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal
+    ]
     assert sum(either) <= most
     planted = [drawn(chance, worse=0.3) for _ in range(20)]
     named = [result.tests["site"][0].different for result in planted]
     assert ({*named} <= {"b", ""}, named.count("b") >= 19) == (True, True)
-    of_equal = [test.different for result in equal for column in TASK.breakdown for test in result.tests[column]]
+    of_equal = [
+        test.different
+        for result in equal
+        for column in TASK.breakdown
+        for test in result.tests[column]
+    ]
     assert sum(map(bool, of_equal)) <= most
-    gaps = [group.gaps[0].value for result in planted for group in result.groups["site"] if group.name == "b"]
+    gaps = [
+        group.gaps[0].value
+        for result in planted
+        for group in result.groups["site"]
+        if group.name == "b"
+    ]
     assert np.mean(gaps) == pytest.approx(-0.3, abs=0.03)
 
 
@@ -94,7 +111,10 @@ def within_patients(chance, gap=0.0, patients=40, images=5):
 
 def test_groups_within_patients_are_compared_within_patients():
     """The patient's skill is in both groups; taken for independent, a gap of 25 points was found in 43 % of runs."""
-    task, chance = SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), np.random.default_rng(3)
+    task, chance = (
+        SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}),
+        np.random.default_rng(3),
+    )
     p_values = []
     for gap in (0.25, 0.0):
         tests = [by_group(task, *within_patients(chance, gap)).tests["site"] for _ in range(120)]
@@ -110,7 +130,8 @@ def test_a_gap_has_the_error_of_differences_within_patients():
     documents = [{"site": "ab"[half]} for _ in range(200) for half in range(2)]
     right = (chance.normal(size=400) < np.repeat(2 * skill, 2)).astype(float)
     scores = [
-        {"cluster_id": f"patient {n // 2}", "value": value, "reason": "ok"} for n, value in enumerate(right.tolist())
+        {"cluster_id": f"patient {n // 2}", "value": value, "reason": "ok"}
+        for n, value in enumerate(right.tolist())
     ]
     task = SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)})
     gap = by_group(task, documents, scores).groups["site"][0].gaps[0]
@@ -125,8 +146,13 @@ def test_a_gap_has_the_error_of_differences_within_patients():
 def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_compared():
     def sites(*sizes):
         documents = [{"site": str(place)} for place, size in enumerate(sizes) for _ in range(size)]
-        scores = [{"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(sum(sizes))]
-        return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores)
+        scores = [
+            {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"}
+            for n in range(sum(sizes))
+        ]
+        return by_group(
+            SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
+        )
 
     large, other, small = sites(60, 40, 19).groups["site"]
     assert [group.compared for group in (large, other, small)] == [True, True, False]
@@ -147,9 +173,12 @@ def test_what_is_compared_follows_from_the_design_and_not_from_the_replies():
         documents = [{"site": "ab"[patient > 9]} for patient in range(40) for _ in range(6)]
         chance = np.random.default_rng(1)
         scores = [
-            {"cluster_id": f"{n // 6}", "value": float(right(n // 6, chance)), "reason": "ok"} for n in range(240)
+            {"cluster_id": f"{n // 6}", "value": float(right(n // 6, chance)), "reason": "ok"}
+            for n in range(240)
         ]
-        return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups["site"]
+        return by_group(
+            SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
+        ).groups["site"]
 
     alike, mixed, equal = (
         parts(lambda patient, chance: patient % 2),
@@ -163,15 +192,22 @@ def test_what_is_compared_follows_from_the_design_and_not_from_the_replies():
 def test_two_equal_groups_have_symmetric_intervals():
     documents = [{"site": "ab"[n % 2]} for n in range(60)]
     scores = [{"cluster_id": f"{n}", "value": 1.0, "reason": "ok"} for n in range(60)]
-    first, second = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups[
-        "site"
-    ]
+    first, second = by_group(
+        SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
+    ).groups["site"]
     assert -first.gaps[0].low == pytest.approx(first.gaps[0].high)
     assert [second.gaps[0].low, second.gaps[0].high] == [-first.gaps[0].high, -first.gaps[0].low]
 
 
-HALVES = [f"{n}.5" for n in range(39, -1, -1)]  # texts of a table, in any order: 9.5 is less than 10.5
-OF_HALVES = {"age 0.5 to 9.5": 10, "age 10.5 to 19.5": 10, "age 20.5 to 29.5": 10, "age 30.5 to 39.5": 10}
+HALVES = [
+    f"{n}.5" for n in range(39, -1, -1)
+]  # texts of a table, in any order: 9.5 is less than 10.5
+OF_HALVES = {
+    "age 0.5 to 9.5": 10,
+    "age 10.5 to 19.5": 10,
+    "age 20.5 to 29.5": 10,
+    "age 30.5 to 39.5": 10,
+}
 
 
 @each_row(
@@ -204,15 +240,23 @@ OF_HALVES = {"age 0.5 to 9.5": 10, "age 10.5 to 19.5": 10, "age 20.5 to 29.5": 1
 )  # fmt: skip
 def test_a_column_of_many_numbers_is_grouped_by_quarters(ages, sizes):
     documents = [{"age": age} for age in ages]
-    scores = [{"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(len(documents))]
-    groups = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("age",)}), documents, scores).groups["age"]
+    scores = [
+        {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"}
+        for n in range(len(documents))
+    ]
+    groups = by_group(
+        SimpleNamespace(**{**vars(TASK), "breakdown": ("age",)}), documents, scores
+    ).groups["age"]
     assert [(group.name, group.questions) for group in groups] == list(sizes.items())
 
 
 def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
     with own_tasks(tmp_path / "own") as right:
         questions = tmp_path / "own" / "questions.jsonl"
-        rows = [{**json.loads(line), "age": 18 + number % 80} for number, line in enumerate(questions.open())]
+        rows = [
+            {**json.loads(line), "age": 18 + number % 80}
+            for number, line in enumerate(questions.open())
+        ]
         questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         run = write_replies(tmp_path / "run", "letters", ["A"] * 200 + right[200:])
         report = collect_run(open_run(run), by=["age"])
@@ -229,10 +273,17 @@ def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
 
 
 def test_a_size_that_misses_its_limit_by_a_rounding_error_is_enough():
-    for right in range(8, 14):  # 21 patients are worth 20 samples, which comes to 19.999999999999993 for some shares
+    for right in range(
+        8, 14
+    ):  # 21 patients are worth 20 samples, which comes to 19.999999999999993 for some shares
         documents = [{"site": "Bonn"}] * 21 + [{"site": "Ulm"}] * 60
-        scores = [{"cluster_id": f"{n}", "value": float(n < right or n % 2), "reason": "ok"} for n in range(81)]
-        groups = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups["site"]
+        scores = [
+            {"cluster_id": f"{n}", "value": float(n < right or n % 2), "reason": "ok"}
+            for n in range(81)
+        ]
+        groups = by_group(
+            SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
+        ).groups["site"]
         assert [group.compared for group in groups] == [True, True], right
 
 
@@ -242,14 +293,24 @@ def test_pairs_are_grouped_by_a_column_of_their_images(sample):
         for number, item in enumerate(load_documents("mediconfusion"))
     ]
     task = grouped_by(task_file("mediconfusion"), pairs, ["site", "half"])
-    replies = texts(pairs, lambda item: item["answer"] if item["site"] == "a" or item["half"] == 1 else "C")
+    replies = texts(
+        pairs, lambda item: item["answer"] if item["site"] == "a" or item["half"] == 1 else "C"
+    )
     groups = score_replies(task, pairs, replies)["robust"].groups
     values = {group.name: [score.value for score in group.scores] for group in groups["site"]}
     assert values == {"a": [1, 1], "b": [0, 0.5]}
     assert {group.name: group.scores[1].value for group in groups["half"]} == {"1": 1, "2": 0.5}
-    aged = [{**item, "age": None if number < 2 else number // 2} for number, item in enumerate(pairs)]
+    aged = [
+        {**item, "age": None if number < 2 else number // 2} for number, item in enumerate(pairs)
+    ]
     groups = score_replies(grouped_by(task, aged, ["age"]), aged, replies)["robust"].groups["age"]
-    sizes = {"age 1 to 4": 8, "age 5 to 7": 6, "age 8 to 11": 8, "age 12 to 15": 8, "age not given": 2}
+    sizes = {
+        "age 1 to 4": 8,
+        "age 5 to 7": 6,
+        "age 8 to 11": 8,
+        "age 12 to 15": 8,
+        "age not given": 2,
+    }
     assert {group.name: group.questions for group in groups} == sizes
     assert [group.name for group in groups] == list(sizes)
 
@@ -257,14 +318,24 @@ def test_pairs_are_grouped_by_a_column_of_their_images(sample):
 @each_row(
     "task, columns, sentence",
     [
-        ("letters", "sexx", "'letters' has no column 'sexx'; did you mean 'sex'. Its columns: question, sex"),
-        ("letters", "question", "column 'question' of 'letters' has 800 different values, and groups need 1 to 60"),
+        (
+            "letters",
+            "sexx",
+            "'letters' has no column 'sexx'; did you mean 'sex'. Its columns: question, sex",
+        ),
+        (
+            "letters",
+            "question",
+            "column 'question' of 'letters' has 800 different values, and groups need 1 to 60",
+        ),
         ("iu_xray_report", "sex", "has no main score of single samples or pairs"),
     ],
 )
 def test_a_column_that_cannot_group_is_one_sentence(tmp_path, task, columns, sentence):
     with own_tasks(tmp_path / "own"):
-        documents = [{"question": f"number {n}", "sex": "FM"[n % 2], "site": "a"} for n in range(800)]
+        documents = [
+            {"question": f"number {n}", "sex": "FM"[n % 2], "site": "a"} for n in range(800)
+        ]
         with pytest.raises(RepliesError, match=sentence):
             grouped_by(task_file(task), documents, [columns])
     private = [{"dataset": "medheval_knowledge_open", "sex": "F"}]

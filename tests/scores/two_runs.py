@@ -27,7 +27,10 @@ def own_tasks(folder: Path) -> Iterator[list[str]]:
     """Make the tasks ``letters`` and ``likely`` known; yield the right letters, A and B by turns."""
     folder.mkdir()
     right = ["AB"[number % 2] for number in range(QUESTIONS)]
-    rows = ({"question": f"Is {n} odd?", "options": ["no", "yes"], "answer": key} for n, key in enumerate(right))
+    rows = (
+        {"question": f"Is {n} odd?", "options": ["no", "yes"], "answer": key}
+        for n, key in enumerate(right)
+    )
     (folder / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     for name, kind in (("letters", "generate_until"), ("likely", "multiple_choice")):
         (folder / f"{name}.yaml").write_text(TASK_FILE.format(name=name, kind=kind))
@@ -36,7 +39,11 @@ def own_tasks(folder: Path) -> Iterator[list[str]]:
 
 
 def write_replies(
-    folder: Path, task: str, replies: Sequence[str | tuple[float, ...] | None], asked: str = "Question", **recorded: Any
+    folder: Path,
+    task: str,
+    replies: Sequence[str | tuple[float, ...] | None],
+    asked: str = "Question",
+    **recorded: Any,
 ) -> Path:
     """Write a samples file of texts or losses, None for a failed one, and the results file beside it."""
     folder.mkdir(exist_ok=True)
@@ -48,12 +55,18 @@ def write_replies(
             resps = [[f"({loss!r}, {loss < 0.2})"] for loss in reply]
         lines.append(json.dumps({"doc_id": row, "resps": resps, "input": f"{asked} {row}?"}))
     (folder / f"20260102_030405_samples_{task}.jsonl").write_text("\n".join(lines) + "\n")
-    results = {"results": {task: {"accuracy,none": 0.5}}, "config": {"model": "m", "model_args": ""}, **recorded}
+    results = {
+        "results": {task: {"accuracy,none": 0.5}},
+        "config": {"model": "m", "model_args": ""},
+        **recorded,
+    }
     (folder / "20260102_030405_results.json").write_text(json.dumps(results))
     return folder
 
 
-def texts(documents: Sequence[Mapping[str, Any]], reply: Callable[[Mapping[str, Any]], str | None]) -> dict[str, Reply]:
+def texts(
+    documents: Sequence[Mapping[str, Any]], reply: Callable[[Mapping[str, Any]], str | None]
+) -> dict[str, Reply]:
     """Return a reply to each document."""
     return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 

@@ -10,7 +10,10 @@ def clustered(
     values: Sequence[float], clusters: Sequence[Hashable], weights: Sequence[float] | None = None
 ) -> tuple[float, float]:
     """Standard error and degrees of freedom of a mean from the sizes of clusters, working correlation 0.2."""
-    array, by = np.asarray(values, dtype=float), np.asarray([1.0] * len(values) if weights is None else weights)
+    array, by = (
+        np.asarray(values, dtype=float),
+        np.asarray([1.0] * len(values) if weights is None else weights),
+    )
     names = list(dict.fromkeys(clusters))
     if len(names) < 2:
         return math.nan, math.nan
@@ -25,7 +28,9 @@ def clustered(
 
 
 def dyadic(
-    values: Sequence[float], pairs: Sequence[Sequence[Hashable]], weights: Sequence[float] | None = None
+    values: Sequence[float],
+    pairs: Sequence[Sequence[Hashable]],
+    weights: Sequence[float] | None = None,
 ) -> tuple[float, float]:
     """Standard error and degrees of freedom of a mean over dyads that may share members."""
     array, number = np.asarray(values, dtype=float), len(values)
@@ -38,4 +43,6 @@ def dyadic(
     deviations = by * (array - by @ array / by.sum())
     dyads = number / np.trace(matrix) * (deviations @ shared @ deviations)
     alone = number / (number - 1) * (deviations @ deviations)
-    return math.sqrt(max(dyads, alone)) / by.sum(), np.trace(matrix) ** 2 / np.trace(matrix @ matrix)
+    return math.sqrt(max(dyads, alone)) / by.sum(), np.trace(matrix) ** 2 / np.trace(
+        matrix @ matrix
+    )

@@ -27,7 +27,9 @@ def model(seed, samples=300, options=4, sharpness=1.0):
 
 
 def measured(probabilities, keys, units=None, left_out=0):
-    return calibration(probabilities, keys, range(len(keys)) if units is None else units, "note", left_out)
+    return calibration(
+        probabilities, keys, range(len(keys)) if units is None else units, "note", left_out
+    )
 
 
 def looped_error(probabilities, keys):
@@ -54,13 +56,22 @@ def test_against_loops(options, sharpness):
     assert found.ece.value == pytest.approx(looped_error(probabilities, keys))
     assert found.aurc.value == pytest.approx(looped_area(probabilities, keys))
     right = [row.index(max(row)) == key for row, key in zip(probabilities, keys, strict=True)]
-    assert found.auroc.value == pytest.approx(roc_auc_score(right, [max(row) for row in probabilities]))
+    assert found.auroc.value == pytest.approx(
+        roc_auc_score(right, [max(row) for row in probabilities])
+    )
     assert found.auroc.low < found.auroc.value < found.auroc.high
     assert found.accuracy.value == np.mean(right)
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
     # Scores that are no probabilities have discrimination only.
-    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
-    undefined = (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence)
+    of_texts = calibration(
+        probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False
+    )
+    undefined = (
+        of_texts.ece.value,
+        of_texts.brier.value,
+        of_texts.debiased_ece,
+        of_texts.confidence,
+    )
     assert (all(map(math.isnan, undefined)), of_texts.bins) == (True, ())
     same = ("accuracy", "aurc", "auroc", "coverage")
     assert [getattr(of_texts, name) for name in same] == [getattr(found, name) for name in same]
@@ -74,15 +85,24 @@ def test_brier_score_against_scikit_learn_and_of_equal_probabilities():
         found = measured([[1 / options] * options] * 4, [0, 1, 0, 1])
         assert found.brier.value == pytest.approx(1 - 1 / options)
         assert (found.ece.value, found.aurc.value, len(found.coverage)) == (
-            *(pytest.approx(abs(1 / options - found.accuracy.value)), pytest.approx(1 - 1 / options)),
+            *(
+                pytest.approx(abs(1 / options - found.accuracy.value)),
+                pytest.approx(1 - 1 / options),
+            ),
             1,
         )
 
 
 def test_bins_have_their_upper_edge():
-    found = measured([[0.6, 0.4], [0.6 + 1e-6, 0.4 - 1e-6], [1.0, 0.0], [3 * 0.2, 1 - 3 * 0.2]], [0, 0, 0, 1])
+    found = measured(
+        [[0.6, 0.4], [0.6 + 1e-6, 0.4 - 1e-6], [1.0, 0.0], [3 * 0.2, 1 - 3 * 0.2]], [0, 0, 0, 1]
+    )
     filled = {index: one for index, one in enumerate(found.bins) if one.samples}
-    assert {index: one.samples for index, one in filled.items()} == {8: 2, 9: 1, 14: 1}  # 3 * 0.2 is above 0.6
+    assert {index: one.samples for index, one in filled.items()} == {
+        8: 2,
+        9: 1,
+        14: 1,
+    }  # 3 * 0.2 is above 0.6
     assert filled[8].accuracy == 0.5
     assert (filled[8].low, filled[8].high) == pytest.approx((8 / 15, 9 / 15))
     assert [one.low for one in found.bins[1:]] == [one.high for one in found.bins[:-1]]
@@ -94,12 +114,18 @@ def test_bins_have_their_upper_edge():
 
 
 def test_ties_different_numbers_of_options_and_coverage():
-    for key, expected in ((0, 0.5), (1, 0.5), (2, 0.0)):  # a tie counts as a random choice among its options
+    for key, expected in (
+        (0, 0.5),
+        (1, 0.5),
+        (2, 0.0),
+    ):  # a tie counts as a random choice among its options
         assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
         assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
     found = measured([[0.9, 0.1], [0.5, 0.25, 0.25], [0.2] * 5], [0, 1, 4])
     assert found.accuracy.value == pytest.approx((1 + 0 + 0.2) / 3)
-    assert found.brier.value == pytest.approx((0.01 + 0.01 + 0.25 + 0.5625 + 0.0625 + 0.64 + 4 * 0.04) / 3)
+    assert found.brier.value == pytest.approx(
+        (0.01 + 0.01 + 0.25 + 0.5625 + 0.0625 + 0.64 + 4 * 0.04) / 3
+    )
     # Coverage runs down from all, and equal confidences enter together.
     found = measured([[0.9, 0.1], [0.7, 0.3], [0.7, 0.3], [0.6, 0.4]], [0, 0, 1, 1])
     points = [(point.coverage, point.accuracy, point.confidence) for point in found.coverage]
@@ -115,16 +141,28 @@ def test_a_long_curve_is_thinned_out():
     assert points[0].coverage == 1
     assert points[-1].confidence == pytest.approx(ordered[0])
     assert all(before.coverage > after.coverage for before, after in itertools.pairwise(points))
-    assert max(before.coverage - after.coverage for before, after in itertools.pairwise(points)) < 0.01
+    assert (
+        max(before.coverage - after.coverage for before, after in itertools.pairwise(points)) < 0.01
+    )
     for point in points:
         assert point.confidence == pytest.approx(ordered[round(point.coverage * 3000) - 1])
 
 
 def test_perfect_wrong_one_unit_and_nothing():
     right, wrong = (measured([[1.0, 0.0]] * 30, [key] * 30) for key in (0, 1))
-    assert [measure.value for measure in (right.accuracy, right.ece, right.brier, right.aurc)] == [1, 0, 0, 0]
+    assert [measure.value for measure in (right.accuracy, right.ece, right.brier, right.aurc)] == [
+        1,
+        0,
+        0,
+        0,
+    ]
     assert 0.85 < right.accuracy.low < 0.9 < right.accuracy.high == 1
-    assert [measure.value for measure in (wrong.accuracy, wrong.ece, wrong.brier, wrong.aurc)] == [0, 1, 2, 1]
+    assert [measure.value for measure in (wrong.accuracy, wrong.ece, wrong.brier, wrong.aurc)] == [
+        0,
+        1,
+        2,
+        1,
+    ]
     for found in (right, wrong):  # all units agree: nothing is known of the spread
         for measure in (found.ece, found.brier, found.aurc):
             assert math.isnan(measure.low)
@@ -132,7 +170,11 @@ def test_perfect_wrong_one_unit_and_nothing():
     found = measured(*model(6, samples=5), units=["patient"] * 5)
     assert (found.samples, math.isnan(found.debiased_ece)) == (5, True)
     for measure in (found.accuracy, found.ece, found.brier, found.aurc):
-        assert [math.isnan(number) for number in (measure.value, measure.low, measure.high)] == [False, True, True]
+        assert [math.isnan(number) for number in (measure.value, measure.low, measure.high)] == [
+            False,
+            True,
+            True,
+        ]
     found = measured([], [], left_out=7)
     assert (found.samples, found.left_out, found.coverage, len(found.bins)) == (0, 7, (), 15)
     assert all(map(math.isnan, (found.accuracy.value, found.ece.low, found.confidence)))
@@ -159,7 +201,9 @@ def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
 
 def test_drawn_areas_are_those_of_repeated_samples():
     """A weight is the same as that many samples of equal confidence."""
-    answers = PredictionTable.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
+    answers = PredictionTable.of(
+        [(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd"
+    )
     weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
     repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
     expected = measured(*zip(*repeated, strict=True)).aurc.value
@@ -172,11 +216,15 @@ def simulated(draws, samples, cluster, fall):
     for _ in range(draws):
         confidence = np.repeat(0.5 + 0.5 * chance.beta(2, 2, samples // cluster), cluster)
         luck = np.where(
-            chance.random(samples) < 0.5, np.repeat(chance.random(samples // cluster), cluster), chance.random(samples)
+            chance.random(samples) < 0.5,
+            np.repeat(chance.random(samples // cluster), cluster),
+            chance.random(samples),
         )
         keys = (luck >= confidence - fall).astype(int)
         rows = np.stack([confidence, 1 - confidence], axis=1).tolist()
-        yield measured(rows, keys.tolist(), np.repeat(np.arange(samples // cluster), cluster).tolist())
+        yield measured(
+            rows, keys.tolist(), np.repeat(np.arange(samples // cluster), cluster).tolist()
+        )
 
 
 @each_row("fall, cluster", [(0.0, 1), (0.05, 2), (0.2, 1)])
@@ -192,7 +240,10 @@ def test_coverage(monkeypatch, fall, cluster):
         "ece": fall,  # the same in every bin
     }
     for name, value in truth.items():
-        covered = [measure.low <= value <= measure.high for measure in (getattr(one, name) for one in found)]
+        covered = [
+            measure.low <= value <= measure.high
+            for measure in (getattr(one, name) for one in found)
+        ]
         assert 0.9 <= np.mean(covered) <= 0.99, name
     assert all(one.ece.low <= one.ece.value <= one.ece.high for one in found)
     debiased = np.mean([one.debiased_ece for one in found])
@@ -226,7 +277,11 @@ def looped_area_error(scores, positive, clusters):
         len(held) / ((len(held) - 1) * size) * sum(value**2 for value in held.values())
         for held, size in ((of_case, m), (of_control, n))
     )
-    s11 = total / (total - 1) * sum(of_case.get(one, 0.0) * of_control.get(one, 0.0) for one in set(clusters))
+    s11 = (
+        total
+        / (total - 1)
+        * sum(of_case.get(one, 0.0) * of_control.get(one, 0.0) for one in set(clusters))
+    )
     return math.sqrt(s10 / m + s01 / n + 2 * s11 / (m * n))
 
 
@@ -258,13 +313,17 @@ def test_ends_of_an_area_are_those_from_which_it_is_as_far_as_students_quantile(
         assert (scale > 1) == larger
         scale = scale if larger else (scale + 1) / 2
         distances = [
-            (found.value - end) / math.sqrt(scale * hanley_mcneil(end, 20, 60)) for end in (found.low, found.high)
+            (found.value - end) / math.sqrt(scale * hanley_mcneil(end, 20, 60))
+            for end in (found.low, found.high)
         ]
         assert distances[0] == pytest.approx(-distances[1])
         assert 2.0 < distances[0] < 2.1  # Student's quantile with 19 to 78 degrees of freedom
 
 
-@each_row("positives, negatives, truth, spread", [(20, 100, 0.97, 1), (30, 170, 0.97, 2), (50, 50, 0.99, 1)])
+@each_row(
+    "positives, negatives, truth, spread",
+    [(20, 100, 0.97, 1), (30, 170, 0.97, 2), (50, 50, 0.99, 1)],
+)
 def test_coverage_of_areas_near_1(positives, negatives, truth, spread):
     """Normal scores, for which the interval of DeLong's error on any scale covers 74 to 93 %."""
     chance, covered = np.random.default_rng(11), []
@@ -289,10 +348,14 @@ def test_shares_order_and_names_and_what_is_not_defined():
     scores, positive = drawn_scores(3)
     clusters = [n // 3 for n in range(80)]
     order = np.random.default_rng(1).permutation(80)
-    mixed = roc_area(*zip(*((scores[n], positive[n], f"patient {clusters[n]}") for n in order), strict=True))
+    mixed = roc_area(
+        *zip(*((scores[n], positive[n], f"patient {clusters[n]}") for n in order), strict=True)
+    )
     found = roc_area(scores, positive, clusters)
     assert mixed.value == found.value
-    assert (mixed.error, mixed.low, mixed.high) == pytest.approx((found.error, found.low, found.high), rel=1e-12)
+    assert (mixed.error, mixed.low, mixed.high) == pytest.approx(
+        (found.error, found.low, found.high), rel=1e-12
+    )
     assert math.isnan(roc_area([0.1, 0.2], [1, 1], [0, 1]).value)
     assert math.isnan(roc_area([], [], []).value)
     single = roc_area([0.1, 0.2, 0.3], [0, 0, 1], range(3))
@@ -308,14 +371,18 @@ NONE = math.nan
 def replies(seed, number=400, share=0.4, right=0.9, wrong=0.8):
     chance = np.random.default_rng(seed)
     truth = (chance.random(number) < share).astype(float)
-    verdicts = np.where(truth == 1, chance.random(number) < right, chance.random(number) > wrong).astype(float)
+    verdicts = np.where(
+        truth == 1, chance.random(number) < right, chance.random(number) > wrong
+    ).astype(float)
     return chance, truth, verdicts
 
 
 def plain(verdicts, labels, weights=None, asked=None, clusters=None):
     number = len(verdicts)
     weights = [1.0] * number if weights is None else weights
-    return judged_share(verdicts, labels, weights, asked or [True] * number, clusters or range(number))
+    return judged_share(
+        verdicts, labels, weights, asked or [True] * number, clusters or range(number)
+    )
 
 
 def test_by_hand():
@@ -327,12 +394,18 @@ def test_by_hand():
     assert found.corrected.value == pytest.approx(0.6 * 0.8 + 0.4 * 0.2)
     assert found.sensitivity.value == pytest.approx(0.48 / 0.56)
     assert found.specificity.value == pytest.approx(0.32 / 0.44)
-    assert found.kappa.value == pytest.approx((0.8 - (0.6 * 0.56 + 0.4 * 0.44)) / (1 - (0.6 * 0.56 + 0.4 * 0.44)))
+    assert found.kappa.value == pytest.approx(
+        (0.8 - (0.6 * 0.56 + 0.4 * 0.44)) / (1 - (0.6 * 0.56 + 0.4 * 0.44))
+    )
     # With one right and one wrong label more of each verdict: 62 and 42 replies, 9 of 12 and 2 of 7 labels right.
     shares, sizes, labelled = (9 / 12, 2 / 7), (62, 42), (12, 7)
     mean = sum(size * share for size, share in zip(sizes, shares, strict=True)) / 104
-    between = sum(size * (share - mean) ** 2 for size, share in zip(sizes, shares, strict=True)) / 104**2
-    within = sum((s / 104) ** 2 * p * (1 - p) / n for s, p, n in zip(sizes, shares, labelled, strict=True))
+    between = (
+        sum(size * (share - mean) ** 2 for size, share in zip(sizes, shares, strict=True)) / 104**2
+    )
+    within = sum(
+        (s / 104) ** 2 * p * (1 - p) / n for s, p, n in zip(sizes, shares, labelled, strict=True)
+    )
     assert found.corrected.error == pytest.approx(math.sqrt((between + within) * 104 / 103))
 
 
@@ -343,7 +416,9 @@ def test_all_labelled_is_what_scikit_learn_says():
     assert found.specificity.value == pytest.approx(recall_score(1 - truth, 1 - verdicts))
     assert found.kappa.value == pytest.approx(cohen_kappa_score(truth, verdicts))
     assert found.corrected.value == pytest.approx(truth.mean())
-    assert found.corrected.error == pytest.approx(clustered_error(truth.tolist(), range(400)).error, rel=0.02)
+    assert found.corrected.error == pytest.approx(
+        clustered_error(truth.tolist(), range(400)).error, rel=0.02
+    )
 
 
 def test_drawn_labels_give_the_estimate_of_ppi_plus_plus():
@@ -352,17 +427,25 @@ def test_drawn_labels_give_the_estimate_of_ppi_plus_plus():
     labels = np.full(400, NONE)
     labels[drawn] = truth[drawn]
     y, f = truth[drawn], verdicts[drawn]
-    tuned = np.cov(y, f)[0, 1] / np.var(f, ddof=1)  # of labelled replies among all, and not of others besides
+    tuned = np.cov(y, f)[0, 1] / np.var(
+        f, ddof=1
+    )  # of labelled replies among all, and not of others besides
     found = plain(verdicts, labels)
     assert found.corrected.value == pytest.approx(y.mean() + tuned * (verdicts.mean() - f.mean()))
-    variance = np.var(y - tuned * f, ddof=1) / 120 + (np.var(y, ddof=1) - np.var(y - tuned * f, ddof=1)) / 400
+    variance = (
+        np.var(y - tuned * f, ddof=1) / 120
+        + (np.var(y, ddof=1) - np.var(y - tuned * f, ddof=1)) / 400
+    )
     assert found.corrected.error == pytest.approx(math.sqrt(variance), rel=0.05)
 
 
 def test_weights_undo_a_draw_by_another_verdict():
     _, truth, verdicts = replies(3, number=4000)
     labels, weights = np.full(4000, NONE), np.ones(4000)
-    for answer, every in ((1.0, 2), (0.0, 10)):  # twice as dense where people say right: no fair draw without weights
+    for answer, every in (
+        (1.0, 2),
+        (0.0, 10),
+    ):  # twice as dense where people say right: no fair draw without weights
         drawn = np.flatnonzero(truth == answer)[::every]
         labels[drawn], weights[drawn] = truth[drawn], every
     assert plain(verdicts, labels, weights).corrected.value == pytest.approx(truth.mean(), abs=0.02)
@@ -381,13 +464,18 @@ def test_errors_are_over_clusters_and_dyads():
     _, truth, verdicts = replies(4, number=100)
     four = [number // 4 for number in range(100)]
     once, repeated = plain(verdicts, truth), plain(np.repeat(verdicts, 4), np.repeat(truth, 4))
-    clustered = plain(np.repeat(verdicts, 4), np.repeat(truth, 4), clusters=[n // 4 for n in range(400)])
+    clustered = plain(
+        np.repeat(verdicts, 4), np.repeat(truth, 4), clusters=[n // 4 for n in range(400)]
+    )
     for name in ("corrected", "sensitivity", "specificity", "kappa"):
         single, copied, right = (getattr(one, name) for one in (once, repeated, clustered))
         assert copied.error < 0.6 * single.error  # copies taken for samples
         assert right.error == pytest.approx(single.error, rel=0.1)
     pairs = [Dyad(str(one), f"{one} a", f"{one} b") for one in four]
-    in_pairs, in_clusters = plain(verdicts, truth, clusters=pairs), plain(verdicts, truth, clusters=four)
+    in_pairs, in_clusters = (
+        plain(verdicts, truth, clusters=pairs),
+        plain(verdicts, truth, clusters=four),
+    )
     assert in_pairs.corrected.error == pytest.approx(in_clusters.corrected.error, rel=0.1)
 
 

@@ -37,7 +37,12 @@ def scores_of_pairs(pairs, values, letters):
     return [
         PAIRED_CHOICE.score(
             Sample(
-                {"doc_id": f"{number}-{place}", "pair_id": str(number), "position": place + 1, "image_id": image}
+                {
+                    "doc_id": f"{number}-{place}",
+                    "pair_id": str(number),
+                    "position": place + 1,
+                    "image_id": image,
+                }
                 | {"options": ["one", "other"], "answer": "AB"[place], "categories": []}
             ),
             Reply.of_text(letters[value][place]),
@@ -49,11 +54,19 @@ def scores_of_pairs(pairs, values, letters):
 
 
 def check_dyadic(case, name, letters):
-    estimate, shown = printed(PAIRED_CHOICE, name, scores_of_pairs(case["pairs"], case["values"], letters))
+    estimate, shown = printed(
+        PAIRED_CHOICE, name, scores_of_pairs(case["pairs"], case["values"], letters)
+    )
     assert estimate.value == pytest.approx(case["mean"], **CLOSE)
-    for found, key in ((estimate.error, "error"), (estimate.degrees, "df"), (estimate.effective, "effective_n")):
+    for found, key in (
+        (estimate.error, "error"),
+        (estimate.degrees, "df"),
+        (estimate.effective, "effective_n"),
+    ):
         assert found == pytest.approx(case[key], **CLOSE), (case["name"], name, key)
-    assert (shown.error, shown.low, shown.high) == pytest.approx((case["error"], case["low"], case["high"]), **CLOSE)
+    assert (shown.error, shown.low, shown.high) == pytest.approx(
+        (case["error"], case["low"], case["high"]), **CLOSE
+    )
 
 
 def test_pairs_that_share_images(golden):
@@ -67,7 +80,14 @@ def test_pairs_that_share_images(golden):
 def scores_of_clusters(clusters, values):
     return [
         SINGLE_CHOICE.score(
-            Sample({"doc_id": str(n), "patient_id": cluster, "options": ["one", "other"], "answer": "A"}),
+            Sample(
+                {
+                    "doc_id": str(n),
+                    "patient_id": cluster,
+                    "options": ["one", "other"],
+                    "answer": "A",
+                }
+            ),
             Reply.of_text("A" if value else "B"),
             Rule("robust_choice"),
         )
@@ -77,7 +97,9 @@ def scores_of_clusters(clusters, values):
 
 def test_answers_of_patients(golden):
     for case in cases(golden, "clustered.jsonl"):
-        estimate, shown = printed(SINGLE_CHOICE, "accuracy", scores_of_clusters(case["clusters"], case["values"]))
+        estimate, shown = printed(
+            SINGLE_CHOICE, "accuracy", scores_of_clusters(case["clusters"], case["values"])
+        )
         assert estimate.value == pytest.approx(case["mean"], **CLOSE)
         assert estimate.error**2 == pytest.approx(case["variance"], **CLOSE)
         assert estimate.degrees == pytest.approx(max(case["df"], 1.5), **CLOSE)

@@ -48,7 +48,9 @@ from ..tables import each_row
 from . import error_matrices
 
 RUNS = st.lists(
-    st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(0, 20)),
+    st.tuples(
+        st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(0, 20)
+    ),
     min_size=1,
     max_size=60,
 )
@@ -66,17 +68,25 @@ def test_few_units_are_enumerated_and_p_is_never_zero():
     units = ["a", "a", "b", "c", "c", "d", "e"]
     totals = [0.3 - 0.1, 0.2, 0.5, -0.4, 0.6]
     sums = [abs(np.dot(signs, totals)) for signs in itertools.product((-1, 1), repeat=5)]
-    assert sign_flip_test(differences, units) == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
+    assert (
+        sign_flip_test(differences, units) == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
+    )
     assert sign_flip_test(differences, units) == sign_flip_test(differences, units, seed=1)
     assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
-    assert sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0  # sums that tie but for rounding count as ties
+    assert (
+        sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0
+    )  # sums that tie but for rounding count as ties
 
 
 def test_many_units_against_scipy():
     random = np.random.default_rng(3)
     differences = random.normal(0.15, 1, 150)
     independent = scipy.stats.permutation_test(
-        (differences,), np.sum, permutation_type="samples", n_resamples=40_000, rng=np.random.default_rng(4)
+        (differences,),
+        np.sum,
+        permutation_type="samples",
+        n_resamples=40_000,
+        rng=np.random.default_rng(4),
     ).pvalue
     found = sign_flip_test(differences.tolist(), range(150))
     assert 0.01 < found < 0.5
@@ -89,7 +99,9 @@ def test_many_tests_can_pass_together():
     result, p_holm = correct_by_holm(several)[0]
     assert 600 / (DRAWS + 1) > 0.05 > p_holm == pytest.approx(600 / (draws_for(600) + 1))
     quantiles = scipy.stats.t.ppf([1 - 0.05 / 600 / 2, 0.8], 39)
-    assert result.detectable == pytest.approx(quantiles.sum() * np.std(values[1], ddof=1) / math.sqrt(40))
+    assert result.detectable == pytest.approx(
+        quantiles.sum() * np.std(values[1], ddof=1) / math.sqrt(40)
+    )
     (alone,) = correct_by_holm(several[:1])
     assert alone == (several[0][0], several[0][0].p)
 
@@ -100,8 +112,12 @@ def test_interval_holds_what_the_test_does_not_reject():
     differences = random.normal(0.4, 1, len(clusters))
     low, high = sign_flip_interval(differences.tolist(), clusters)
     for true in np.linspace(-1.5, 2.5, 201):
-        assert (sign_flip_test((differences - true).tolist(), clusters) > 0.05) == (low <= true <= high)
-    assert all(map(math.isnan, sign_flip_interval([0.1, 0.2, 0.3, 0.4, 0.5], range(5))))  # five units reject nothing
+        assert (sign_flip_test((differences - true).tolist(), clusters) > 0.05) == (
+            low <= true <= high
+        )
+    assert all(
+        map(math.isnan, sign_flip_interval([0.1, 0.2, 0.3, 0.4, 0.5], range(5)))
+    )  # five units reject nothing
     assert sign_flip_interval([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], range(6))[0] > 0
 
 
@@ -126,12 +142,19 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
     values = [0.0] * samples, [1.0] * differ + [0.0] * (samples - differ), range(samples)
     result, discordance = compare_paired(*values), differ / samples
     found = result.detectable
-    for level, difference in ((0.05, found), (0.05 / 12, correct_by_holm([(result, values)] * 12)[0][0].detectable)):
+    for level, difference in (
+        (0.05, found),
+        (0.05 / 12, correct_by_holm([(result, values)] * 12)[0][0].detectable),
+    ):
         quantile, power = scipy.stats.norm.ppf(1 - level / 2), 0.841621
-        needed = (quantile * math.sqrt(discordance) + power * math.sqrt(discordance - difference**2)) ** 2
+        needed = (
+            quantile * math.sqrt(discordance) + power * math.sqrt(discordance - difference**2)
+        ) ** 2
         assert needed / difference**2 == pytest.approx(samples, rel=1e-4)
     gained = (discordance + found) / 2
-    counts = np.random.default_rng(5).multinomial(samples, [gained, discordance - gained, 1 - discordance], size=1000)
+    counts = np.random.default_rng(5).multinomial(
+        samples, [gained, discordance - gained, 1 - discordance], size=1000
+    )
     rejected = np.mean([mcnemar(int(lost), int(won)) < 0.05 for won, lost, _ in counts])
     assert 0.72 < rejected < 0.86  # the exact test is a little weaker than the formula's
 
@@ -146,7 +169,11 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
 ])  # fmt: skip
 def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, sentence):
     clusters = [number // 5 for number in range(5 * units)]
-    values = [0.0] * len(clusters), [float(number % 3 > 0) for number in range(len(clusters))], clusters
+    values = (
+        [0.0] * len(clusters),
+        [float(number % 3 > 0) for number in range(len(clusters))],
+        clusters,
+    )
     result = correct_by_holm([(compare_paired(*values), values)] * tests)[0][0]
     assert (result.test, result.lacking(tests)) == (SIGN_FLIP, sentence)
     assert math.isnan(result.detectable) == bool(sentence)
@@ -175,7 +202,9 @@ def test_identical_runs():
     scores = compare_paired([0.3, 0.7] * 50, [0.3, 0.7] * 50, range(100))
     assert (scores.difference, scores.p, scores.mcnemar, scores.test) == (0, 1, None, SIGN_FLIP)
     assert all(map(math.isnan, (scores.low, scores.high, scores.detectable, right.detectable)))
-    rarely = compare_paired([0.0] * 100, [1.0] * 2 + [0.0] * 98, range(100))  # less than any difference it would find
+    rarely = compare_paired(
+        [0.0] * 100, [1.0] * 2 + [0.0] * 98, range(100)
+    )  # less than any difference it would find
     assert math.isnan(rarely.detectable)
     alone = compare_paired([0.2], [0.9], ["patient"])
     assert (alone.p, alone.difference, math.isnan(alone.low)) == (1.0, pytest.approx(0.7), True)
@@ -197,7 +226,9 @@ def test_pairs_that_share_images_have_a_dyadic_t_test():
     random = np.random.default_rng(5)
     first, second = (random.integers(0, 2, 40).astype(float).tolist() for _ in range(2))
     found = compare_paired(first, second, CHAIN)
-    error, degrees = error_matrices.dyadic(np.subtract(second, first), [(one.first, one.second) for one in CHAIN])
+    error, degrees = error_matrices.dyadic(
+        np.subtract(second, first), [(one.first, one.second) for one in CHAIN]
+    )
     assert (found.test, found.samples, found.units) == (DYADIC, 40, 40)
     assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(found.difference) / error, degrees))
     ends = scipy.stats.t.interval(0.95, degrees, found.difference, error)
@@ -205,7 +236,9 @@ def test_pairs_that_share_images_have_a_dyadic_t_test():
     quantiles = scipy.stats.t.ppf([0.975, 0.8], degrees)
     assert found.detectable == pytest.approx(quantiles.sum() * error)
     apart = [Dyad(f"p{n}", f"i{n}", f"j{n}") for n in range(40)]  # no image is shared
-    assert compare_paired(first, second, apart) == compare_paired(first, second, [dyad.name for dyad in apart])
+    assert compare_paired(first, second, apart) == compare_paired(
+        first, second, [dyad.name for dyad in apart]
+    )
 
 
 def test_dyads_without_a_spread():
@@ -215,8 +248,12 @@ def test_dyads_without_a_spread():
     assert 0.02 < same.high == -same.low < 0.2
     all_gained = compare_paired([0.0] * 40, [1.0] * 40, CHAIN)
     assert 0 < all_gained.p < 0.001
-    assert compare_paired([0.0] * 4, [1.0, 0.0, 1.0, 0.0], CHAIN[:4]).high == 1, "a share cannot differ by more"
-    star = compare_paired([0.0] * 3, [1.0, 0.0, 1.0], [Dyad(f"p{n}", "hub", f"i{n}") for n in range(3)])
+    assert compare_paired([0.0] * 4, [1.0, 0.0, 1.0, 0.0], CHAIN[:4]).high == 1, (
+        "a share cannot differ by more"
+    )
+    star = compare_paired(
+        [0.0] * 3, [1.0, 0.0, 1.0], [Dyad(f"p{n}", "hub", f"i{n}") for n in range(3)]
+    )
     assert star.p == 1.0
     assert all(map(math.isnan, (star.low, star.high, star.detectable)))
 
@@ -232,7 +269,9 @@ def test_swapping_negates_the_difference_and_keeps_p_and_order_does_not_matter(r
     assert one.detectable == pytest.approx(other.detectable, nan_ok=True)
     assert 0 < one.p <= 1
     shuffled = random.sample(rows, len(rows))
-    assert repr(compare_paired(*(list(column) for column in zip(*shuffled, strict=True)))) == repr(one)
+    assert repr(compare_paired(*(list(column) for column in zip(*shuffled, strict=True)))) == repr(
+        one
+    )
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
@@ -251,17 +290,27 @@ def test_holm_rejects_what_its_definition_rejects(p_values):
 def flips(gained, lost, samples):
     """Values of two models on independent samples."""
     same = samples - gained - lost
-    return [0.0] * gained + [1.0] * lost + [1.0] * same, [1.0] * gained + [0.0] * lost + [1.0] * same, range(samples)
+    return (
+        [0.0] * gained + [1.0] * lost + [1.0] * same,
+        [1.0] * gained + [0.0] * lost + [1.0] * same,
+        range(samples),
+    )
 
 
 @each_row("gained, lost, samples, true", [(5, 2, 40, 0.1), (0, 3, 50, -0.02), (9, 9, 30, 0.3)])
 def test_score_statistic_has_the_most_likely_variance(gained, lost, samples, true):
     def unlikely(only_first):
-        terms = ((gained, only_first + true), (lost, only_first), (samples - gained - lost, 1 - true - 2 * only_first))
+        terms = (
+            (gained, only_first + true),
+            (lost, only_first),
+            (samples - gained - lost, 1 - true - 2 * only_first),
+        )
         return -sum(number * math.log(share) for number, share in terms if number)
 
     ends = max(0.0, -true) + 1e-12, (1 - true) / 2 - 1e-12
-    found = scipy.optimize.minimize_scalar(unlikely, bounds=ends, method="bounded", options={"xatol": 1e-12})
+    found = scipy.optimize.minimize_scalar(
+        unlikely, bounds=ends, method="bounded", options={"xatol": 1e-12}
+    )
     variance = (2 * found.x + true - true**2) / samples
     expected = ((gained - lost) / samples - true) / math.sqrt(variance)
     assert tango_statistic(gained, lost, samples, true) == pytest.approx(expected, rel=1e-4)
@@ -275,7 +324,9 @@ def test_two_one_sided_t_tests_as_scipy_has_them():
     above = scipy.stats.ttest_1samp(second - first, -0.01, alternative="greater").pvalue
     below = scipy.stats.ttest_1samp(second - first, 0.01, alternative="less").pvalue
     assert (found.test, found.p) == (STUDENT, pytest.approx(max(above, below)))
-    interval = scipy.stats.t.interval(0.9, 59, np.mean(second - first), scipy.stats.sem(second - first))
+    interval = scipy.stats.t.interval(
+        0.9, 59, np.mean(second - first), scipy.stats.sem(second - first)
+    )
     assert (found.low, found.high) == pytest.approx(interval)
     assert found.shown == (found.p < 0.05)
 
@@ -289,7 +340,9 @@ def test_models_that_never_differed_need_enough_samples():
     first, second, _ = flips(0, 0, 300)
     in_pairs = equivalence(first, second, [n // 2 for n in range(300)], 0.01)
     assert (in_pairs.shown, in_pairs.needed) == (False, pytest.approx(540, abs=6))
-    first, second, _ = flips(1, 0, 1000)  # of 200 units: one flip does not say that the others of its unit are free
+    first, second, _ = flips(
+        1, 0, 1000
+    )  # of 200 units: one flip does not say that the others of its unit are free
     assert not equivalence(first, second, [n // 5 for n in range(1000)], 0.01).shown
     assert equivalence(*flips(1, 0, 1000), 0.01).shown
     reports = [0.25] * 300  # no right and wrong, but a share all the same
@@ -304,7 +357,9 @@ def test_interval_ends_are_where_a_test_rejects_at_five_percent():
     first, second, units = flips(9, 4, 400)
     found = equivalence(first, second, units, 0.01)
     for end, sign in ((found.low, 1), (found.high, -1)):
-        assert scipy.stats.t.sf(sign * tango_statistic(9, 4, 400, end), 399) == pytest.approx(0.05, rel=1e-3)
+        assert scipy.stats.t.sf(sign * tango_statistic(9, 4, 400, end), 399) == pytest.approx(
+            0.05, rel=1e-3
+        )
     other = equivalence(second, first, units, 0.01)
     assert (other.low, other.high) == pytest.approx((-found.high, -found.low))
 
@@ -328,21 +383,34 @@ def drawn(random, units, size, share, alike, true):
         (600, 5, 0.05, 0.3, 0.01),
     ],
 )
-def test_few_models_that_differ_by_the_margin_are_called_equivalent(units, size, share, alike, true):
+def test_few_models_that_differ_by_the_margin_are_called_equivalent(
+    units, size, share, alike, true
+):
     random = np.random.default_rng(7)
     runs = 120
-    called = sum(equivalence(*drawn(random, units, size, share, alike, true), 0.01).shown for _ in range(runs))
+    called = sum(
+        equivalence(*drawn(random, units, size, share, alike, true), 0.01).shown
+        for _ in range(runs)
+    )
     # 5 %, or 8 % where flips are few, and what 120 runs may be off
     assert called <= scipy.stats.binom.ppf(0.999, runs, 0.08)
 
 
-@each_row("difference, discordance, level", [(0.2, 0.3, 0.05), (0.1, 0.4, 0.0125), (-0.3, 0.3, 0.05)])
+@each_row(
+    "difference, discordance, level", [(0.2, 0.3, 0.05), (0.1, 0.4, 0.0125), (-0.3, 0.3, 0.05)]
+)
 def test_mcnemar_power_against_enumeration(difference, discordance, level):
-    gained, lost, total = (discordance + abs(difference)) / 2, (discordance - abs(difference)) / 2, 0.0
+    gained, lost, total = (
+        (discordance + abs(difference)) / 2,
+        (discordance - abs(difference)) / 2,
+        0.0,
+    )
     for more in range(31):
         for less in range(more):  # in the direction of the difference
             if more + less <= 30 and binomtest(more, more + less).pvalue <= level:
-                total += multinomial.pmf([more, less, 30 - more - less], 30, [gained, lost, 1 - gained - lost])
+                total += multinomial.pmf(
+                    [more, less, 30 - more - less], 30, [gained, lost, 1 - gained - lost]
+                )
     assert mcnemar_power(30, difference, discordance, level) == pytest.approx(total, abs=1e-7)
     assert mcnemar_power(1000, 0.0, 0.3, 0.05) <= 0.025  # half the size of the test
     assert mcnemar_power(100, 0.3, 0.2, 0.05) == 0.0  # models cannot differ so much
@@ -350,7 +418,11 @@ def test_mcnemar_power_against_enumeration(difference, discordance, level):
 
 @each_row(
     "units, is_testable",
-    [(["a"] * 20, False), ([f"{n % 4}" for n in range(20)], False), ([f"{n % 6}" for n in range(20)], True)],
+    [
+        (["a"] * 20, False),
+        ([f"{n % 4}" for n in range(20)], False),
+        ([f"{n % 6}" for n in range(20)], True),
+    ],
 )
 def test_too_few_units_cannot_be_tested(units, is_testable):
     result = compare_paired([0.0] * 20, [1.0, 0.0] * 10, units)
@@ -359,7 +431,11 @@ def test_too_few_units_cannot_be_tested(units, is_testable):
 
 def test_one_sample_has_no_interval():
     result = compare_paired([0.0], [1.0], ["a"])
-    assert (math.isnan(result.low), math.isnan(result.high), result.is_testable) == (True, True, False)
+    assert (math.isnan(result.low), math.isnan(result.high), result.is_testable) == (
+        True,
+        True,
+        False,
+    )
 
 
 def test_non_inferiority_against_a_simulation():
@@ -367,7 +443,9 @@ def test_non_inferiority_against_a_simulation():
     shown = []
     for gained, lost, _ in chance.multinomial(400, [0.09, 0.11, 0.8], size=4000):
         shown.append(tango_statistic(float(gained), float(lost), 400.0, -0.08) > 1.6448536269514722)
-    assert non_inferiority_power(400, -0.02, 0.2, 0.08, 0.05) == pytest.approx(np.mean(shown), abs=0.03)
+    assert non_inferiority_power(400, -0.02, 0.2, 0.08, 0.05) == pytest.approx(
+        np.mean(shown), abs=0.03
+    )
     at_margin = non_inferiority_power(400, -0.08, 0.2, 0.08, 0.05)
     assert 0.03 <= at_margin <= 0.07
 
@@ -387,7 +465,11 @@ def test_samples_needed_and_detectable_differences_have_the_power_and_less_has_n
 def test_design_effect_against_the_covariance_matrix():
     units = [Dyad("1", "a", "b"), Dyad("2", "b", "c"), Dyad("3", "c", "b"), Dyad("4", "d", "e")]
     members = [{unit.first, unit.second} for unit in units]
-    covariance = [1.0 if first is second else 0.3 * bool(first & second) for first in members for second in members]
+    covariance = [
+        1.0 if first is second else 0.3 * bool(first & second)
+        for first in members
+        for second in members
+    ]
     assert design_effect(units, 0.3) == pytest.approx(sum(covariance) / len(units))
     assert design_effect(["p"] * 5, 0.3) == pytest.approx(2.2)
     assert design_effect(range(5)) == 1
@@ -415,7 +497,9 @@ def test_paired_areas_are_those_of_delong(number, share, levels):
     """Error and p-value from all pairs of a positive and a negative, as in DeLong, DeLong and Clarke-Pearson (1988)."""
     random = np.random.default_rng(number)
     positive = (np.arange(number) < share * number).astype(float)
-    first, second = (np.round((random.random(number) + lead * positive) * levels).tolist() for lead in (0.3, 0.7))
+    first, second = (
+        np.round((random.random(number) + lead * positive) * levels).tolist() for lead in (0.3, 0.7)
+    )
     (ill, well), (ill_after, well_after) = placements(first, positive), placements(second, positive)
     moved = [ill_after - ill, well_after - well]
     error = math.sqrt(sum(part.var(ddof=1) / len(part) for part in moved))
@@ -426,9 +510,13 @@ def test_paired_areas_are_those_of_delong(number, share, levels):
     assert result.first == pytest.approx(roc_area(first, positive, range(number)).value)
     differences = [after - before for before, after in zip(*values, strict=True)]
     assert mean_error(differences, range(number)).error == pytest.approx(error)
-    assert result.p == pytest.approx(2 * scipy.stats.t.sf(abs(result.difference) / error, smaller - 1))
+    assert result.p == pytest.approx(
+        2 * scipy.stats.t.sf(abs(result.difference) / error, smaller - 1)
+    )
     half = scipy.stats.t.ppf(0.975, smaller - 1) * error
-    assert (result.low, result.high) == pytest.approx((result.difference - half, result.difference + half))
+    assert (result.low, result.high) == pytest.approx(
+        (result.difference - half, result.difference + half)
+    )
     assert result.test == DELONG
     swapped = compare_paired(*values[::-1], range(number), smaller=smaller)
     assert (swapped.difference, swapped.p) == pytest.approx((-result.difference, result.p))
@@ -442,11 +530,18 @@ def test_paired_areas_of_clusters_have_the_error_of_clusters():
     runs = [(random.random(50) + lead * positive) for lead in (0.2, 0.5)]
     once = [area_values(scores.tolist(), positive, range(50)) for scores in runs]
     units = [number // 4 for number in range(200)]
-    repeated = [area_values(np.repeat(scores, 4).tolist(), np.repeat(positive, 4), units) for scores in runs]
-    single, clustered = compare_paired(*once, range(50), smaller=17), compare_paired(*repeated, units, smaller=17)
+    repeated = [
+        area_values(np.repeat(scores, 4).tolist(), np.repeat(positive, 4), units) for scores in runs
+    ]
+    single, clustered = (
+        compare_paired(*once, range(50), smaller=17),
+        compare_paired(*repeated, units, smaller=17),
+    )
     for name in ("first", "second", "low", "high", "p"):
         assert getattr(clustered, name) == pytest.approx(getattr(single, name))
-    assert area_values([1.0, 2.0, 3.0], [1.0, 1.0, 0.0], "aab") == []  # one cluster of positives has no spread
+    assert (
+        area_values([1.0, 2.0, 3.0], [1.0, 1.0, 0.0], "aab") == []
+    )  # one cluster of positives has no spread
 
 
 def macro_f1(cells):
@@ -455,7 +550,9 @@ def macro_f1(cells):
 
 def both(targets, first, second, classes=3):
     """Counts of two models' answers, shape (samples, 2, cells)."""
-    return np.stack([count_classes(targets, answers, classes) for answers in (first, second)], axis=1)
+    return np.stack(
+        [count_classes(targets, answers, classes) for answers in (first, second)], axis=1
+    )
 
 
 def test_exchanges_of_whole_units_are_all_tried_for_a_score_of_all_samples():
@@ -467,11 +564,24 @@ def test_exchanges_of_whole_units_are_all_tried_for_a_score_of_all_samples():
     extreme = 0
     for exchanged in itertools.product((False, True), repeat=6):
         pairs = zip(first, second, units, strict=True)
-        left, right = zip(*((b, a) if exchanged[unit] else (a, b) for a, b, unit in pairs), strict=True)
-        scores = [float(macro_f1(count_classes(targets, answers, 3).sum(axis=0))) for answers in (left, right)]
+        left, right = zip(
+            *((b, a) if exchanged[unit] else (a, b) for a, b, unit in pairs), strict=True
+        )
+        scores = [
+            float(macro_f1(count_classes(targets, answers, 3).sum(axis=0)))
+            for answers in (left, right)
+        ]
         extreme += abs(scores[1] - scores[0]) >= abs(result.difference) - 1e-9
-    assert (result.test, result.p, result.units, result.samples) == (EXCHANGE, extreme / 2**6, 6, 24)
-    whole = [float(macro_f1(count_classes(targets, answers, 3).sum(axis=0))) for answers in (first, second)]
+    assert (result.test, result.p, result.units, result.samples) == (
+        EXCHANGE,
+        extreme / 2**6,
+        6,
+        24,
+    )
+    whole = [
+        float(macro_f1(count_classes(targets, answers, 3).sum(axis=0)))
+        for answers in (first, second)
+    ]
     assert (result.first, result.second) == pytest.approx(whole)
     assert [math.fsum(of_model) / 6 for of_model in values[:2]] == pytest.approx(whole)
     assert result.low < result.difference < result.high
@@ -487,7 +597,9 @@ def test_a_mean_has_the_same_test_and_nearly_the_same_interval_as_a_score_of_sum
     random = np.random.default_rng(6)
     first, second = random.integers(0, 2, (2, 60))
     units = [number // 2 for number in range(60)]
-    counts = np.stack([np.stack([right, np.ones(60, dtype=int)], axis=1) for right in (first, second)], axis=1)
+    counts = np.stack(
+        [np.stack([right, np.ones(60, dtype=int)], axis=1) for right in (first, second)], axis=1
+    )
     result, _ = compare_counts(counts, units, lambda sums: sums[..., 0] / sums[..., 1])
     plain = compare_paired(first.astype(float).tolist(), second.astype(float).tolist(), units)
     assert result.p == pytest.approx(sign_flip_test((second - first).tolist(), units), abs=0.01)

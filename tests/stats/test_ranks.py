@@ -16,11 +16,19 @@ def right(number, of=100):
 def test_a_model_is_behind_those_that_are_significantly_better_after_holm():
     values = np.array([right(90), right(80), right(79), right(20)])
     assert rank_intervals(values, range(100)) == [(1, 1), (2, 3), (2, 3), (4, 4)]
-    assert rank_intervals(1 - values, range(100), higher_is_better=False) == [(1, 1), (2, 3), (2, 3), (4, 4)]
+    assert rank_intervals(1 - values, range(100), higher_is_better=False) == [
+        (1, 1),
+        (2, 3),
+        (2, 3),
+        (4, 4),
+    ]
     # Seven differing samples are significant alone, and no more among the six tests of four equal models.
     assert mcnemar(0, 7) < 0.05 < 6 * mcnemar(0, 7)
     assert rank_intervals(np.array([right(90), right(83)]), range(100)) == [(1, 1), (2, 2)]
-    assert rank_intervals(np.array([right(90), right(83), right(83), right(83)]), range(100)) == [(1, 4)] * 4
+    assert (
+        rank_intervals(np.array([right(90), right(83), right(83), right(83)]), range(100))
+        == [(1, 4)] * 4
+    )
 
 
 def test_models_are_compared_on_the_samples_that_both_have():
@@ -34,8 +42,14 @@ def test_models_are_compared_on_the_samples_that_both_have():
 
 def test_samples_of_one_unit_are_no_independent_evidence():
     values = np.array([right(100), right(50)])
-    assert rank_intervals(values, [f"patient {sample // 25}" for sample in range(100)]) == [(1, 2), (1, 2)]
-    assert rank_intervals(values, [f"patient {sample // 2}" for sample in range(100)]) == [(1, 1), (2, 2)]
+    assert rank_intervals(values, [f"patient {sample // 25}" for sample in range(100)]) == [
+        (1, 2),
+        (1, 2),
+    ]
+    assert rank_intervals(values, [f"patient {sample // 2}" for sample in range(100)]) == [
+        (1, 1),
+        (2, 2),
+    ]
     shared = [Dyad(str(sample), "one image", f"image {sample}") for sample in range(100)]
     assert rank_intervals(values, shared) == [(1, 2), (1, 2)]
     apart = [Dyad(str(sample), f"first {sample}", f"second {sample}") for sample in range(100)]
@@ -50,7 +64,15 @@ def test_true_ranks_lie_inside(size):
     for _ in range(40):
         ease = random.normal(size=(1, 60, 1)) * 0.3
         of_unit = random.normal(size=(4, 60, 1)) * 0.3
-        draws = random.random((4, 60, size)) < chances[:, None, None] + 0.3 * np.tanh(ease + of_unit)
-        ranks = rank_intervals(draws.reshape(4, -1).astype(float), [str(n // size) for n in range(60 * size)])
-        inside += ranks[3][0] <= 1 and ranks[0][1] >= 4 and all(low <= 2 and high >= 3 for low, high in ranks[1:3])
+        draws = random.random((4, 60, size)) < chances[:, None, None] + 0.3 * np.tanh(
+            ease + of_unit
+        )
+        ranks = rank_intervals(
+            draws.reshape(4, -1).astype(float), [str(n // size) for n in range(60 * size)]
+        )
+        inside += (
+            ranks[3][0] <= 1
+            and ranks[0][1] >= 4
+            and all(low <= 2 and high >= 3 for low, high in ranks[1:3])
+        )
     assert inside >= 38

@@ -29,7 +29,11 @@ def dotted_names(value):
 
 def names_in_files():
     """Return the names in all files of tasks, those that others include and the two of variants among them."""
-    files = [path for path in tasks_folder().glob("*/*") if path.suffix in (".yaml", ".yml") or path.name[0] == "_"]
+    files = [
+        path
+        for path in tasks_folder().glob("*/*")
+        if path.suffix in (".yaml", ".yml") or path.name[0] == "_"
+    ]
     assert len(files) > 90
     return {name for path in files if path.is_file() for name in dotted_names(parsed(path))}
 
@@ -48,7 +52,9 @@ def written_names(module):
 
 
 def test_every_name_in_a_task_file_is_in_the_file_of_its_module():
-    used = names_in_files() | {name for task in task_files() for name in dotted_names(dict(task_config(task)))}
+    used = names_in_files() | {
+        name for task in task_files() for name in dotted_names(dict(task_config(task)))
+    }
     assert len(used) > 250
     for name in used:
         assert name.startswith("medtasks.")
@@ -69,8 +75,13 @@ def test_a_module_has_the_hook_and_the_metrics_of_its_family(name):
     listed = {entry["metric"].removesuffix("_stderr") for entry in module.METRIC_LIST}
     own = {metric.name for metric in family.metrics}
     assert listed == own or (name == "yes_no" and listed < own)
-    if family.rotated in ("rotated_choice", "rotated_classes"):  # one option is right, so another can be to abstain
-        abstaining = {entry["metric"].removesuffix("_stderr") for entry in module.ABSTAINING_METRIC_LIST}
+    if family.rotated in (
+        "rotated_choice",
+        "rotated_classes",
+    ):  # one option is right, so another can be to abstain
+        abstaining = {
+            entry["metric"].removesuffix("_stderr") for entry in module.ABSTAINING_METRIC_LIST
+        }
         assert abstaining == own | {"coverage", "acc_of_answered"}
         assert family_of(module.process_abstaining).name == family.name
 
@@ -78,13 +89,21 @@ def test_a_module_has_the_hook_and_the_metrics_of_its_family(name):
 def test_scoring_by_hooks():
     doc = {"options": ["x", "y"], "answer": "B", "image_id": None}
     samples = [choice.process_results({"doc_id": reply, **doc}, [reply]) for reply in ("B", "(a)")]
-    scores = pickle.loads(pickle.dumps([sample["accuracy"] for sample in samples]))  # as from another rank
+    scores = pickle.loads(
+        pickle.dumps([sample["accuracy"] for sample in samples])
+    )  # as from another rank
     values = {entry["metric"]: entry["aggregation"](scores) for entry in choice.METRIC_LIST}
-    assert (values["accuracy"], values["accuracy_stderr"], values["invalid_rate"]) == (0.5, 0.5, 0.0)
+    assert (values["accuracy"], values["accuracy_stderr"], values["invalid_rate"]) == (
+        0.5,
+        0.5,
+        0.0,
+    )
     assert [entry["aggregation"].__name__ for entry in choice.METRIC_LIST] == [*values]
 
 
-@each_row("name", ["choice.no_such", "settings_of.no_such", "variants.no_such", "no_such.METRIC_LIST"])
+@each_row(
+    "name", ["choice.no_such", "settings_of.no_such", "variants.no_such", "no_such.METRIC_LIST"]
+)
 def test_a_name_that_no_file_has(name):
     with pytest.raises((AttributeError, ModuleNotFoundError)):
         DottedName(f"{HOOKS}{name}").resolve()

@@ -31,7 +31,12 @@ VQA = [
 ]
 QA = [
     {"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]},
-    {"question": "Which view?", "answer": "lateral", "options": ["Frontal", "Lateral"], "images": ["b.png", "a.png"]},
+    {
+        "question": "Which view?",
+        "answer": "lateral",
+        "options": ["Frontal", "Lateral"],
+        "images": ["b.png", "a.png"],
+    },
 ]
 
 
@@ -124,7 +129,9 @@ def test_preparing_again_overwrites_its_own(own, config):
 
 def test_incomplete_folders_are_refused(own):
     folder = own("scans", "VQA", [*VQA, {"question": "?", "answer": "!", "images": ["c.png"]}])
-    with pytest.raises(SourceError, match=r"dataset.json sample 4: its image c.png is missing.*--allow-incomplete"):
+    with pytest.raises(
+        SourceError, match=r"dataset.json sample 4: its image c.png is missing.*--allow-incomplete"
+    ):
         prepare_own(folder)
     assert not own_tasks_folder().exists()
     manifest = prepare_own(folder, allow_incomplete=True)
@@ -133,24 +140,35 @@ def test_incomplete_folders_are_refused(own):
 
 @each_row("name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"])
 def test_names_of_ours_are_taken(own, name):
-    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{own_name(name)}' already; .*--name"):
+    with pytest.raises(
+        MedTasksError, match=f"there is a task or dataset '{own_name(name)}' already; .*--name"
+    ):
         prepare_own(own("scans", "VQA", VQA), name)
     assert not own_tasks_folder().exists()
 
 
 def test_names_that_cannot_be(own, monkeypatch):
-    with pytest.raises(MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"):
+    with pytest.raises(
+        MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"
+    ):
         prepare_own(own("肝", "VQA", VQA))
-    for prefix, name in (("videomme_", "long"), ("mmlu_", "anatomy")):  # of the harness, which quotes the second
+    for prefix, name in (
+        ("videomme_", "long"),
+        ("mmlu_", "anatomy"),
+    ):  # of the harness, which quotes the second
         monkeypatch.setattr(own_tasks, "_PREFIX", prefix)  # it has no task with ours
-        with pytest.raises(MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"):
+        with pytest.raises(
+            MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"
+        ):
             prepare_own(own("scans", "VQA", VQA), name)
 
 
 def test_another_folder_does_not_replace_a_dataset(own, tmp_path):
     first = prepare_own(own("one/scans", "VQA", VQA))
     other = own("two/scans", "QA", QA)
-    with pytest.raises(MedTasksError, match=r"from .*one/scans already; .* --name, or replace it: medtasks"):
+    with pytest.raises(
+        MedTasksError, match=r"from .*one/scans already; .* --name, or replace it: medtasks"
+    ):
         prepare_own(other)
     assert Manifest.read(dataset_folder(first.name)) == first
     assert prepare_own(other, first.name, again=True).source == str(other)
@@ -174,9 +192,13 @@ def test_files_of_others_are_not_overwritten(own):
 def test_a_dataset_that_was_deleted(own, config):
     name = prepare_own(own("scans", "VQA", VQA)).name
     shutil.rmtree(dataset_folder(name))
-    with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
+    with pytest.raises(
+        MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"
+    ):
         prepared_folder(name)
-    task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=config(name)["dataset_path"]))
+    task = SimpleNamespace(
+        config=SimpleNamespace(task=name, dataset_path=config(name)["dataset_path"])
+    )
     with pytest.raises(MedTasksError, match="your own dataset"):  # before the harness loads it
         download_and_check(None, task)
 
@@ -189,8 +211,15 @@ def home(sample_home, tmp_path, monkeypatch):
 
 
 def test_part_holds_the_chosen_questions_and_says_so(home):
-    manifest, tasks, groups = select_as("mediconfusion", {"categories": ["Cerebral", "spin*"]}, "head_and_spine")
-    assert tasks == ["head_and_spine", "head_and_spine_ff", "head_and_spine_gd", "head_and_spine_ps"]
+    manifest, tasks, groups = select_as(
+        "mediconfusion", {"categories": ["Cerebral", "spin*"]}, "head_and_spine"
+    )
+    assert tasks == [
+        "head_and_spine",
+        "head_and_spine_ff",
+        "head_and_spine_gd",
+        "head_and_spine_ps",
+    ]
     assert groups == ["head_and_spine_all", "head_and_spine_all_ff"]
     modes = ["head_and_spine", "head_and_spine_gd", "head_and_spine_ps"]
     assert tasks_of("head_and_spine_all") == modes
@@ -200,7 +229,11 @@ def test_part_holds_the_chosen_questions_and_says_so(home):
     assert own["metadata"]["description"].endswith("needs a judge; only categories=Cerebral|spin*")
     whole = load_documents("mediconfusion")
     part = load_documents("head_and_spine")
-    pairs = {document["pair_id"] for document in whole if {"Cerebral", "Spinal"} & set(document["categories"])}
+    pairs = {
+        document["pair_id"]
+        for document in whole
+        if {"Cerebral", "Spinal"} & set(document["categories"])
+    }
     assert part == [document for document in whole if document["pair_id"] in pairs]
     assert 0 < len(part) < len(whole)
     assert list(verify("head_and_spine")) == []
@@ -217,7 +250,9 @@ def test_a_broken_image_is_named(home):
     document = load_documents("mediconfusion")[0]
     image = dataset_folder("mediconfusion") / document["image_file"]
     image.write_bytes(image.read_bytes()[:100])
-    with pytest.raises(SourceError, match=f"{image.name} is broken .*medtasks data prepare mediconfusion"):
+    with pytest.raises(
+        SourceError, match=f"{image.name} is broken .*medtasks data prepare mediconfusion"
+    ):
         select_as("mediconfusion", {"categories": document["categories"]}, "mc_broken")
     assert not dataset_folder("mc_broken").exists()
 
@@ -240,16 +275,24 @@ def test_refused_names(home, name, message):
 def test_parts_and_tasks_of_other_parts_are_left_alone(home):
     select_as("mediconfusion", {"categories": ["Spinal"]}, "mc_head_gd")
     before = Manifest.read(dataset_folder("mc_head_gd"))
-    with pytest.raises(MedTasksError, match="there is a task 'mc_head_gd' on your dataset 'mc_head_gd'"):
+    with pytest.raises(
+        MedTasksError, match="there is a task 'mc_head_gd' on your dataset 'mc_head_gd'"
+    ):
         select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
     assert not dataset_folder("mc_head").exists()
     for categories in (["Cerebral"], ["Cerebral", "Cardiac"]):  # a part may be made again
         select_as("mediconfusion", {"categories": categories}, "mc_part")
-    assert {name for one in load_documents("mc_part") for name in one["categories"]} >= {"Cerebral", "Cardiac"}
+    assert {name for one in load_documents("mc_part") for name in one["categories"]} >= {
+        "Cerebral",
+        "Cardiac",
+    }
     assert Manifest.read(dataset_folder("mc_head_gd")) == before
     assert task_file("mc_head_gd").dataset == "mc_head_gd"
     ran = CliRunner().invoke(app, ["data", "prepare", "mc_part"])
-    assert "'mc_part' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)
+    assert (
+        "'mc_part' is a part of 'mediconfusion'; make it again with 'medtasks data select"
+        in str(ran.exception)
+    )
     with pytest.raises(MedTasksError, match="'mc_part' is itself a part of 'mediconfusion'"):
         whole_dataset("mc_part")
     with pytest.raises(DatasetNotPrepared, match="multimedeval_slake"):

@@ -33,7 +33,14 @@ def config(path, columns=COLUMNS, rows=None, **more):
         "process_results": "medtasks.hooks.choice.process_results",
         "doc_to_text": "medtasks.hooks.prompts.lettered",
     }
-    return {"task": "t", "test_split": "test", "dataset_path": str(path), "metadata": metadata, **hooks, **more}
+    return {
+        "task": "t",
+        "test_split": "test",
+        "dataset_path": str(path),
+        "metadata": metadata,
+        **hooks,
+        **more,
+    }
 
 
 def csv_text(separator=","):
@@ -51,7 +58,10 @@ def files(name):
     return {"dataset_kwargs": {"data_files": {"test": str(name)}}}
 
 
-@each_row("loader, name", [("", "q.csv"), ("csv", "q.csv"), ("", "q.xlsx"), ("excel", "q.xlsx"), ("csv", "q.xlsx")])
+@each_row(
+    "loader, name",
+    [("", "q.csv"), ("csv", "q.csv"), ("", "q.xlsx"), ("excel", "q.xlsx"), ("csv", "q.xlsx")],
+)
 def test_cells_are_asked_as_written_and_other_columns_are_numbers(tmp_path, loader, name):
     path = tmp_path / name
     workbook(path) if name.endswith("xlsx") else path.write_text(csv_text())
@@ -60,11 +70,16 @@ def test_cells_are_asked_as_written_and_other_columns_are_numbers(tmp_path, load
     assert second["options"] == ["True", "n/a"]
     assert (first["doc_id"], second["doc_id"]) == ("002", "010")
     assert (first["age"], second["age"]) == (45, None)
-    assert (first["site"], second["site"]) == ("007", "12")  # one that is no number keeps all as texts
+    assert (first["site"], second["site"]) == (
+        "007",
+        "12",
+    )  # one that is no number keeps all as texts
 
 
 def test_numbers_that_a_prompt_shows_and_long_ids_stay_as_written(tmp_path):
-    (tmp_path / "q.csv").write_text("question,a,b,answer,dose,id\n?,x,y,A,2.50,12345678901234567890\n")
+    (tmp_path / "q.csv").write_text(
+        "question,a,b,answer,dose,id\n?,x,y,A,2.50,12345678901234567890\n"
+    )
     shown = {"lmms_eval_specific_kwargs": {"default": {"template": "{{ question }} {{ dose }}"}}}
     columns = {"options": ["a", "b"]}
     (row,) = own_documents("t", config(tmp_path / "q.csv", columns, **shown))
@@ -77,7 +92,9 @@ def test_arguments_of_the_library_reach_it(tmp_path):
     folder = hub_folder(tmp_path / "mine", "one")
     kept = {"keep_in_memory": True, "num_proc": 1, "cache_dir": str(tmp_path / "cache")}
     assert questions(folder, dataset_kwargs=kept) == ["one"]
-    assert [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()].count("medtasks") == 1
+    assert [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()].count(
+        "medtasks"
+    ) == 1
 
 
 def test_texts_of_json_stay_texts(tmp_path):
@@ -97,7 +114,11 @@ def hub_folder(folder, question, ending="parquet"):
     if ending == "parquet":
         datasets.Dataset.from_list([row]).to_parquet(path)
     else:
-        path.write_text(json.dumps(row) if ending == "jsonl" else f"question,options,answer\n{question},'[1]',A\n")
+        path.write_text(
+            json.dumps(row)
+            if ending == "jsonl"
+            else f"question,options,answer\n{question},'[1]',A\n"
+        )
     return folder
 
 
@@ -114,8 +135,12 @@ def test_an_edited_folder_is_asked_as_it_is_now(tmp_path, ending):
 
 
 def test_a_pickle_is_refused_by_us_whatever_the_library_does(tmp_path):
-    (tmp_path / "x.pkl").write_bytes(b"cos\nmkdir\n(S'%s'\ntR." % str(tmp_path / "attacked").encode())
-    with pytest.raises(MedTasksError, match="pickles of pandas can run code and are not read; save them as parquet"):
+    (tmp_path / "x.pkl").write_bytes(
+        b"cos\nmkdir\n(S'%s'\ntR." % str(tmp_path / "attacked").encode()
+    )
+    with pytest.raises(
+        MedTasksError, match="pickles of pandas can run code and are not read; save them as parquet"
+    ):
         questions("pandas", **files(tmp_path / "x.pkl"))
     assert not (tmp_path / "attacked").exists()
 
@@ -162,7 +187,9 @@ def test_files_are_looked_for_next_to_the_task_file(tmp_path, monkeypatch):
     workbook(tmp_path / "q.xlsx")
     for name, path in (("plain", "dataset_path: q.xlsx"), ("named", "dataset_path: xlsx")):
         arguments = "dataset_kwargs: {data_files: {test: q.xlsx}}\n" if name == "named" else ""
-        (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n{path}\n{arguments}test_split: test\n")
+        (tmp_path / f"{name}.yaml").write_text(
+            f"task: {name}\n{path}\n{arguments}test_split: test\n"
+        )
     with including([tmp_path]):
         for name in ("plain", "named"):
             settings = task_config(name)
@@ -181,7 +208,9 @@ def test_brackets_and_stars_in_a_path_are_no_patterns(tmp_path, name):
     other = name.replace("[1]", "1").replace("?", "x").replace("*", "x").replace("{a,b}", "a")
     for file, question in ((name, "own"), (other, "other's")):
         (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(json.dumps({"question": question, "options": ["x", "y"], "answer": "A"}))
+        (tmp_path / file).write_text(
+            json.dumps({"question": question, "options": ["x", "y"], "answer": "A"})
+        )
     assert questions("json", **files(tmp_path / name)) == questions(tmp_path / name) == ["own"]
     assert questions("json", **files(tmp_path / other)) == ["other's"]
 
@@ -209,7 +238,10 @@ def test_patterns_and_several_files(tmp_path):
         (tmp_path / f"q{number}.csv").write_text(f"question,a,b,answer\nQ{number},x,y,A\n")
     columns = {"options": ["a", "b"]}
     listed = {"data_files": {"test": [str(tmp_path / "q2.csv"), str(tmp_path / "q1.csv")]}}
-    for names, expected in ((listed, ["Q2", "Q1"]), ({"data_files": str(tmp_path / "q*.csv")}, ["Q1", "Q2"])):
+    for names, expected in (
+        (listed, ["Q2", "Q1"]),
+        ({"data_files": str(tmp_path / "q*.csv")}, ["Q1", "Q2"]),
+    ):
         rows = own_documents("t", config("csv", columns, dataset_kwargs=names))
         assert [row["question"] for row in rows] == expected
 
@@ -230,9 +262,14 @@ def test_a_task_asks_the_rows_of_its_kind(tmp_path):
     columns = {"options": ["a", "b"]}
     rows = own_documents("t", config(tmp_path / "q.csv", columns, rows={"type": "choice"}))
     assert [(row["question"], row["answer"]) for row in rows] == [("Two?", "B"), ("Three?", "A")]
-    rows = own_documents("t", config(tmp_path / "q.csv", columns, rows={"type": ["choice"], "question": ["Two?", "x"]}))
+    rows = own_documents(
+        "t",
+        config(tmp_path / "q.csv", columns, rows={"type": ["choice"], "question": ["Two?", "x"]}),
+    )
     assert [row["question"] for row in rows] == ["Two?"]
-    yes_no = {key: f"medtasks.hooks.closed_questions.{key}" for key in ("process_results", "doc_to_text")}
+    yes_no = {
+        key: f"medtasks.hooks.closed_questions.{key}" for key in ("process_results", "doc_to_text")
+    }
     (row,) = own_documents("t", config(tmp_path / "q.csv", {}, rows={"type": "yes/no"}, **yes_no))
     assert row["gold"] == "Yes"
 
@@ -242,7 +279,10 @@ def test_a_task_asks_the_rows_of_its_kind(tmp_path):
     [
         ({"type": "choice"}, "q.csv, row 4: 'answer' is 'D', and"),
         ({"type": "report"}, "none of the 3 rows for 't' has {'type': 'report'}, as"),
-        ({"typ": "choice"}, "has {'typ': 'choice'}, as .* there are the columns type, question, a, b, answer"),
+        (
+            {"typ": "choice"},
+            "has {'typ': 'choice'}, as .* there are the columns type, question, a, b, answer",
+        ),
         ({"type": True}, "write a column and its values, .* yes and no in quotes"),
         (["type"], r"has \['type'\], as 'rows'"),
     ],
@@ -259,7 +299,12 @@ def test_up_to_ten_mistakes_are_named_with_their_rows(tmp_path):
     with pytest.raises(MedTasksError) as raised:
         own_documents("t", config(tmp_path / "q.csv", {"options": ["a", "b"]}))
     message = str(raised.value)
-    assert [f"row {number}: 'answer' is 'E'" in message for number in (4, 5, 14, 15)] == [False, True, True, False]
+    assert [f"row {number}: 'answer' is 'E'" in message for number in (4, 5, 14, 15)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert message.endswith("; and 2 more")
 
 
@@ -276,13 +321,25 @@ def test_faults_of_images_have_the_rows_of_the_sheet(tmp_path):
     [
         ("gone.csv", {}, r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
         ("gone.txt", {}, r"documents of 't' \(gone.txt\) cannot be loaded: there is no such file"),
-        ("csv", files("gone.csv"), r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
+        (
+            "csv",
+            files("gone.csv"),
+            r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file",
+        ),
         ("excel", {}, "the task 't' names no file; write dataset_path: FILE"),
         ("exel", files("q.xlsx"), "no kind of file is called 'exel'; did you mean 'excel'"),
         ("json", files("e.jsonl"), "e.jsonl is empty"),
-        ("csv", files("damaged.parquet"), r"documents of 't' \(damaged.parquet\) cannot be loaded: ArrowInvalid"),
+        (
+            "csv",
+            files("damaged.parquet"),
+            r"documents of 't' \(damaged.parquet\) cannot be loaded: ArrowInvalid",
+        ),
         (".", {}, "documents of 't' .* cannot be loaded: .*contain any data files"),
-        ("csv", {"dataset_kwargs": {"data_files": "q.csv", "skiprows": 2}}, "'skiprows' is no option of a table"),
+        (
+            "csv",
+            {"dataset_kwargs": {"data_files": "q.csv", "skiprows": 2}},
+            "'skiprows' is no option of a table",
+        ),
     ],
 )
 def test_what_cannot_be_loaded_names_the_file(tmp_path, monkeypatch, path, more, complaint):
@@ -304,9 +361,17 @@ def test_a_file_in_a_prepared_dataset_is_found_behind_any_protocol(tmp_path):
     with zipfile.ZipFile(folder / "a.zip", "w") as archive:
         archive.write(folder / "a.json", "a.json")
     shutil.copy(folder / "a.json", tmp_path)
-    behind = ("zip://a.json::{}/a.zip", "zip://a.json::file://{}/a.zip", "simplecache::{}/a.json", "local://{}/a.json")
+    behind = (
+        "zip://a.json::{}/a.zip",
+        "zip://a.json::file://{}/a.zip",
+        "simplecache::{}/a.json",
+        "local://{}/a.json",
+    )
     for name in ("{}/a.json", "file://{}/a.json", *behind):
-        config = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": name.format(folder)}}}
+        config = {
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": name.format(folder)}},
+        }
         assert datasets_of_files(config) == {folder.name}, name
     config["dataset_kwargs"]["data_files"] = f"simplecache::{tmp_path}/a.json"
     assert datasets_of_files(config) == set()

@@ -25,18 +25,28 @@ from medtasks.tasks.task_index import (
 
 from ..tables import each_row
 
-FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
+FILES = sorted(
+    path
+    for path in tasks_folder().rglob("*")
+    if path.suffix == ".yaml" or path.name.endswith("_yaml")
+)
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 
 
 def test_one_task(monkeypatch):
     task = task_file("mediconfusion_gd")
-    assert (task.kind, task.dataset, task.output_type) == ("task", "mediconfusion", "multiple_choice")
+    assert (task.kind, task.dataset, task.output_type) == (
+        "task",
+        "mediconfusion",
+        "multiple_choice",
+    )
     assert task.rows == {"reference": Rule("greedy_reference"), "robust": Rule("untied")}
     assert task_file("mediconfusion_ff").rows == {"reference": Rule(), "fenced": Rule(fenced=True)}
     group = task_file("mediconfusion_all")
     assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
-    with pytest.raises(UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"
+    ):
         task_file("medconfusion_gd")
 
 
@@ -73,7 +83,9 @@ def test_every_task_says_what_it_is(name):
     assert unknown_keys(task) == []
 
 
-@each_row("name", ["mediconfusion", "mediconfusion_gd_blind", "mediconfusion_ff", "mediconfusion_ps"])
+@each_row(
+    "name", ["mediconfusion", "mediconfusion_gd_blind", "mediconfusion_ff", "mediconfusion_ps"]
+)
 def test_our_tasks_pass_the_check_of_the_users_own(sample, name):
     assert list(task_problems(task_file(name))) == []
 
@@ -119,9 +131,15 @@ def test_names_includes_and_groups(folder):
     assert sorted(index.tasks_of("t*")) == ["three", "two"]
     assert index.tasks_of("nothing") == []
     assert index.configs["one"]["generation_kwargs"] == {}
-    assert (index.configs["two"]["output_type"], index.configs["two"]["dataset_path"]) == ("generate_until", "late")
+    assert (index.configs["two"]["output_type"], index.configs["two"]["dataset_path"]) == (
+        "generate_until",
+        "late",
+    )
     assert index.groups["all"]["group"] == "all"
-    assert (index.paths["all"], index.paths["two"]) == (folder / "group.yaml", folder / "deep" / "two.yaml")
+    assert (index.paths["all"], index.paths["two"]) == (
+        folder / "group.yaml",
+        folder / "deep" / "two.yaml",
+    )
 
 
 def test_places_that_are_searched(folder, tmp_path_factory):
@@ -132,7 +150,9 @@ def test_places_that_are_searched(folder, tmp_path_factory):
     assert index_tasks([folder / "missing.yaml"]).configs == {}
     other = tmp_path_factory.mktemp("other")
     (other / "one.yaml").write_text("task: one\ndescription: other\n")
-    assert "description" not in index_tasks([folder, other]).configs["one"]  # the first folder counts
+    assert (
+        "description" not in index_tasks([folder, other]).configs["one"]
+    )  # the first folder counts
     assert index_tasks([other, folder]).configs["one"]["description"] == "other"
     harness = index_tasks([harness_folder()], ["mmbench"])
     assert len(harness.tasks_of("mmbench")) > 2
@@ -147,10 +167,16 @@ BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 @each_row(
     ("text", "complaint"),
     [
-        ("task: [\n", r"broken.yaml is damaged in line 2, so the harness stops whatever task you choose"),
+        (
+            "task: [\n",
+            r"broken.yaml is damaged in line 2, so the harness stops whatever task you choose",
+        ),
         ("include: gone_yaml\n", r"broken.yaml includes .*gone_yaml, which does not exist, so"),
         ("include: broken.yaml\n", "broken.yaml is damaged, so"),
-        ("include: /dev/zero\n", r"broken.yaml or a file that it includes cannot be read \(it is a device or a pipe"),
+        (
+            "include: /dev/zero\n",
+            r"broken.yaml or a file that it includes cannot be read \(it is a device or a pipe",
+        ),
         (f"task: bomb\n{BOMB}", r"the task file .*broken\.yaml is damaged"),
     ],
 )
@@ -193,14 +219,23 @@ def test_paths_and_functions_beside_the_file_are_those_of_the_harness(tmp_path):
 
 def test_an_image_root_beside_the_file(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
-    settings = {"default": {"image_root": "images", "template": "x"}, "llava": {"image_root": "gone"}, "blip": {}}
+    settings = {
+        "default": {"image_root": "images", "template": "x"},
+        "llava": {"image_root": "gone"},
+        "blip": {},
+    }
     placed = with_image_roots({"task": "one", "lmms_eval_specific_kwargs": settings}, tmp_path)
     found = placed["lmms_eval_specific_kwargs"]
-    assert found == {**settings, "default": {"image_root": str(tmp_path / "images"), "template": "x"}}
+    assert found == {
+        **settings,
+        "default": {"image_root": str(tmp_path / "images"), "template": "x"},
+    }
     monkeypatch.chdir(tmp_path)
     absolute = {"lmms_eval_specific_kwargs": {"image_root": "/somewhere/images"}}
     assert with_image_roots(absolute, tmp_path) == absolute
-    assert with_image_roots({"lmms_eval_specific_kwargs": None}, tmp_path) == {"lmms_eval_specific_kwargs": None}
+    assert with_image_roots({"lmms_eval_specific_kwargs": None}, tmp_path) == {
+        "lmms_eval_specific_kwargs": None
+    }
 
 
 def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
@@ -212,7 +247,9 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     hook = "medtasks.hooks.choice.process_results"
     config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings, process_results=hook)
     models = {**settings, "image_root": "images"}
-    task = SimpleNamespace(config=config, lmms_eval_specific_kwargs=models, dataset={}, dataset_no_image={})
+    task = SimpleNamespace(
+        config=config, lmms_eval_specific_kwargs=models, dataset={}, dataset_no_image={}
+    )
     download_and_check(lambda task: None, task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}

@@ -16,7 +16,12 @@ from ..tables import each_row
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 GROUPS = [name for name, task in task_files().items() if task.kind == "group"]
 MODELS = {*MODEL_REGISTRY_V2.list_model_names(), *(model.model_id for model in model_manifests())}
-MODELS |= {"blip2", "deepseek", "molmo", "gemini_api"}  # of other releases, or of MediConfusion's own code
+MODELS |= {
+    "blip2",
+    "deepseek",
+    "molmo",
+    "gemini_api",
+}  # of other releases, or of MediConfusion's own code
 OWN_ROWS = ("robust", "strict", "fenced")
 NO_PUBLISHED_RULE = ("gmai_mmbench_mcls", "gmai_mmbench_test", "medevalkit_mmmu_med_test")
 """Tasks that nothing published scores: answers to submit, and several answers of which only the paper tells."""
@@ -28,7 +33,14 @@ ABOUT = {"task", "task_alias", "tag", "metadata"}
 DIFFERENCES = {
     "_judged": {"doc_to_text", "doc_to_messages", "filter_list", "metric_list", "process_results"},
     "_ll": {
-        *("doc_to_choice", "filter_list", "metric_list", "output_type", "process_results", "target_delimiter"),
+        *(
+            "doc_to_choice",
+            "filter_list",
+            "metric_list",
+            "output_type",
+            "process_results",
+            "target_delimiter",
+        ),
         *("generation_kwargs", "model_specific_generation_kwargs"),
     },
     "_reasoning": {"generation_kwargs", SETTINGS},
@@ -44,10 +56,14 @@ def test_how_every_task_is_asked(name):
     config, task = task_config(name), task_files()[name]
     assert (config["test_split"], config["dataset_kwargs"]) == ("test", {"load_from_disk": True})
     assert config.get("num_fewshot", 0) == 0, "examples are in the prompt, not drawn by the harness"
-    assert config["reasoning_tags"] == ("none" if task.family.extractor else None), "our rules see the reasoning"
+    assert config["reasoning_tags"] == ("none" if task.family.extractor else None), (
+        "our rules see the reasoning"
+    )
     assert {"doc_to_text", "doc_to_visual", "doc_to_target"} <= config.keys()
     assert task.output_type in ("generate_until", "multiple_choice")
-    assert ("doc_to_choice" in config) == ("target_delimiter" in config) == task.compares_likelihoods
+    assert (
+        ("doc_to_choice" in config) == ("target_delimiter" in config) == task.compares_likelihoods
+    )
     settings = config[SETTINGS]
     assert "default" in settings
     assert settings.keys() - {"default"} <= MODELS
@@ -90,7 +106,11 @@ def test_rows_of_published_rules_come_first_and_ours_read_by_other_rules(name):
 
 def test_no_rule_of_ours_is_in_a_row_of_published_ones():
     """The judge between marks gets the replies that published rules leave open."""
-    rows = [(name, row, task_files()[name].rows[row].extractor) for name in TASKS for row in task_files()[name].rows]
+    rows = [
+        (name, row, task_files()[name].rows[row].extractor)
+        for name in TASKS
+        for row in task_files()[name].rows
+    ]
     published = {extractor for _, row, extractor in rows if row.startswith("reference")}
     own = {extractor for _, row, extractor in rows if row in ("robust", "strict")}
     assert published & own == set()
@@ -120,11 +140,18 @@ def test_a_task_named_after_another_differs_in_what_its_ending_says(ending):
         assert different <= {*ABOUT, *DIFFERENCES[ending]}, name
         assert different - {*ABOUT}, name
         mine, theirs = config["metadata"], other["metadata"]
-        assert {key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)} <= METADATA, name
-        assert {"description", "protocol"} <= {key for key in mine if mine[key] != theirs.get(key)}, name
+        assert {key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)} <= METADATA, (
+            name
+        )
+        assert {"description", "protocol"} <= {
+            key for key in mine if mine[key] != theirs.get(key)
+        }, name
         if ending == "_reasoning":
             limits = {"max_new_tokens": 0}
-            assert {**config["generation_kwargs"], **limits} == {**other["generation_kwargs"], **limits}
+            assert {**config["generation_kwargs"], **limits} == {
+                **other["generation_kwargs"],
+                **limits,
+            }
 
 
 @each_row("name", GROUPS)
@@ -132,7 +159,9 @@ def test_a_group_averages_metrics_that_all_its_members_have(name):
     config, members = task_config(name), members_of(name)
     assert members
     for entry in config.get("aggregate_metric_list", []):
-        assert all(entry["metric"] in {metric.name for metric in member.metrics} for member in members), entry
+        assert all(
+            entry["metric"] in {metric.name for metric in member.metrics} for member in members
+        ), entry
 
 
 def test_tags_name_their_benchmark_and_every_dataset_has_a_task():

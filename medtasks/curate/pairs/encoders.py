@@ -100,11 +100,16 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
         if name.startswith(_VLM):
             features = _vlm(plain, chosen)  # transformers knows which other files it needs
         else:
-            features = (_open_clip if (folder / _OPEN_CLIP).is_file() else _transformers)(folder, chosen)
+            features = (_open_clip if (folder / _OPEN_CLIP).is_file() else _transformers)(
+                folder, chosen
+            )
 
         def encode(images: Sequence[Image.Image]) -> Vectors:
             """Encode without gradients, in bfloat16 on a GPU."""
-            with torch.inference_mode(), torch.autocast(chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"):
+            with (
+                torch.inference_mode(),
+                torch.autocast(chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"),
+            ):
                 vectors: Vectors = features(images).float().cpu().numpy()
             return vectors
 
@@ -136,7 +141,9 @@ def _own_encoder(name: str, device: str) -> Encoder:
         parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
         for part_name, part in sorted(parts.items()):
             for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():
-                content.update(f"{part_name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes())
+                content.update(
+                    f"{part_name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes()
+                )
         decides = [content.hexdigest()]
     return Encoder(name, digest_of(_VERSION, device, name, decides)[:32], lambda: made.encode)
 
@@ -150,7 +157,9 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         from open_clip import factory, transform  # type: ignore[import-untyped]  # it has no types
         from open_clip.model import _build_vision_tower  # type: ignore[import-untyped]
     except ImportError as error:
-        raise MedTasksError(f"{folder} needs open_clip; install it with pip install 'medtasks[curate]'") from error
+        raise MedTasksError(
+            f"{folder} needs open_clip; install it with pip install 'medtasks[curate]'"
+        ) from error
     config = read_json(folder / _OPEN_CLIP, "download it")
     try:
         model = config["model_cfg"]
@@ -160,15 +169,23 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         if weights_file.suffix != ".safetensors":
             check_unpickling(weights_file)
         weights = factory.load_state_dict(str(weights_file), weights_only=True)
-        stored = {key.removeprefix("visual."): value for key, value in weights.items() if key.startswith("visual.")}
-        tower.load_state_dict(stored)  # strictly: a weight that the checkpoint lacks would be random
+        stored = {
+            key.removeprefix("visual."): value
+            for key, value in weights.items()
+            if key.startswith("visual.")
+        }
+        tower.load_state_dict(
+            stored
+        )  # strictly: a weight that the checkpoint lacks would be random
     except MedTasksError:
         raise
     except Exception as error:  # open_clip and timm raise whatever a damaged file brings about
         raise CheckpointError(
             f"{folder} is no usable open_clip checkpoint ({one_line(error)}); download it again"
         ) from error
-    settings = transform.merge_preprocess_dict(vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {})
+    settings = transform.merge_preprocess_dict(
+        vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {}
+    )
     settings["size"] = getattr(tower, "image_size", settings["size"])
     prepare = transform.image_transform_v2(transform.PreprocessCfg(**settings), is_train=False)
     tower.eval().requires_grad_(False).to(device)
@@ -179,30 +196,45 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from medtasks.metrics.neural.text_encoders import LOCAL, check_configuration, loading_fault, quiet
+    from medtasks.metrics.neural.text_encoders import (
+        LOCAL,
+        check_configuration,
+        loading_fault,
+        quiet,
+    )
     from medtasks.model_adapters.base.checkpoints import CheckpointError, refuse_missing
 
     try:
         check_configuration(folder)
         kind = AutoConfig.from_pretrained(folder, **LOCAL).model_type
         if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-            raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")
+            raise CheckpointError(
+                f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}"
+            )
         with quiet():  # the missing ones are refused
             processor = AutoImageProcessor.from_pretrained(folder, **LOCAL)
             model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **LOCAL)
     except MedTasksError:
         raise
     except Exception as error:  # transformers raises whatever a damaged file brings about
-        raise CheckpointError(f"{folder} cannot be loaded as an image model: {loading_fault(error)}") from error
+        raise CheckpointError(
+            f"{folder} cannot be loaded as an image model: {loading_fault(error)}"
+        ) from error
     refuse_missing(folder, report["missing_keys"])
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)
 
     def features(images: Sequence[Image.Image]) -> Any:
-        out = run(pixel_values=processor(images=list(images), return_tensors="pt")["pixel_values"].to(device))
+        out = run(
+            pixel_values=processor(images=list(images), return_tensors="pt")["pixel_values"].to(
+                device
+            )
+        )
         pooled = getattr(out, "pooler_output", None)
         if pooled is None:
-            raise CheckpointError(f"{folder} has no pooled output; write an encoder of your own as module:factory")
+            raise CheckpointError(
+                f"{folder} has no pooled output; write an encoder of your own as module:factory"
+            )
         return pooled.flatten(1)
 
     return features
@@ -214,7 +246,9 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
     from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_model, load_processor
 
-    arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
+    arguments = HfVlmArguments(
+        pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32"
+    )
     processor = load_processor(arguments)
     template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
     writer = PromptWriter(processor, None if template is None else Template(), pretrained)
@@ -231,14 +265,23 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     def features(images: Sequence[Image.Image]) -> Any:
         inputs = writer.batch([writer.write("", 1)] * len(images), [[image] for image in images])
         inputs = {
-            key: value.to(device, network.dtype if value.is_floating_point() else None) for key, value in inputs.items()
+            key: value.to(device, network.dtype if value.is_floating_point() else None)
+            for key, value in inputs.items()
         }
         seen.clear()
         with contextlib.suppress(_Seen):
             network(**inputs)
         at = (inputs["input_ids"] == slot).unsqueeze(-1)
-        if slot is None or not seen or seen[0] is None or seen[0].shape[:2] != at.shape[:2] or not at.any(1).all():
-            raise CheckpointError(f"{pretrained} puts no image among its language model's inputs; take another encoder")
+        if (
+            slot is None
+            or not seen
+            or seen[0] is None
+            or seen[0].shape[:2] != at.shape[:2]
+            or not at.any(1).all()
+        ):
+            raise CheckpointError(
+                f"{pretrained} puts no image among its language model's inputs; take another encoder"
+            )
         return (seen[0].float() * at).sum(1) / at.sum(1)
 
     return features
@@ -248,7 +291,9 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 class Embedded:
     """The embeddings of images by one encoder."""
 
-    vectors: npt.NDArray[np.float16]  # shape (embedded images, dimension), of length 1, in the order of ``kept``
+    vectors: npt.NDArray[
+        np.float16
+    ]  # shape (embedded images, dimension), of length 1, in the order of ``kept``
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
     left_out: Counter[str]  # number of other images by reason
 
@@ -263,21 +308,43 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
             return b""
 
     with ThreadPoolExecutor() as workers:
-        return list(tqdm(workers.map(digest, files), "Reading", len(files), unit="image", leave=False, disable=None))
+        return list(
+            tqdm(
+                workers.map(digest, files),
+                "Reading",
+                len(files),
+                unit="image",
+                leave=False,
+                disable=None,
+            )
+        )
 
 
-def embed_files(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
+def embed_files(
+    files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int
+) -> Embedded:
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
     MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
     """
-    store = _Store(home() / "embeddings" / f"{encoder.digest}.sqlite", ("images", "vector"), "", disposable=True)
+    store = _Store(
+        home() / "embeddings" / f"{encoder.digest}.sqlite",
+        ("images", "vector"),
+        "",
+        disposable=True,
+    )
     reasons = {b"": UNREADABLE}
     stored = dict(store.get(set(digests)))
-    todo = {digest: file for digest, file in zip(digests, files, strict=True) if digest and digest not in stored}
+    todo = {
+        digest: file
+        for digest, file in zip(digests, files, strict=True)
+        if digest and digest not in stored
+    }
     encode: _Encoding | None = None
     most_failures = _GIVE_UP if stored else min(_GIVE_UP, len(todo))
-    with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None if todo else True) as bar:
+    with tqdm(
+        desc="Embedding", total=len(todo), unit="image", disable=None if todo else True
+    ) as bar:
         for batch in _decoded_batches(todo, batch_size):
             images = {}
             for digest, image in batch:
@@ -303,12 +370,16 @@ def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int
         )
 
 
-def _joined(digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]) -> Embedded:
+def _joined(
+    digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]
+) -> Embedded:
     """Return the vectors of images in their order; ``reasons`` are those of images without one."""
     numbers = [number for number, digest in enumerate(digests) if digest in vectors]
     left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in vectors)
     joined = np.frombuffer(b"".join(vectors[digests[number]] for number in numbers), np.float16)
-    return Embedded(joined.reshape(len(numbers), _dimension(vectors)), np.array(numbers, np.int64), left_out)
+    return Embedded(
+        joined.reshape(len(numbers), _dimension(vectors)), np.array(numbers, np.int64), left_out
+    )
 
 
 def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) -> dict[bytes, bytes]:
@@ -317,14 +388,20 @@ def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) ->
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         units = (vectors / lengths).astype(np.float16)
     of_digests = zip(digests, units, strict=True)
-    return {digest: unit.tobytes() for digest, unit in of_digests if unit.size and np.isfinite(unit).all()}
+    return {
+        digest: unit.tobytes()
+        for digest, unit in of_digests
+        if unit.size and np.isfinite(unit).all()
+    }
 
 
 def _dimension(vectors: Mapping[bytes, bytes]) -> int:
     return len(next(iter(vectors.values()), b"")) // _BYTES
 
 
-def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
+def _decoded_batches(
+    todo: Mapping[bytes, Path], size: int
+) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
     """Decode a batch while the one before it is encoded; an image that cannot be read is the reason instead."""
 
     def decode(file: Path) -> Image.Image | str:
@@ -336,9 +413,16 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
     waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())
     with warnings.catch_warnings(), ThreadPoolExecutor() as workers:
-        warnings.simplefilter("ignore")  # of decoders about metadata, which may name a file or a patient
+        warnings.simplefilter(
+            "ignore"
+        )  # of decoders about metadata, which may name a file or a patient
         for start in range(0, len(items) + size, size) if items else ():
-            waiting.append([(digest, workers.submit(decode, file)) for digest, file in items[start : start + size]])
+            waiting.append(
+                [
+                    (digest, workers.submit(decode, file))
+                    for digest, file in items[start : start + size]
+                ]
+            )
             if len(waiting) == 2:
                 yield [(digest, image.result()) for digest, image in waiting.popleft()]
 
@@ -364,7 +448,9 @@ class _Encoding:
                     raise MedTasksError(
                         f"the encoder {self._name} gives vectors of different lengths; take another"
                     ) from None
-                return np.concatenate([part if part.size else np.zeros((1, max(sizes, default=0))) for part in parts])
+                return np.concatenate(
+                    [part if part.size else np.zeros((1, max(sizes, default=0))) for part in parts]
+                )
             self._failures += 1
             if self._failures >= self._most:
                 fix = "give a smaller --batch-size" if "memory" in str(error) else "take another"

@@ -75,14 +75,17 @@ _LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
-    r"[\s>#*_`-]*+(?:\d++[.)]\s*+)?[*_`]*+(question(?: 1)?|option ?[12]|image ?[12])[*_`]*\s*:\s*(.*)", re.IGNORECASE
+    r"[\s>#*_`-]*+(?:\d++[.)]\s*+)?[*_`]*+(question(?: 1)?|option ?[12]|image ?[12])[*_`]*\s*:\s*(.*)",
+    re.IGNORECASE,
 )
 _MARKUP = " \t*_`"
 _QUOTES = {"<>", '""', "''", "“”", "‘’"}
 _NAMED = re.compile(r"option ?([12])\b[\s:.,()–—-]*(.*?)\)?", re.IGNORECASE)
 # Signs tell options apart: "< 5 mm" and "> 5 mm", "HER2+" and "HER2-".
 _WORD = re.compile(r"\w+(?:[.,]\d+)*|[<>≤≥±+]|(?<=\w)[-−](?!\w)")
-_NEGATIONS = frozenset(("no", "not", "non", "without", "absent", "absence", "lack", "lacks", "neither", "never", "nor"))
+_NEGATIONS = frozenset(
+    ("no", "not", "non", "without", "absent", "absence", "lack", "lacks", "neither", "never", "nor")
+)
 
 _SHOWN = r"(?:images|scans|pictures|radiographs)"
 # "on the T2-weighted images" asks of one image; "in the images" of several.
@@ -120,11 +123,15 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
     jobs: dict[str, Job] = {}
     for pair in read_pairs(folder):
         if not images.keys() >= set(pair.images):
-            raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
+            raise SourceError(
+                f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again"
+            )
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
         skip = _skip_reason(values.values())
-        jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(_pair_draft, pair), skip=skip)
+        jobs[pair.pair_id] = job_of(
+            llm, pair.pair_id, prompt, values, partial(_pair_draft, pair), skip=skip
+        )
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
@@ -143,13 +150,29 @@ def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
     if reply is None:
         return None
     question, options, answers = reply.question, reply.options, reply.answers
-    draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
+    draft = Draft(
+        item_id=pair.pair_id,
+        images=pair.images,
+        question=question,
+        options=options,
+        answers=answers,
+    )
     if causes := broken_rules(reply):
-        return {"drafts": (draft.model_copy(update={"outcome": DraftOutcome.REJECTED, "reason": causes[0]}),)}
+        return {
+            "drafts": (
+                draft.model_copy(update={"outcome": DraftOutcome.REJECTED, "reason": causes[0]}),
+            )
+        }
     letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
     positions = [option_of_answer(answer, options) for answer in answers]
-    texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
-    return {"drafts": (draft.model_copy(update={"options": (texts["A"], texts["B"]), "answers": letters}),)}
+    texts = {
+        letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)
+    }
+    return {
+        "drafts": (
+            draft.model_copy(update={"options": (texts["A"], texts["B"]), "answers": letters}),
+        )
+    }
 
 
 def read_pair_reply(text: str) -> PairReply | None:
@@ -162,7 +185,11 @@ def read_pair_reply(text: str) -> PairReply | None:
             if len(value) > 1 and value[0] + value[-1] in _QUOTES:
                 value = value[1:-1].strip(_MARKUP)
             values.append(one_line(value))
-        elif 0 < len(names) < len(_PARTS) and (other := line.strip(f"{_MARKUP}#-")) and not other.endswith(":"):
+        elif (
+            0 < len(names) < len(_PARTS)
+            and (other := line.strip(f"{_MARKUP}#-"))
+            and not other.endswith(":")
+        ):
             return None
     if tuple(names) != _PARTS or not all(0 < len(value) <= LONGEST for value in values):
         return None
@@ -184,8 +211,14 @@ def broken_rules(reply: PairReply) -> list[str]:
     wording = " | ".join((reply.question, *reply.options))
     answers = [option_of_answer(answer, reply.options) for answer in reply.answers]
     short, long = sorted(map(_words, reply.options), key=len)
-    within = (start for start in range(len(long) - len(short) + 1) if long[start : start + len(short)] == short)
-    start = next(within, None)  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
+    within = (
+        start
+        for start in range(len(long) - len(short) + 1)
+        if long[start : start + len(short)] == short
+    )
+    start = next(
+        within, None
+    )  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
     others = [] if start is None else long[:start] + long[start + len(short) :]
     rules = (
         (start is not None and _NEGATIONS.isdisjoint(others), "the options overlap"),
@@ -228,11 +261,16 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
         text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
         if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
             return None
-        return {"categories": tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))}
+        return {
+            "categories": tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))
+        }
 
     jobs: dict[str, Job] = {}
     for image in used:
-        request, values = f"categories/{image}", {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
+        request, values = (
+            f"categories/{image}",
+            {**marks, "**IMAGE CAPTION**": one_line(images[image].text)},
+        )
         jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
@@ -249,15 +287,24 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
             captions[image_id] = {"**IMAGE 0 CAPTION**": caption}
     drawn = random.Random(20240926).sample(list(captions), min(len(captions), CAPTIONS_PER_REQUEST))
     if not drawn:
-        raise MedTasksError(f"no caption of {folder} can be sent: each is too short, or seems to give orders")
+        raise MedTasksError(
+            f"no caption of {folder} can be sent: each is too short, or seems to give orders"
+        )
     prompt = prompts_in(PROMPTS)["category_list"]
     request = _with_blocks(prompt, "Caption", [captions[image_id] for image_id in drawn])
     reply, _, reason = ask(llm, prompt, request, free_text)
     if reply is None:
         raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
-    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    heading = (
+        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    )
     sent = ", ".join(f"{number}: {image_id}" for number, image_id in enumerate(drawn))
-    texts = (f"# Categories of {len(drawn)} captions", heading, reply, f"Images by their number in the prompt: {sent}")
+    texts = (
+        f"# Categories of {len(drawn)} captions",
+        heading,
+        reply,
+        f"Images by their number in the prompt: {sent}",
+    )
     write_private(path, "\n\n".join(texts) + "\n")
     return len(drawn)
 
@@ -280,7 +327,9 @@ class _Published(BaseModel):
     option_B: str
 
 
-def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Study, dict[str, dict[str, str]]]:
+def pairs_with_questions(
+    folder: Path | None, source: Path | None
+) -> tuple[Study, dict[str, dict[str, str]]]:
     """Return a study, and its pairs with a question: texts for the marks of prompt A.3, by pair id.
 
     Without a folder they are those of MediConfusion's published ``dataset.json``, in ``source`` or where it was
@@ -288,7 +337,11 @@ def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Stud
     """
     name, texts = MEDICONFUSION.name, {}  # captions, question and options by pair id
     if folder is not None:
-        study, images, drafts = read_study(folder, StudyKind.PAIRS), read_images(folder), read_drafts(folder)
+        study, images, drafts = (
+            read_study(folder, StudyKind.PAIRS),
+            read_images(folder),
+            read_drafts(folder),
+        )
         for pair in read_pairs(folder):
             if draft := drafts.get(pair.pair_id):
                 captions = [images[name].text if name in images else "" for name in pair.images]
@@ -297,7 +350,9 @@ def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Stud
         try:
             published = str(source or Manifest.read(dataset_folder(name)).source)
         except FileNotFoundError:
-            raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
+            raise SourceError(
+                f"'{name}' is not prepared; give the folder of its dataset.json with --source"
+            ) from None
         places = (Path(published, "dataset.json"), Path(published, "data/dataset.json"))
         path = next(filter(Path.is_file, places), None)
         if path is None:
@@ -311,12 +366,20 @@ def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Stud
             raise SourceError(
                 f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
             ) from None
-        study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
+        study = Study(
+            name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)
+        )
         for pair_id, record in records.items():
-            texts[pair_id] = ([record.cap_1, record.cap_2], record.question, (record.option_A, record.option_B))
+            texts[pair_id] = (
+                [record.cap_1, record.cap_2],
+                record.question,
+                (record.option_A, record.option_B),
+            )
     blocks = {}
     for pair_id, (captions, question, options) in texts.items():
-        marks = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)}
+        marks = {
+            f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)
+        }
         lettered = [f"({letter}) {option}" for letter, option in zip("AB", options, strict=True)]
         blocks[pair_id] = {**marks, "**QUESTION**": " ".join([one_line(question), *lettered])}
     return study, blocks
@@ -330,16 +393,27 @@ def write_failure_modes(
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.
     """
     if not pairs:
-        raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
-    parts = [list(pairs)[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
+        raise MedTasksError(
+            f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'"
+        )
+    parts = [
+        list(pairs)[start : start + PAIRS_PER_REQUEST]
+        for start in range(0, len(pairs), PAIRS_PER_REQUEST)
+    ]
     prompt = prompts_in(PROMPTS)["failure_modes"]
-    requests = [_with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts]
+    requests = [
+        _with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts
+    ]
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
     counts = Counter(outcome for _, outcome, _ in replies)
     if not counts[DraftOutcome.DRAFTED]:
-        raise MedTasksError(f"the LLM named no failure modes: {replies[-1][2]}; nothing was written")
-    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+        raise MedTasksError(
+            f"the LLM named no failure modes: {replies[-1][2]}; nothing was written"
+        )
+    heading = (
+        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    )
     texts = [f"# Failure modes of {name}\n\n{heading}"]
     for part, (reply, _, reason) in zip(parts, replies, strict=True):
         sent = ", ".join(f"{number}: {pair_id}" for number, pair_id in enumerate(part))

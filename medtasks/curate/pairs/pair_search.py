@@ -18,7 +18,13 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.pairs.encoders import UNUSABLE, Embedded, embed_files, file_digests, open_encoder
+from medtasks.curate.pairs.encoders import (
+    UNUSABLE,
+    Embedded,
+    embed_files,
+    file_digests,
+    open_encoder,
+)
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -65,7 +71,9 @@ class Space:
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
         """Return ``size`` vectors, scaled to length 1."""
         part = slice(start, start + size)
-        return np.asarray(self.vectors[part] / self.lengths[part].astype(np.float32)[:, None], np.float32)
+        return np.asarray(
+            self.vectors[part] / self.lengths[part].astype(np.float32)[:, None], np.float32
+        )
 
     def cosines(self, first: Numbers, second: Numbers, kind: type = np.float32) -> Floats:
         """Return the similarities of pairs, computed in float32 or float64."""
@@ -73,7 +81,9 @@ class Space:
         for start in range(0, len(first), _CHUNK):
             part = slice(start, start + _CHUNK)
             left, right = first[part], second[part]
-            products = np.einsum("nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind))
+            products = np.einsum(
+                "nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind)
+            )
             cosines[part] = products / (self.lengths[left] * self.lengths[right])
         return cosines
 
@@ -91,7 +101,9 @@ class ConfusingPairs:
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
         """Return some of the pairs."""
-        parts = {name: getattr(self, name)[mask] for name in ("first", "second", "sim_med", "sim_gen")}
+        parts = {
+            name: getattr(self, name)[mask] for name in ("first", "second", "sim_med", "sim_gen")
+        }
         return replace(self, **parts)
 
 
@@ -111,9 +123,16 @@ def find_pairs(
     count = len(medical)
     groups = np.full(count, -1, np.int64) if groups is None else groups
     spaces = med, gen = Space(medical), Space(general)
-    blocks = [(start, left) for start in range(0, count, _ROWS) for left in range(start, count, _COLUMNS)]
+    blocks = [
+        (start, left) for start in range(0, count, _ROWS) for left in range(start, count, _COLUMNS)
+    ]
     parts: list[tuple[Floats, ...]] = []
-    number, floor, more, of_one_group = 0, -math.inf, False, 0  # floor: gap that a further pair has to reach
+    number, floor, more, of_one_group = (
+        0,
+        -math.inf,
+        False,
+        0,
+    )  # floor: gap that a further pair has to reach
     with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
         for top, left in blocks:
             bar.update(top - bar.n)
@@ -128,7 +147,9 @@ def find_pairs(
                 rough = gen.cosines(first, second)
             possible = (rough <= sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
             first, second = first[possible], second[possible]
-            exact_med, exact_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
+            exact_med, exact_gen = (
+                np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces
+            )
             confusing = (exact_med >= sim_med) & (exact_gen <= sim_gen)
             same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
             of_one_group += int(same.sum())
@@ -140,7 +161,9 @@ def find_pairs(
                 floor = float(parts[0][2][-1] - parts[0][3][-1])
     pairs = _by_gap(parts)
     first, second, *values = (part[:most] for part in pairs)
-    return ConfusingPairs(first, second, values[0], values[1], more or len(pairs[0]) > most, of_one_group)
+    return ConfusingPairs(
+        first, second, values[0], values[1], more or len(pairs[0]) > most, of_one_group
+    )
 
 
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
@@ -169,7 +192,9 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
     """
     source = source.expanduser().absolute()
     if not source.is_file():
-        raise SourceError(f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}")
+        raise SourceError(
+            f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}"
+        )
     images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     keys: set[str] = set()
@@ -181,10 +206,14 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
         else:
             left_out[image] += 1
     if keys and "caption" not in keys:
-        raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
+        raise SourceError(
+            f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}'
+        )
     if len(images) < 2:
         why = "; ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
-        raise SourceError(f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two")
+        raise SourceError(
+            f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two"
+        )
     images.sort(key=lambda image: image.image_id)
     return images, left_out, sorted(keys.difference(KEYS))
 
@@ -194,7 +223,9 @@ def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
     caption = row.values.get("caption")
     text = caption.strip() if isinstance(caption, str) else ""
     keys = ("image", "group", "licence")
-    image, group, licence = (None if row.values.get(key) in (None, "") else row.name(key) for key in keys)
+    image, group, licence = (
+        None if row.values.get(key) in (None, "") else row.name(key) for key in keys
+    )
     file = folder / (image or "")
     try:
         is_file = file.is_file()
@@ -204,11 +235,19 @@ def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
         return "image file missing"
     if not text:
         return "without a caption"
-    return StudyImage(image_id=row.name("id"), file=str(file), sha256="", text=text, group=group, licence=licence)
+    return StudyImage(
+        image_id=row.name("id"), file=str(file), sha256="", text=text, group=group, licence=licence
+    )
 
 
 def make_pair_study(
-    source: Path, folder: Path, name: str, access: Access, options: PairOptions, batch_size: int, device: str | None
+    source: Path,
+    folder: Path,
+    name: str,
+    access: Access,
+    options: PairOptions,
+    batch_size: int,
+    device: str | None,
 ) -> tuple[Study, ConfusingPairs | None, list[str]]:
     """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
 
@@ -222,7 +261,10 @@ def make_pair_study(
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
     }
     made_with: dict[str, Any] = {
-        **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
+        **{
+            role: {"name": encoder.name, "digest": encoder.digest}
+            for role, encoder in encoders.items()
+        },
         "sim_med": options.sim_med,
         "sim_gen": options.sim_gen,
         "sample": None,  # all pairs are compared; earlier studies could be of a sample
@@ -230,38 +272,66 @@ def make_pair_study(
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
         # Of every row that counts, without its pixels.
-        "list": digest_of([(im.image_id, im.file, im.text, im.group, im.licence) for im in listed])[:16],
+        "list": digest_of([(im.image_id, im.file, im.text, im.group, im.licence) for im in listed])[
+            :16
+        ],
     }
-    planned = Study(name=name, kind=StudyKind.PAIRS, access=access, source=str(source.absolute()), made_with=made_with)
+    planned = Study(
+        name=name,
+        kind=StudyKind.PAIRS,
+        access=access,
+        source=str(source.absolute()),
+        made_with=made_with,
+    )
     if existing := begun(folder, planned):
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces = {role: embed_files(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
+    spaces = {
+        role: embed_files(files, digests, encoder, batch_size) for role, encoder in encoders.items()
+    }
     numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
-    dimensions = {role: {**made_with[role], "dimension": space.vectors.shape[1]} for role, space in spaces.items()}
+    dimensions = {
+        role: {**made_with[role], "dimension": space.vectors.shape[1]}
+        for role, space in spaces.items()
+    }
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
-    write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])
-    rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
+    write_lines(
+        folder / IMAGES,
+        [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used],
+    )
+    rows = zip(
+        *(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)),
+        strict=True,
+    )
     width, chosen = len(str(len(pairs.first))), []
     for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
         ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
-        chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
+        chosen.append(
+            ImagePair(
+                pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen
+            )
+        )
     write_lines(folder / PAIRS, chosen)
     write_study(folder, study)
     return study, pairs, unused
 
 
 def _chosen_pairs(
-    listed: Sequence[StudyImage], left_out: Counter[str], spaces: Mapping[str, Embedded], options: PairOptions
+    listed: Sequence[StudyImage],
+    left_out: Counter[str],
+    spaces: Mapping[str, Embedded],
+    options: PairOptions,
 ) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
     """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
     medical, general = spaces.values()
     in_both = np.intersect1d(medical.kept, general.kept)
     images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
-    counts[UNUSABLE] = 0  # unreadable images are the same for both encoders, but each may fail on other images
+    counts[UNUSABLE] = (
+        0  # unreadable images are the same for both encoders, but each may fail on other images
+    )
     counts[UNUSABLE] = len(listed) - len(images) - counts.total()
     counts += left_out
     if len(images) < 2:
@@ -276,16 +346,24 @@ def _chosen_pairs(
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
         files = [Path(image.file) for image in images]
-        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[0]
+        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[
+            0
+        ]
         unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
         hashed = [(file, hashes.get(file, unreadable)) for file in files]
-        same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
+        same = np.array(
+            near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool
+        )
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
         uses: Counter[int] = Counter()
-        mask = np.zeros(len(pairs.first), bool)  # in the order of the pairs, each image at most so often
-        for number, pair in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+        mask = np.zeros(
+            len(pairs.first), bool
+        )  # in the order of the pairs, each image at most so often
+        for number, pair in enumerate(
+            zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+        ):
             if all(uses[image] < options.per_image for image in pair):
                 uses.update(pair)
                 mask[number] = True
@@ -304,9 +382,16 @@ def _chosen_pairs(
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
-    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs.first)}
+    totals = {
+        "images compared": len(images),
+        "pairs compared": compared,
+        "pairs chosen": len(pairs.first),
+    }
     return in_both, pairs, {**totals, **counts}
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return "; ".join(f"{reason}: {count}" for reason, count in sorted(counts.items()) if count) or "none was left out"
+    return (
+        "; ".join(f"{reason}: {count}" for reason, count in sorted(counts.items()) if count)
+        or "none was left out"
+    )

@@ -52,7 +52,14 @@ from medtasks.curate.review.reviews import (
     read_review,
     review_file,
 )
-from medtasks.curate.study import Study, StudyImage, StudyRecord, read_images, read_study, write_private
+from medtasks.curate.study import (
+    Study,
+    StudyImage,
+    StudyRecord,
+    read_images,
+    read_study,
+    write_private,
+)
 from medtasks.data.images.decoding import LINEAR, decode_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
@@ -107,8 +114,12 @@ class ReviewerFile:
             raise MedTasksError(
                 f"{folder} has no drafts to review yet; make them with 'medtasks curate draft {folder}'"
             )
-        if lost := sum(image not in self.images for draft in self.drafts.values() for image in draft.images):
-            raise MedTasksError(f"{lost} images of drafts are not in {folder}; make the study again in another folder")
+        if lost := sum(
+            image not in self.images for draft in self.drafts.values() for image in draft.images
+        ):
+            raise MedTasksError(
+                f"{lost} images of drafts are not in {folder}; make the study again in another folder"
+            )
 
     def review(self, item: str) -> ItemReview:
         """Return the review of a draft in its present form."""
@@ -129,7 +140,9 @@ class ReviewerFile:
             if new == old:
                 return
             if made_from != old.version:
-                raise ChangedElsewhere("this question was changed elsewhere, in another tab for example")
+                raise ChangedElsewhere(
+                    "this question was changed elsewhere, in another tab for example"
+                )
             items = {**self._review.items, item: new}
             if new == empty_review(draft):
                 del items[item]
@@ -143,7 +156,10 @@ class ReviewerFile:
         """Describe the reviewer's progress in one sentence."""
         reviews = [self.review(item) for item in self.drafts]
         scored = sum(review.scores is not None for review in reviews)
-        low = sum(any(each.score is not None and each.score < PASSING for each in of.judgements) for of in reviews)
+        low = sum(
+            any(each.score is not None and each.score < PASSING for each in of.judgements)
+            for of in reviews
+        )
         return f"{self.reviewer}: {scored} of {len(reviews)} drafts scored, {low} below {PASSING}"
 
     def close(self) -> None:
@@ -196,7 +212,9 @@ class ReviewServer(ThreadingHTTPServer):
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
-        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
+        self.strangers: dict[
+            socket.socket, None
+        ] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -226,7 +244,9 @@ class ReviewServer(ThreadingHTTPServer):
         file = self.file
         used = {image for draft in file.drafts.values() for image in draft.images}
         shown = ((name, image) for name, image in file.images.items() if name in used)
-        images = {name: {"text": image.text, "context": dict(image.context)} for name, image in shown}
+        images = {
+            name: {"text": image.text, "context": dict(image.context)} for name, image in shown
+        }
         drafts = ((item, draft.model_dump(mode="json")) for item, draft in file.drafts.items())
         items = [{"id": item, "draft": draft, **self.state(item)} for item, draft in drafts]
         return {
@@ -248,9 +268,15 @@ class ReviewServer(ThreadingHTTPServer):
         if len(draft.images) == 2:
             texts = dict(zip(string.ascii_uppercase, review.options, strict=False))
             first, second = (texts.get(answer, answer) for answer in review.answers)
-            reply = PairReply(review.question, (review.options[0], review.options[1]), (first, second))
+            reply = PairReply(
+                review.question, (review.options[0], review.options[1]), (first, second)
+            )
             remarks = [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
-        return {"said": review.model_dump(mode="json"), "version": review.version, "remarks": remarks}
+        return {
+            "said": review.model_dump(mode="json"),
+            "version": review.version,
+            "remarks": remarks,
+        }
 
 
 class _Refused(Exception):
@@ -282,7 +308,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._get(path, address.query)
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
-            self._send(json.dumps(refused.content).encode(), "application/json", status=refused.status)
+            self._send(
+                json.dumps(refused.content).encode(), "application/json", status=refused.status
+            )
 
     do_POST = do_GET
 
@@ -290,7 +318,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the path after the token, or that of the proof; _Refused for requests of strangers."""
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         token, _, path = address.removeprefix("/").partition("/")
-        has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
+        has_token = secrets.compare_digest(
+            token.encode(errors="replace"), self.server.token.encode()
+        )
         origin = self.headers.get("Origin")
         is_ours = origin is None or origin in {f"http://{name}" for name in hosts}
         # The address may be opened from anywhere, all else comes from the page itself.
@@ -329,7 +359,11 @@ class _Handler(BaseHTTPRequestHandler):
                 decoded_image.pixels.save(png, "PNG", compress_level=1)
         except UnreadableImage as error:
             raise _Refused(422, error=str(error)) from None
-        self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded_image.conversions))})
+        self._send(
+            png.getvalue(),
+            "image/png",
+            {"X-Conversions": quote("; ".join(decoded_image.conversions))},
+        )
 
     def _post(self, path: str) -> None:
         length = self.headers.get("Content-Length", "")
@@ -337,8 +371,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
-        if len(length) > 9 or int(length) > LARGEST_BODY:  # Python reads no number of thousands of digits
-            raise _Refused(413, error=f"the texts are longer than {LARGEST_BODY:,} characters together")
+        if (
+            len(length) > 9 or int(length) > LARGEST_BODY
+        ):  # Python reads no number of thousands of digits
+            raise _Refused(
+                413, error=f"the texts are longer than {LARGEST_BODY:,} characters together"
+            )
         if self.headers.get_content_type() != "application/json":
             raise _Refused(415, error="the body is not JSON")
         try:
@@ -350,7 +388,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.server.file.save(saving.item, saving.said, saving.version)
             content = self.server.state(saving.item)
-        except Unfit as unfit:  # a text is empty while it is being edited: no error that a browser should log
+        except (
+            Unfit
+        ) as unfit:  # a text is empty while it is being edited: no error that a browser should log
             content = {"problems": unfit.problems}
         except ChangedElsewhere as error:
             raise _Refused(409, error=str(error), **self.server.state(saving.item)) from None
@@ -358,7 +398,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(507, error=str(error)) from None
         self._send(json.dumps(content).encode(), "application/json")
 
-    def _send(self, body: bytes, kind: str, more: Mapping[str, str] | None = None, status: int = 200) -> None:
+    def _send(
+        self, body: bytes, kind: str, more: Mapping[str, str] | None = None, status: int = 200
+    ) -> None:
         self.send_response(status)
         sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
         for name, value in {**_HEADERS, **sizes, **(more or {})}.items():

@@ -32,7 +32,11 @@ PASSING = 5
 """Questions of a lower score are not for the benchmark (as above)."""
 ASPECTS = ("correctness", "relevance", "language")
 HALLUCINATIONS = ("anatomy", "measurement", "symptom", "technique")
-UNSCORED, TOO_LOW, DISAGREED = "not scored by any reviewer", "scored too low", "reviewers differ in the wording"
+UNSCORED, TOO_LOW, DISAGREED = (
+    "not scored by any reviewer",
+    "scored too low",
+    "reviewers differ in the wording",
+)
 SCORE, PASSES = "score", f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
 
@@ -61,7 +65,9 @@ class ItemReview(StudyRecord):
     @property
     def scores(self) -> tuple[int, ...] | None:
         """The scores of all its questions; None while one is missing."""
-        scores = tuple(judgement.score for judgement in self.judgements if judgement.score is not None)
+        scores = tuple(
+            judgement.score for judgement in self.judgements if judgement.score is not None
+        )
         return scores if len(scores) == len(self.judgements) else None
 
     @property
@@ -82,7 +88,9 @@ class Review(StudyRecord):
 def review_file(folder: Path, reviewer: str) -> Path:
     """Return the file of a reviewer; MedTasksError for a name that no file can have."""
     if not reviewer or not all(letter.isalnum() or letter in "-_" for letter in reviewer):
-        raise MedTasksError(f"'{reviewer}' cannot name a reviewer's file; take letters, digits, - and _")
+        raise MedTasksError(
+            f"'{reviewer}' cannot name a reviewer's file; take letters, digits, - and _"
+        )
     return folder / REVIEWS / f"{reviewer}.json"
 
 
@@ -92,9 +100,13 @@ def read_review(path: Path, study: Study) -> Review:
         review = Review.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
-        raise SourceError(f"{path} is damaged at '{where}'; fix it, or move it away to begin anew") from None
+        raise SourceError(
+            f"{path} is damaged at '{where}'; fix it, or move it away to begin anew"
+        ) from None
     if review.study != study.digest:
-        raise SourceError(f"{path} is of another study than '{study.name}'; move it to that one's folder {REVIEWS}")
+        raise SourceError(
+            f"{path} is of another study than '{study.name}'; move it to that one's folder {REVIEWS}"
+        )
     return review
 
 
@@ -105,19 +117,32 @@ def read_reviews(folder: Path, study: Study) -> list[Review]:
 
 def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
     """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since."""
-    return {item: of for item, of in review.items.items() if item in drafts and of.digest == drafts[item].digest}
+    return {
+        item: of
+        for item, of in review.items.items()
+        if item in drafts and of.digest == drafts[item].digest
+    }
 
 
 def empty_review(draft: Draft) -> ItemReview:
     """Return the empty review of a draft: its own wording, no scores."""
-    wording = {name: getattr(draft, name) for name in ("question", "options", "answers", "categories")}
+    wording = {
+        name: getattr(draft, name) for name in ("question", "options", "answers", "categories")
+    }
     return ItemReview(digest=draft.digest, judgements=(Judgement(),) * len(draft.images), **wording)
 
 
 def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     """Return the reasons not to keep a review by field, such as ``options.0`` or ``judgements.1.score``."""
-    per_image = (review.answers, review.judgements, *([review.categories] if review.categories else []))
-    if not (len(review.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
+    per_image = (
+        review.answers,
+        review.judgements,
+        *([review.categories] if review.categories else []),
+    )
+    if not (
+        len(review.options) == len(draft.options)
+        and all(len(part) == len(draft.images) for part in per_image)
+    ):
         return {"": "it does not have the options, images or categories of the draft"}
     causes: dict[str, str] = {}
     if not review.question.strip():
@@ -162,7 +187,9 @@ def _score_problems(judgements: Sequence[Judgement]) -> dict[str, str]:
         if score is not None and not LOWEST <= score <= HIGHEST:
             causes[field] = f"the score is none of {LOWEST} to {HIGHEST}"
         elif judgement.correctness is False and score not in (None, LOWEST):
-            causes[field] = f"a question that is not correct has score {LOWEST}; say first that it is correct"
+            causes[field] = (
+                f"a question that is not correct has score {LOWEST}; say first that it is correct"
+            )
     return causes
 
 
@@ -179,7 +206,9 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
         elif judgement.score is not None:
             update = {name: True for name in ASPECTS if getattr(judgement, name) is None}
         judgements.append(judgement.model_copy(update=update))
-    categories = tuple(tuple(name.strip() for name in names if name.strip()) for names in review.categories)
+    categories = tuple(
+        tuple(name.strip() for name in names if name.strip()) for names in review.categories
+    )
     return review.model_copy(
         update={
             "question": review.question.strip(),
@@ -187,7 +216,9 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
             "answers": tuple(answer.strip() for answer in review.answers),
             "judgements": tuple(judgements),
             "categories": categories if any(categories) or draft.categories else (),
-            "hallucination": None if review.hallucination == draft.hallucination else review.hallucination,
+            "hallucination": None
+            if review.hallucination == draft.hallucination
+            else review.hallucination,
             "note": review.note.strip(),
         }
     )
@@ -217,7 +248,9 @@ def agreements(
     are those of a bootstrap over clusters of questions that share an image or its group.
     """
     clusters = clusters_of(drafts, images)
-    classes: dict[tuple[str, str], dict[Question, int]] = {}  # from 0, of each question, by reviewer and criterion
+    classes: dict[
+        tuple[str, str], dict[Question, int]
+    ] = {}  # from 0, of each question, by reviewer and criterion
     for review, what in itertools.product(reviews, (SCORE, PASSES, *ASPECTS)):
         of_reviewer = classes[review.reviewer, what] = {}
         for item, item_review in current(review, drafts).items():
@@ -243,7 +276,8 @@ def _agreement(
     common = [question for question in first if question in second]
     classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
     scale = np.arange(classes, dtype=np.float64)
-    weights = (scale[:, np.newaxis] - scale) ** 2  # for two classes 0 for the same and 1 for the other
+    # For two classes the weight is 0 for the same and 1 for the other.
+    weights = (scale[:, np.newaxis] - scale) ** 2
     table = np.zeros((len(common), classes * classes), dtype=np.int64)
     for row, question in zip(table, common, strict=True):
         row[first[question] * classes + second[question]] = 1
@@ -257,20 +291,26 @@ def _agreement(
         # Times the number of questions, so that nothing is divided before it is known to be defined.
         chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return {"kappa": np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)}
+            return {
+                "kappa": np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
+            }
 
     values = values_with_errors(table, units, kappa_of)
     kappa, error = values.get("kappa", math.nan), values.get("kappa_stderr", math.nan)
     number = len(set(units))
     error = error if error >= 0 else math.nan
     low, high = interval(kappa, error, number - 1, share=False) if common else (math.nan,) * 2
-    constant = [len({classes_of[question] for question in common}) == 1 for classes_of in (first, second)]
+    constant = [
+        len({classes_of[question] for question in common}) == 1 for classes_of in (first, second)
+    ]
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
         questions=len(common),
         clusters=number,
-        equal=sum(first[question] == second[question] for question in common) / len(common) if common else math.nan,
+        equal=sum(first[question] == second[question] for question in common) / len(common)
+        if common
+        else math.nan,
         kappa=kappa,
         low=max(low, -1.0) if low == low else low,
         high=min(high, 1.0) if high == high else high,
@@ -278,17 +318,26 @@ def _agreement(
     )
 
 
-def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
+def clusters_of(
+    drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+) -> dict[str, Hashable]:
     """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
     keys = []
     for draft in drafts.values():
-        groups = [(image, images[image].group if image in images else None) for image in draft.images]
-        keys.append([("group", group) if group is not None else ("image", image) for image, group in groups])
+        groups = [
+            (image, images[image].group if image in images else None) for image in draft.images
+        ]
+        keys.append(
+            [("group", group) if group is not None else ("image", image) for image, group in groups]
+        )
     return dict(zip(drafts, connected_components(keys), strict=True))
 
 
 def accept_drafts(
-    drafts: Mapping[str, Draft], reviews: Sequence[Review], min_score: int, wording: str | None = None
+    drafts: Mapping[str, Draft],
+    reviews: Sequence[Review],
+    min_score: int,
+    wording: str | None = None,
 ) -> tuple[dict[str, Draft], Counter[str]]:
     """Return the accepted drafts in the words of their reviewers, by item id, and the number of others by reason.
 
@@ -317,7 +366,9 @@ def accept_drafts(
     return published, left_out
 
 
-def _refusal(draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemReview], min_score: int) -> str | None:
+def _refusal(
+    draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemReview], min_score: int
+) -> str | None:
     """Return why reviews do not accept a draft; None if they do. ``scored`` are those that score all its questions."""
     if not scored:
         return UNSCORED
@@ -329,7 +380,10 @@ def _refusal(draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemR
     for review in reviews:
         if len(review.judgements) != len(draft.images):
             continue
-        if any(judgement.score is not None and judgement.score < min_score for judgement in review.judgements):
+        if any(
+            judgement.score is not None and judgement.score < min_score
+            for judgement in review.judgements
+        ):
             return TOO_LOW
     return None
 
@@ -343,7 +397,9 @@ def _reworded(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
         wordings.append({**wording, "hallucination": complete.hallucination or draft.hallucination})
     if any(wording != wordings[0] for wording in wordings):
         return None
-    areas = [review.categories for review in reviews if any(review.categories)] or [draft.categories]
+    areas = [review.categories for review in reviews if any(review.categories)] or [
+        draft.categories
+    ]
     of_images = (itertools.chain.from_iterable(of_image) for of_image in zip(*areas, strict=True))
     categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
     return draft.model_copy(update={**wordings[0], "categories": categories})
@@ -356,12 +412,18 @@ def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]
     more draft changes at most one other.
     """
     answers = {
-        item: draft.options[option_index(draft.answers[0])] for item, draft in drafts.items() if is_yes_no(draft)
+        item: draft.options[option_index(draft.answers[0])]
+        for item, draft in drafts.items()
+        if is_yes_no(draft)
     }
-    by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}
+    by_answer = {
+        word: [item for item, answer in answers.items() if answer == word] for word in YES_NO
+    }
     size = min(map(len, by_answer.values()))
     even = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
-    left_out = Counter({f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()})
+    left_out = Counter(
+        {f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()}
+    )
     return even | (drafts.keys() - answers.keys()), +left_out
 
 

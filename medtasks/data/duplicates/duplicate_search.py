@@ -44,7 +44,11 @@ class DuplicatePair:
     @property
     def questions(self) -> tuple[str, ...]:
         """Ids of the set's questions that show either image."""
-        ids = self.first.questions if self.concern is None else self.first.questions + self.second.questions
+        ids = (
+            self.first.questions
+            if self.concern is None
+            else self.first.questions + self.second.questions
+        )
         return tuple(dict.fromkeys(ids))
 
 
@@ -57,7 +61,9 @@ class Duplicates:
     within: tuple[DuplicatePair, ...]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
     groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
-    uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, which were not compared
+    uniform: tuple[
+        DistinctImage, ...
+    ]  # images of the set of a single grey, which were not compared
     uniform_outside: int  # number of distinct ones in ``other``
     # ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
     # and of equal images all questions but those on the first. Pairs go as a whole.
@@ -90,8 +96,12 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     )
 
 
-def _pairs_within(images: Sequence[DistinctImage], looks: ImageViews, distance: int) -> list[DuplicatePair]:
-    alike = {(number, number): _EXACT for number in range(len(images))} | near(looks, looks, distance)
+def _pairs_within(
+    images: Sequence[DistinctImage], looks: ImageViews, distance: int
+) -> list[DuplicatePair]:
+    alike = {(number, number): _EXACT for number in range(len(images))} | near(
+        looks, looks, distance
+    )
     pairs = []
     for (number, twin), resemblance in alike.items():
         first = images[number]
@@ -106,7 +116,9 @@ def _pairs_within(images: Sequence[DistinctImage], looks: ImageViews, distance: 
     return pairs
 
 
-def _equal_outside(images: Sequence[DistinctImage], others: Sequence[DistinctImage]) -> list[DuplicatePair]:
+def _equal_outside(
+    images: Sequence[DistinctImage], others: Sequence[DistinctImage]
+) -> list[DuplicatePair]:
     by_pixels = {image.known.pixels_sha256: image for image in others}
     pairs = []
     for image in images:
@@ -118,7 +130,10 @@ def _equal_outside(images: Sequence[DistinctImage], others: Sequence[DistinctIma
 
 
 def _similar_outside(
-    images: Sequence[DistinctImage], looks: ImageViews, others: Sequence[DistinctImage], distance: int
+    images: Sequence[DistinctImage],
+    looks: ImageViews,
+    others: Sequence[DistinctImage],
+    distance: int,
 ) -> list[DuplicatePair]:
     close = near(looks, ImageViews([(image.files[0], image.known) for image in others]), distance)
     pairs = []
@@ -132,14 +147,21 @@ def _similar_outside(
 
 def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
     concern = list(Concern).index(finding.concern) if finding.concern else 0
-    return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
+    return (
+        concern,
+        list(CopyKind).index(finding.kind),
+        -finding.alike.likeness,
+        str(finding.first.files[0]),
+    )
 
 
 def _connected_images(
     images: Iterable[DistinctImage], findings: Sequence[DuplicatePair]
 ) -> tuple[tuple[DistinctImage, ...], ...]:
     """Return the images that findings connect, in groups, the largest first."""
-    components = connected_components([(id(finding.first), id(finding.second)) for finding in findings])
+    components = connected_components(
+        [(id(finding.first), id(finding.second)) for finding in findings]
+    )
     members = {}
     for finding, component in zip(findings, components, strict=True):
         members.update({id(finding.first): component, id(finding.second): component})
@@ -158,15 +180,25 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
         return Concern.PAIR
     uses = first.asking
     twins = second.asking
-    if _differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
+    if _differ(
+        {use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}
+    ):
         return Concern.PATIENTS
-    return Concern.TWICE if _differ({use.identity for use in uses}, {use.identity for use in twins}) else None
+    return (
+        Concern.TWICE
+        if _differ({use.identity for use in uses}, {use.identity for use in twins})
+        else None
+    )
 
 
 def _in_one_pair(first: DistinctImage, second: DistinctImage) -> bool:
     if first is not second:
-        return bool({use.pair_id for use in first.asking} & {use.pair_id for use in second.asking} - {None})
-    pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in first.asking} if pair is not None)
+        return bool(
+            {use.pair_id for use in first.asking} & {use.pair_id for use in second.asking} - {None}
+        )
+    pairs = Counter(
+        pair for pair, _ in {(use.pair_id, use.doc_id) for use in first.asking} if pair is not None
+    )
     return any(questions > 1 for questions in pairs.values())
 
 
@@ -192,7 +224,9 @@ def left_out_of(
     staying: set[str] = set()
     leaving: set[str] = set()
     for unit in units.values():
-        contradicted = any(_is_contradicted(question, neighbours[question], staying) for question in unit)
+        contradicted = any(
+            _is_contradicted(question, neighbours[question], staying) for question in unit
+        )
         (leaving if contradicted or not spoiled.isdisjoint(unit) else staying).update(unit)
     return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
 

@@ -36,7 +36,9 @@ class Use:
     doc_id: str  # the question; for a solved example without one, its file
     file: Path
     example: bool  # it is a solved example of few-shot prompts and no question
-    identity: tuple[str, str | None]  # by image id and patient; equal for uses that say they show the same
+    identity: tuple[
+        str, str | None
+    ]  # by image id and patient; equal for uses that say they show the same
     image_id: str | None = None
     patient_id: str | None = None
     pair_id: str | None = None
@@ -113,7 +115,9 @@ class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
     documents: Documents  # questions, in order
-    images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
+    images: tuple[
+        DistinctImage, ...
+    ]  # in the order of the questions; those of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
@@ -125,7 +129,9 @@ class OtherImages:
     """Images that a dataset is compared with."""
 
     name: str  # the folder or dataset as the user named it
-    folder: Path | None  # paths are shown below it; None for a dataset, whose images are called by their questions
+    folder: (
+        Path | None
+    )  # paths are shown below it; None for a dataset, whose images are called by their questions
     images: tuple[DistinctImage, ...]
     files: int  # number of files read
     unreadable: Mapping[Path, str]  # error messages of files that cannot be read
@@ -141,12 +147,20 @@ def dataset_images(name: str) -> DatasetImages:
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
             for digest in image_digests(document):
-                _add_use(uses, folder / digest, document, document.get("image_id") or digest, example=example)
+                _add_use(
+                    uses,
+                    folder / digest,
+                    document,
+                    document.get("image_id") or digest,
+                    example=example,
+                )
     folders = tuple(sorted({prepared_folder(str(document["dataset"])) for document in documents}))
     for folder in folders:
         for file in images_below(folder / DEMONSTRATIONS_FOLDER).files:
             uses[file].append(Use(file.name, file, True, (file.name, None)))
-    private = sorted(filter(is_private, {name, *(str(document["dataset"]) for document in documents)}))
+    private = sorted(
+        filter(is_private, {name, *(str(document["dataset"]) for document in documents)})
+    )
     return _hashed(name, documents, uses, folders, private)
 
 
@@ -174,10 +188,21 @@ def own_images(
 
 
 def _add_use(
-    uses: Mapping[Path, list[Use]], path: Path, document: Document, identity: str, *, example: bool = False
+    uses: Mapping[Path, list[Use]],
+    path: Path,
+    document: Document,
+    identity: str,
+    *,
+    example: bool = False,
 ) -> None:
-    image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
-    uses[path].append(Use(document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id))
+    image_id, patient_id, pair_id = (
+        document.get(key) for key in ("image_id", "patient_id", "pair_id")
+    )
+    uses[path].append(
+        Use(
+            document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id
+        )
+    )
 
 
 def _hashed(
@@ -190,13 +215,28 @@ def _hashed(
     files = [file for file in uses if not is_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
-        raise MedTasksError(f"the questions of '{name}' show no images{' but volumes' if volumes else ''}")
+        raise MedTasksError(
+            f"the questions of '{name}' show no images{' but volumes' if volumes else ''}"
+        )
     hashes, errors = hash_images(files)
     for file, error in errors.items():
         first = "" if private else f" ({file}: {error})"
-        fix = f"run 'medtasks data prepare {name}' again" if folders else "'medtasks data verify' names all"
-        raise SourceError(f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; {fix}")
-    return DatasetImages(documents, _distinct(files, hashes, uses), folders, folders or tuple(files), volumes, private)
+        fix = (
+            f"run 'medtasks data prepare {name}' again"
+            if folders
+            else "'medtasks data verify' names all"
+        )
+        raise SourceError(
+            f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; {fix}"
+        )
+    return DatasetImages(
+        documents,
+        _distinct(files, hashes, uses),
+        folders,
+        folders or tuple(files),
+        volumes,
+        private,
+    )
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
@@ -207,7 +247,9 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
         hashes, errors = hash_images(listed.files)
         if hashes:
             files = [file for file in listed.files if file in hashes]
-            return OtherImages(named, folder, _distinct(files, hashes, {}), len(files), errors, listed)
+            return OtherImages(
+                named, folder, _distinct(files, hashes, {}), len(files), errors, listed
+            )
         dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
         raise MedTasksError(
             f"{named} holds no image that can be read (damaged images: {len(errors)}, volumes: {listed.volumes}, "
@@ -215,7 +257,9 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
             f"{dicom if listed.without_decoder else ''})"
         )
     if folder.exists() or not known(named):
-        raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
+        raise MedTasksError(
+            f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
+        )
     dataset = dataset_images(named)
     files_read = sum(len(image.files) for image in dataset.images)
     volumes = FolderImages(volumes=dataset.volumes)

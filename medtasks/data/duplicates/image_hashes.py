@@ -63,10 +63,20 @@ CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used
 _CHUNK = 1000  # files between two writes to the cache
 _CANNOT_KEEP = (
-    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+    "Hashes of images cannot be kept in {path} ({error}); the search goes on, "
+    "and the next one hashes them again."
 )
 # Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+_FAILURES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 _MOST_PAIRS = 1_000_000
 _DETAILS_KEPT = 20_000  # vectors, about 160 MB
@@ -83,7 +93,11 @@ def sketches(image: Image.Image) -> list[Sketch]:
     left, top = _plain_lines(pixels.T), _plain_lines(pixels)
     right, bottom = width - _plain_lines(pixels.T[::-1]), height - _plain_lines(pixels[::-1])
     box = (left, top, right, bottom)
-    if box == (0, 0, width, height) or (right - left) / width < _CORE or (bottom - top) / height < _CORE:
+    if (
+        box == (0, 0, width, height)
+        or (right - left) / width < _CORE
+        or (bottom - top) / height < _CORE
+    ):
         return [whole]
     return [whole, np.asarray(grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS))]
 
@@ -119,8 +133,12 @@ def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
     from scipy import ndimage  # type: ignore[import-untyped]  # it has no types
 
     grey = np.asarray(sketch, np.float32)
-    if side != SIDE:  # sketches of a large image hold more than those of a small one until both are reduced
-        grey = np.asarray(Image.fromarray(sketch).resize((side, side), Image.Resampling.BICUBIC), np.float32)
+    if (
+        side != SIDE
+    ):  # sketches of a large image hold more than those of a small one until both are reduced
+        grey = np.asarray(
+            Image.fromarray(sketch).resize((side, side), Image.Resampling.BICUBIC), np.float32
+        )
     fine = grey - ndimage.gaussian_filter(grey, _BLUR, mode="nearest")
     contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, 1.5 * _BLUR, mode="nearest"))
     even = (fine / (contrast + _FLOOR)).ravel()
@@ -129,7 +147,9 @@ def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
     return vector
 
 
-def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+def close_pairs(
+    first: Hashes, second: Hashes, distance: int
+) -> Iterator[tuple[int, Any, Any, Any, Any]]:
     """Find the pairs among hashes of shapes (n, 4) and (m, 4) that differ in at most ``distance`` bits.
 
     Yields for parts of ``second``, in order: the part's end, and four arrays of equal length: row in ``first``, row in
@@ -175,7 +195,9 @@ class ImageHash(BaseModel, frozen=True):
     file_sha256: str  # of the file's bytes
     pixels_sha256: str  # of size and RGB pixels
     size: tuple[int, int]  # width and height in pixels
-    views: tuple[str, ...]  # perceptual hash of each of its sketches; none for an image of a single grey
+    views: tuple[
+        str, ...
+    ]  # perceptual hash of each of its sketches; none for an image of a single grey
 
 
 def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path, str]]:
@@ -189,9 +211,13 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor() as workers,
-        tqdm(desc="Hashing images", total=len(files), unit="image", leave=False, disable=None) as bar,
+        tqdm(
+            desc="Hashing images", total=len(files), unit="image", leave=False, disable=None
+        ) as bar,
     ):
-        warnings.simplefilter("ignore")  # of decoders about metadata, which may name a file or a patient
+        warnings.simplefilter(
+            "ignore"
+        )  # of decoders about metadata, which may name a file or a patient
         for start in range(0, len(files), _CHUNK):
             part = files[start : start + _CHUNK]
             keys: dict[Path, bytes] = {}  # that change when a file does, and do not show its path
@@ -201,7 +227,9 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
                     keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():
-                with contextlib.suppress(KeyError, ValidationError):  # not hashed before, or damaged
+                with contextlib.suppress(
+                    KeyError, ValidationError
+                ):  # not hashed before, or damaged
                     hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
             for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
@@ -226,7 +254,9 @@ def _hashed(path: Path) -> ImageHash | str:
     except UnreadableImage as error:
         return str(error)
     except _FAILURES as error:
-        return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+        return (
+            error.strerror if isinstance(error, OSError) else None
+        ) or f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)
@@ -251,7 +281,11 @@ class ImageViews:
 
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
         numbered = enumerate(images)
-        self.views = [_View(n, file, image.size, at) for n, (file, image) in numbered for at in range(len(image.views))]
+        self.views = [
+            _View(n, file, image.size, at)
+            for n, (file, image) in numbered
+            for at in range(len(image.views))
+        ]
         self.hashes = stack_hashes([view for _, image in images for view in image.views])
 
 
@@ -264,18 +298,32 @@ def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int
     pairs: dict[tuple[int, int], Alike] = {}
     likeness_of = _likenesses()
 
-    def confirmed(row: int, other: int, bits: int, inverted: bool) -> tuple[tuple[int, int], Alike] | None:
+    def confirmed(
+        row: int, other: int, bits: int, inverted: bool
+    ) -> tuple[tuple[int, int], Alike] | None:
         view, twin = first.views[row], second.views[other]
-        likeness = None if first is second and view.image >= twin.image else likeness_of(view, twin, inverted)
-        return None if likeness is None else ((view.image, twin.image), Alike(bits, likeness, inverted))
+        likeness = (
+            None
+            if first is second and view.image >= twin.image
+            else likeness_of(view, twin, inverted)
+        )
+        return (
+            None
+            if likeness is None
+            else ((view.image, twin.image), Alike(bits, likeness, inverted))
+        )
 
     with (
         ThreadPoolExecutor() as workers,
-        tqdm(desc="Comparing", total=len(second.hashes), unit="image", leave=False, disable=None) as bar,
+        tqdm(
+            desc="Comparing", total=len(second.hashes), unit="image", leave=False, disable=None
+        ) as bar,
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
             for match in workers.map(confirmed, *(column.tolist() for column in candidates)):
-                if match and (match[0] not in pairs or match[1].likeness > pairs[match[0]].likeness):
+                if match and (
+                    match[0] not in pairs or match[1].likeness > pairs[match[0]].likeness
+                ):
                     pairs[match[0]] = match[1]
             bar.update(end - bar.n)
             if len(pairs) > _MOST_PAIRS:
@@ -286,7 +334,9 @@ def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int
     return pairs
 
 
-def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
+def near_pairs(
+    images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]
+) -> list[bool]:
     """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
     looks, likeness_of = ImageViews(images), _likenesses()
     rows: dict[int, list[int]] = defaultdict(list)
@@ -297,7 +347,9 @@ def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[i
         for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
             inverted = bits > BITS // 2
-            if min(bits, BITS - bits) <= DISTANCE and likeness_of(looks.views[first], looks.views[second], inverted):
+            if min(bits, BITS - bits) <= DISTANCE and likeness_of(
+                looks.views[first], looks.views[second], inverted
+            ):
                 return True
         return False
 
@@ -318,7 +370,9 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
 
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
         side = side_compared(view.size, twin.size)
-        correlation = float(details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32))
+        correlation = float(
+            details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32)
+        )
         likeness = min(-correlation if inverted else correlation, 1.0)
         return likeness if likeness >= LIKENESS[side] else None
 

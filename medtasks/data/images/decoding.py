@@ -57,7 +57,16 @@ NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 
 # Decoders of rare formats raise any of these on damaged files.
 _BROKEN = (
-    *(OSError, EOFError, SyntaxError, ValueError, RuntimeError, LookupError, ArithmeticError, AttributeError),
+    *(
+        OSError,
+        EOFError,
+        SyntaxError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+    ),
     *(MemoryError, TypeError, struct.error, zlib.error, Image.DecompressionBombError),
 )
 _DEEP_COST = 45  # bytes of memory for each value of more than 8 bits
@@ -91,7 +100,9 @@ class Decoding:
     """A rule and the user's range of the values."""
 
     rule: ImageRule = ImageRule.LINEAR
-    value_range: Range | None = None  # black and white, of images with more than 8 bits; None: as files say
+    value_range: Range | None = (
+        None  # black and white, of images with more than 8 bits; None: as files say
+    )
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
@@ -104,13 +115,19 @@ class Decoding:
         chosen = ImageRule(rule or ImageRule.LINEAR)
         if bounds is None:
             return cls(chosen)
-        numbers = bounds if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds)) else ()
+        numbers = (
+            bounds
+            if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds))
+            else ()
+        )
         if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
             raise MedTasksError(
                 f"image_range is {bounds!r}; it must be [LOW, HIGH], the values that are black and white"
             )
         if chosen is ImageRule.REFERENCE:
-            raise MedTasksError("image_range is for the image_rule linear; reference cuts values off at 255")
+            raise MedTasksError(
+                "image_range is for the image_rule linear; reference cuts values off at 255"
+            )
         return cls(chosen, (float(numbers[0]), float(numbers[1])))
 
 
@@ -144,23 +161,39 @@ def decode_image(source: ImageSource, decoding: Decoding, side: int | None = Non
     except _BROKEN as error:
         if isinstance(error, UnidentifiedImageError):
             kind = describe_file(read_head(source))
-            cause = "it is no image that can be read" + (f", but {kind}" if kind else f" ({', '.join(FORMATS)}, DICOM)")
+            cause = "it is no image that can be read" + (
+                f", but {kind}" if kind else f" ({', '.join(FORMATS)}, DICOM)"
+            )
         elif isinstance(error, Image.DecompressionBombError):
-            cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
+            cause = (
+                f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
+            )
         else:  # without the file, which is mostly a stream or a copy
             strerror = error.strerror if isinstance(error, OSError) else None
-            cause = strerror or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
+            cause = (
+                strerror
+                or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))
+                or type(error).__name__
+            )
         raise UnreadableImage(cause) from error
 
 
-def decoded_somehow(source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
+def decoded_somehow(
+    source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None
+) -> DecodedImage:
     """Decode an image to view or compare it; one of an unclear range, which no model would see, is stretched."""
     try:
         return decode_image(source, decoding, side)
     except UnclearRange as unclear:
         low, high = unclear.values
-    seen = decode_image(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
-    return DecodedImage(seen.pixels, seen.size, ("scaled from where nearly all its values are", *seen.conversions[1:]))
+    seen = decode_image(
+        source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side
+    )
+    return DecodedImage(
+        seen.pixels,
+        seen.size,
+        ("scaled from where nearly all its values are", *seen.conversions[1:]),
+    )
 
 
 def fault_of_kind(error: OSError) -> str | None:
@@ -191,7 +224,9 @@ def is_whole_image(source: ImageSource) -> bool:
 
 
 def _windowed(source: ImageSource, decoding: Decoding) -> DecodedImage:
-    from medtasks.data.images.dicom_images import read_window  # brings NumPy, which most images and commands do without
+    from medtasks.data.images.dicom_images import (
+        read_window,
+    )  # brings NumPy, which most images and commands do without
 
     pixels, done = read_window(source, decoding.value_range)
     return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
@@ -257,31 +292,46 @@ def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
     return _COPIED_COST if image.has_transparency_data or image.format in _COPIED else _COST
 
 
-def _to_rgb(image: Image.Image, raw: str, source: ImageSource, decoding: Decoding) -> tuple[Image.Image, list[str]]:
+def _to_rgb(
+    image: Image.Image, raw: str, source: ImageSource, decoding: Decoding
+) -> tuple[Image.Image, list[str]]:
     """Decode an opened image by a rule, without turning it, and name the conversions; ``raw`` is its layout."""
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
     is_scaled = deep and decoding.rule is ImageRule.LINEAR
-    check_size(_bytes_per_pixel(image, is_scaled=is_scaled) * image.width * image.height, MOST_MEMORY)
+    check_size(
+        _bytes_per_pixel(image, is_scaled=is_scaled) * image.width * image.height, MOST_MEMORY
+    )
     if decoding.rule is ImageRule.REFERENCE:
         pixels = image.convert("RGB")
-        cut = "more than 8 bits cut off at 255" if image.mode.startswith(("I", "F")) else "low byte of 16 bits dropped"
+        cut = (
+            "more than 8 bits cut off at 255"
+            if image.mode.startswith(("I", "F"))
+            else "low byte of 16 bits dropped"
+        )
         done = [cut] if deep else []
         # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
         with contextlib.suppress(*_BROKEN):
-            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
+            if (
+                image.has_transparency_data
+                and image.convert("RGBA").getchannel("A").getextrema()[0] != 255
+            ):
                 done.append("transparency dropped")
         return pixels, done
     tags = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
-        raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
+        raise UnreadableImage(
+            "it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved"
+        )
     if deep:
         from medtasks.data.images.deep_images import scale_to_8_bits
 
         pixels, done = scale_to_8_bits(image, raw, source, decoding.value_range)
         return pixels.convert("RGB"), done
     if tags.get(_FORMAT, (1,))[0] == 2:  # signed
-        raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
+        raise UnreadableImage(
+            "it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits"
+        )
     if not image.has_transparency_data:
         return image.convert("RGB"), []
     opaque = image.convert("RGBA")

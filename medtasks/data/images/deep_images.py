@@ -25,7 +25,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.strict_pillow import ON_BLACK, ImageSource, Range, UnclearRange, open_image
+from medtasks.data.images.strict_pillow import (
+    ON_BLACK,
+    ImageSource,
+    Range,
+    UnclearRange,
+    open_image,
+)
 from medtasks.data.images.value_ranges import central_range
 
 _LEAST_USED = 1 / 4  # of the range; 14 of 16 bits stay below
@@ -62,7 +68,9 @@ def scale_to_8_bits(
         (low, high), done = _file_range(image, values, depths, (least, largest))
         steps = (finite - least) * (_STEPS / ((largest - least) or 1)) + 0.5
         counts = np.bincount(steps.astype(np.uint16), minlength=_STEPS + 1)
-        darkest, brightest = central_range(np.linspace(least, largest, _STEPS + 1).tolist(), counts.tolist())
+        darkest, brightest = central_range(
+            np.linspace(least, largest, _STEPS + 1).tolist(), counts.tolist()
+        )
         if 0 < brightest - darkest < (high - low) * _LEAST_USED:
             raise UnclearRange(
                 f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
@@ -130,14 +138,18 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
     pixels = first << 8 | second if big_endian else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
-    return pixels, None if clear is None else np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
+    return pixels, None if clear is None else np.where(
+        (pixels == clear).all(axis=2), 0, 2**_FULL - 1
+    )
 
 
 def _decoded_as(source: ImageSource, raw: str) -> Any:
     with open_image(source) as image:
         file: Any = image
         args = (raw if isinstance(tile.args, str) else (raw, *tile.args[1:]) for tile in file.tile)
-        file.tile = [tile._replace(args=layout) for tile, layout in zip(file.tile, args, strict=True)]
+        file.tile = [
+            tile._replace(args=layout) for tile, layout in zip(file.tile, args, strict=True)
+        ]
         return np.array(image)
 
 
@@ -151,7 +163,9 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
     elif image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
         bits = _FULL
     else:
-        tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}  # other formats say nothing
+        tags = (
+            image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}
+        )  # other formats say nothing
         kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
         full = max(tags.get(_BITS, (1,)))
         low = tags.get(_S_MIN_SAMPLE)
@@ -159,7 +173,10 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
         if low is None and kind == _UNSIGNED:
             low = (0,)
         if low is not None and high is not None and min(low) < max(high):
-            return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
+            return (
+                float(min(low)),
+                float(max(high)),
+            ), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
         if kind != _UNSIGNED or full > _FULL:
             return _range_of_floats(values, ends)
         stated = int(max(tags.get(_MAX_SAMPLE, (0,))))

@@ -17,7 +17,11 @@ VERSION = 1
 STRENGTHS: Mapping[str, tuple[float, float, float]] = {
     "jpeg": (25, 15, 7),  # quality of 100, colours at half the resolution
     "blur": (0.004, 0.008, 0.016),  # Pillow's Gaussian radius, relative to the shorter side
-    "noise": (10, 20, 40),  # standard deviation of normal noise in grey levels, the same in all channels
+    "noise": (
+        10,
+        20,
+        40,
+    ),  # standard deviation of normal noise in grey levels, the same in all channels
     "brightness": (25, 50, 75),  # grey levels added
     "contrast": (75, 50, 25),  # per cent of the distance from level 128 that remain
     "gamma": (1.5, 2.0, 3.0),  # exponent of relative levels, which darkens
@@ -43,7 +47,12 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
     if kind == "noise":
         import numpy as np
 
-        noise = np.random.default_rng(seed).normal(0, strength, (image.height, image.width)).round().astype(np.int16)
+        noise = (
+            np.random.default_rng(seed)
+            .normal(0, strength, (image.height, image.width))
+            .round()
+            .astype(np.int16)
+        )
         pixels = np.asarray(image).astype(np.int16)
         noisy = pixels + (noise if pixels.ndim == 2 else noise[:, :, None])
         return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))

@@ -30,7 +30,13 @@ from PIL import Image
 
 from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
 from medtasks.data.images.square_pixels import with_square_pixels
-from medtasks.data.images.strict_pillow import ImageSource, NoReader, Range, UnclearRange, UnreadableImage
+from medtasks.data.images.strict_pillow import (
+    ImageSource,
+    NoReader,
+    Range,
+    UnclearRange,
+    UnreadableImage,
+)
 from medtasks.data.named_files import MOST_MEMORY, MOST_WHOLE, check_size
 from medtasks.errors import MedTasksError, UnusableFile
 
@@ -47,13 +53,17 @@ _SYNTAXES: Mapping[tuple[bool, bool], str] = {
     (False, False): "1.2.840.10008.1.2.2",
 }
 """Transfer syntax of files that do not name theirs, by implicit VR and little-endian order."""
-_COLOUR_TABLES = tuple(f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha"))
+_COLOUR_TABLES = tuple(
+    f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha")
+)
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 """Height and width of a pixel, in DCMTK's order."""
 
 
 @contextlib.contextmanager
-def reading_dicom(name: str, source: ImageSource, *, force: bool = False) -> Iterator[tuple[Any, Any]]:
+def reading_dicom(
+    name: str, source: ImageSource, *, force: bool = False
+) -> Iterator[tuple[Any, Any]]:
     """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
 
     Raises UnusableFile for one that would fill the memory.
@@ -61,14 +71,19 @@ def reading_dicom(name: str, source: ImageSource, *, force: bool = False) -> Ite
     try:
         pydicom = importlib.import_module("pydicom")
     except ImportError:
-        raise MedTasksError(f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+        raise MedTasksError(
+            f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`"
+        ) from None
     opened = source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
     try:
         with warnings.catch_warnings(), opened as stream:
             warnings.simplefilter("ignore")  # about header fields that do not matter here
             _check_deflated(pydicom, stream)
             dataset = pydicom.dcmread(stream, force=force)
-            sides = (dataset.get(name) or 1 for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel"))
+            sides = (
+                dataset.get(name) or 1
+                for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
+            )
             check_size(math.prod(sides, start=_COST), MOST_MEMORY)
             yield pydicom, dataset
     except pydicom.errors.InvalidDicomError as error:
@@ -107,9 +122,13 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
         with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
             frames = _numbers(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
-                raise UnreadableImage(f"it holds {frames[0]:g} frames; save the one to show by itself")
+                raise UnreadableImage(
+                    f"it holds {frames[0]:g} frames; save the one to show by itself"
+                )
             if not dataset.file_meta.get("TransferSyntaxUID"):
-                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(_SYNTAXES[dataset.original_encoding])
+                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(
+                    _SYNTAXES[dataset.original_encoding]
+                )
             _lift_functional_groups(dataset)
             stored = dataset.pixel_array
             palette = dataset.PhotometricInterpretation == "PALETTE COLOR"
@@ -121,7 +140,10 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
                 spacing = _numbers(dataset, name)
                 if len(spacing) == 2 and min(spacing) > 0:
                     squared = with_square_pixels(image, *spacing)
-                    return squared, done if squared is image else [*done, f"pixels made square by {name}"]
+                    return squared, done if squared is image else [
+                        *done,
+                        f"pixels made square by {name}",
+                    ]
             return image, done
     except UnusableFile:
         raise
@@ -135,7 +157,9 @@ def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:
     pydicom.filereader.read_preamble(stream, force=True)
     meta = pydicom.filereader._read_file_meta_info(stream)  # the public one takes no stream
     if meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian:
-        check_size(len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), MOST_WHOLE + 1)))
+        check_size(
+            len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), MOST_WHOLE + 1))
+        )
     stream.seek(0)
 
 
@@ -165,23 +189,31 @@ def _lift_functional_groups(dataset: Any) -> None:
 def _coloured(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
     if not palette:
         return from_unit(to_unit(stored, 0, 2 ** int(dataset.BitsStored) - 1))
-    if dataset.original_encoding[1] != (sys.byteorder == "little"):  # pydicom takes tables to be in this order
+    if dataset.original_encoding[1] != (
+        sys.byteorder == "little"
+    ):  # pydicom takes tables to be in this order
         for table in _COLOUR_TABLES:
             if table in dataset:
-                dataset[table].value = np.frombuffer(dataset[table].value, "u2").byteswap().tobytes()
+                dataset[table].value = (
+                    np.frombuffer(dataset[table].value, "u2").byteswap().tobytes()
+                )
     colours = pixels.apply_color_lut(stored, dataset)
     named = tuple(int(number) for number in dataset.RedPaletteColorLookupTableDescriptor[2:])
     return from_unit(to_unit(colours, 0, 2 ** used_bits(colours, named, 8 * colours.itemsize) - 1))
 
 
-def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def _grey(
+    pixels: Any, dataset: Any, stored: Any, value_range: Range | None
+) -> tuple[Image.Image, list[str]]:
     padding = _is_padding(dataset, stored)
     share, scaling = _scaled(pixels, dataset, stored, padding, value_range)
     done = [scaling]
     kind, shape = dataset.PhotometricInterpretation, dataset.get("PresentationLUTShape")
     if shape == "INVERSE" or (kind == "MONOCHROME1" and shape != "IDENTITY"):
         share = 1 - share
-        done.append("MONOCHROME1 inverted" if kind == "MONOCHROME1" else "inverted by PresentationLUTShape")
+        done.append(
+            "MONOCHROME1 inverted" if kind == "MONOCHROME1" else "inverted by PresentationLUTShape"
+        )
     if share[padding].any():
         share[padding] = 0
         done.append("padding black")
@@ -199,11 +231,15 @@ def _is_padding(dataset: Any, stored: Any) -> Any:
     return (stored >= ends.min()) & (stored <= ends.max())
 
 
-def _scaled(pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: Range | None) -> tuple[Any, str]:
+def _scaled(
+    pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: Range | None
+) -> tuple[Any, str]:
     """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
     values = _of_modality(pixels, dataset, stored)
     if value_range is not None:
-        return to_unit(values, *value_range), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
+        return to_unit(
+            values, *value_range
+        ), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
     if dataset.get("VOILUTSequence"):
         return _through_voi_table(dataset, values), "DICOM VOI table applied"
     try:
@@ -216,23 +252,35 @@ def _scaled(pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: R
     bits = int(dataset.get("BitsStored", 64))
     if bits <= _READY_BITS and not dataset.PixelRepresentation:
         bounds = _of_modality(pixels, dataset, np.array([0, 2**bits - 1], stored.dtype))
-        return to_unit(values, *sorted(bounds)), f"DICOM without a window scaled from the {bits} bits stored"
+        return to_unit(
+            values, *sorted(bounds)
+        ), f"DICOM without a window scaled from the {bits} bits stored"
     visible = values[np.isfinite(values) & ~padding]
     if not visible.size:
         raise UnreadableImage("all of its pixels are padding")
     low, high = float(visible.min()), float(visible.max())
     if low == high:
         raise _unclear(f"it has no window, and all its values are {low:g}", values)
-    return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
+    return to_unit(
+        values, low, high
+    ), "DICOM without a window scaled from its least to its largest value"
 
 
 def _through_window(dataset: Any, values: Any, center: float, width: float) -> Any:
     """Return grey values from 0 to 1 by PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2."""
     form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
-    if form == "LINEAR" and "PixelData" not in dataset:  # floats, between which its step of one level has no meaning
+    if (
+        form == "LINEAR" and "PixelData" not in dataset
+    ):  # floats, between which its step of one level has no meaning
         form = "LINEAR_EXACT"
-    if width <= 0 or form not in ("LINEAR", "LINEAR_EXACT", "SIGMOID") or (form == "LINEAR" and width < 1):
-        raise _unclear(f"its window ({form}, WindowWidth {width:g}) is none that DICOM knows", values)
+    if (
+        width <= 0
+        or form not in ("LINEAR", "LINEAR_EXACT", "SIGMOID")
+        or (form == "LINEAR" and width < 1)
+    ):
+        raise _unclear(
+            f"its window ({form}, WindowWidth {width:g}) is none that DICOM knows", values
+        )
     if form == "SIGMOID":
         return 1 / (1 + np.exp(-4 * (values - center) / width))
     if form == "LINEAR":
@@ -259,7 +307,9 @@ def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
 
 
 def _through_voi_table(dataset: Any, values: Any) -> Any:
-    table = dataset.VOILUTSequence[0]  # the first; pydicom's own code takes 8-bit tables to have 256 entries
+    table = dataset.VOILUTSequence[
+        0
+    ]  # the first; pydicom's own code takes 8-bit tables to have 256 entries
     entries, first, bits = (int(number) for number in table.LUTDescriptor)
     order = "<" if dataset.original_encoding[1] else ">"
     packed = isinstance(table.LUTData, bytes)

@@ -49,7 +49,11 @@ def is_bare_data_set(head: bytes) -> bool:
     order: Literal["big", "little"] = "big" if head[:1] == b"\0" else "little"
     group, element = (int.from_bytes(head[at : at + 2], order) for at in (0, 2))
     explicit = head[4:6].isalpha() and head[4:6].isupper()
-    return group in (2, 8) and element < 256 and (explicit or int.from_bytes(head[4:8], order) < _HEAD_BYTES)
+    return (
+        group in (2, 8)
+        and element < 256
+        and (explicit or int.from_bytes(head[4:8], order) < _HEAD_BYTES)
+    )
 
 
 def describe_file(head: bytes) -> str:

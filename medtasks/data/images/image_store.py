@@ -57,7 +57,9 @@ class ImageStore:
         self.folder = folder
         self.decoding = decoding
         self.facts: dict[str, ImageFacts] = {}  # of each image, by file
-        self._storing: dict[str, threading.Lock] = {}  # by file, so that threads decode an image once
+        self._storing: dict[
+            str, threading.Lock
+        ] = {}  # by file, so that threads decode an image once
 
     def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
         """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
@@ -66,7 +68,9 @@ class ImageStore:
         file = self._store(data, name, lambda: read_facts(io.BytesIO(data), self.decoding))
         return StoredImage(file, digest)
 
-    def add_file(self, path: Path, name: str | None = None, root: Path | None = None) -> StoredImage:
+    def add_file(
+        self, path: Path, name: str | None = None, root: Path | None = None
+    ) -> StoredImage:
         """Store a copy of an image file below ``root``, by default in its folder; see :meth:`add_bytes`."""
         return self.add_bytes(read_named(path, root), name)
 
@@ -129,7 +133,9 @@ def pixels_sha256(pixels: Image.Image) -> str:
     """Return the SHA-256 of an RGB image's size and pixels."""
     digest = hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode())
     rows = max(1, _BAND // max(1, 3 * pixels.width))
-    for top in range(0, pixels.height, rows):  # in bands: all bytes at once would be another copy of the image
+    for top in range(
+        0, pixels.height, rows
+    ):  # in bands: all bytes at once would be another copy of the image
         band = (0, top, pixels.width, min(top + rows, pixels.height))
         digest.update((pixels if rows >= pixels.height else pixels.crop(band)).tobytes())
     return digest.hexdigest()

@@ -25,7 +25,9 @@ def with_square_pixels(image: Image.Image, height: float, width: float) -> Image
     if ratio < _SQUARE:
         return image
     if ratio > _MOST_STRETCHED:
-        raise UnreadableImage(f"its pixels are {height:g} high and {width:g} wide, which no image has")
+        raise UnreadableImage(
+            f"its pixels are {height:g} high and {width:g} wide, which no image has"
+        )
     columns = round(image.width * max(1, width / height))
     rows = round(image.height * max(1, height / width))
     check_size(_COST * columns * rows, MOST_MEMORY)

@@ -23,7 +23,9 @@ ON_BLACK = "transparency onto black"
 
 _PILLOW = os.path.dirname(PIL.__file__) + os.sep
 _setting = threading.Lock()
-_undo: list[contextlib.ExitStack] = []  # one for each block that is open; blocks of several threads may overlap
+_undo: list[
+    contextlib.ExitStack
+] = []  # one for each block that is open; blocks of several threads may overlap
 
 
 class UnreadableImage(OSError):
@@ -60,7 +62,9 @@ def strict_decoding() -> Iterator[None]:
         # The first block keeps the settings of the process, which come back when the last one ends.
         undo = contextlib.ExitStack()
         if not _undo:
-            undo.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES)
+            undo.callback(
+                setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES
+            )
             ImageFile.LOAD_TRUNCATED_IMAGES = False
             logger = logging.getLogger("PIL.TiffImagePlugin")  # the others only log for debugging
             undo.callback(setattr, logger, "disabled", logger.disabled)
@@ -68,7 +72,13 @@ def strict_decoding() -> Iterator[None]:
             # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
             showwarning = warnings.showwarning
 
-            def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
+            def show(
+                message: Warning | str,
+                category: type[Warning],
+                filename: str,
+                *args: Any,
+                **where: Any,
+            ) -> None:
                 if not filename.startswith(_PILLOW):
                     showwarning(message, category, filename, *args, **where)
 

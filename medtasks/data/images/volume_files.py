@@ -27,7 +27,18 @@ ENDING = ".nii.gz"
 HEADER_BYTES = 540  # of NIfTI-2, the longer version
 _PIECE = 1 << 20  # bytes
 _BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)
-_PLAIN_NUMBERS = (2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280)  # NIfTI's codes: integers and floats to 64 bits
+_PLAIN_NUMBERS = (
+    2,
+    4,
+    8,
+    16,
+    64,
+    256,
+    512,
+    768,
+    1024,
+    1280,
+)  # NIfTI's codes: integers and floats to 64 bits
 _DARK, _BRIGHT = 0.5, 99.5  # per cent of the voxels shown
 GREY = (128, 128, 128)
 FOLDER_NAME = "blank_volumes"
@@ -55,7 +66,9 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
     except _BROKEN as error:
         head = read_head(file)
         kind = "" if head.startswith(GZIP) else describe_file(head)
-        raise UnreadableImage(f"it is {kind}" if kind else f"it cannot be unpacked: {error}") from error
+        raise UnreadableImage(
+            f"it is {kind}" if kind else f"it cannot be unpacked: {error}"
+        ) from error
 
 
 def read_header(data: bytes, length: int | None = None) -> Any:
@@ -73,11 +86,15 @@ def read_header(data: bytes, length: int | None = None) -> Any:
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
     if header["datatype"] not in _PLAIN_NUMBERS:
         raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
-    header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # as nibabel corrects both in files it loads
+    header["pixdim"][0] = (
+        -1 if header["pixdim"][0] < 0 else 1
+    )  # as nibabel corrects both in files it loads
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])
     with contextlib.suppress(ValueError):
         # The closest of right, front and head for each axis of a volume, and its direction.
-        if all(towards in range(3) for towards, _ in nibabel.io_orientation(header.get_best_affine())):
+        if all(
+            towards in range(3) for towards, _ in nibabel.io_orientation(header.get_best_affine())
+        ):
             bytes_needed = bytes_of_volume(header)
             check_size(bytes_needed, MOST_MEMORY)
             if length is not None and length < bytes_needed:
@@ -132,7 +149,13 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
         data = plain.read(bytes_of_volume(header) + 1)  # its end has a check sum
     slices = axial(data, count)
     affine = header.get_best_affine()
-    sizes = dict(zip(nibabel.io_orientation(affine)[:, 0], np.linalg.norm(affine[:3, :3], axis=0), strict=True))
+    sizes = dict(
+        zip(
+            nibabel.io_orientation(affine)[:, 0],
+            np.linalg.norm(affine[:3, :3], axis=0),
+            strict=True,
+        )
+    )
     dark, bright = np.nanpercentile(slices, (_DARK, _BRIGHT))
     grey = np.nan_to_num(np.clip((slices - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
     images = (Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8))
@@ -146,7 +169,9 @@ def axial(data: bytes, count: int | None = None) -> Any:
 
     header = read_header(data[:HEADER_BYTES], len(data))
     shape = header["dim"].tolist()[1:4]
-    stored = np.frombuffer(data, header.get_data_dtype(), math.prod(shape), int(header["vox_offset"]))
+    stored = np.frombuffer(
+        data, header.get_data_dtype(), math.prod(shape), int(header["vox_offset"])
+    )
     orientation = nibabel.io_orientation(header.get_best_affine())
     voxels = nibabel.apply_orientation(stored.reshape(shape, order="F"), orientation)
     depth = voxels.shape[2]
@@ -154,7 +179,9 @@ def axial(data: bytes, count: int | None = None) -> Any:
     values = voxels[:, :, positions].astype(np.float32)
     slope, intercept = float(header["scl_slope"]), float(header["scl_inter"])
     if math.isfinite(slope) and slope != 0:
-        values = (values * slope + (intercept if math.isfinite(intercept) else 0)).astype(np.float32)
+        values = (values * slope + (intercept if math.isfinite(intercept) else 0)).astype(
+            np.float32
+        )
     return values.transpose(2, 1, 0)[:, ::-1, ::-1]
 
 

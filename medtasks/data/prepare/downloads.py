@@ -48,7 +48,9 @@ class SafeSession(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Return the address of a redirect, if there is one."""
         target = super().get_redirect_target(resp)
-        is_insecure = resp.url.startswith("https:") and not urljoin(resp.url, target or "").startswith("https:")
+        is_insecure = resp.url.startswith("https:") and not urljoin(
+            resp.url, target or ""
+        ).startswith("https:")
         if target and (is_insecure or self.auth is not None):
             raise InsecureRedirect(f"{resp.url} redirects to {target}")
         return target
@@ -66,12 +68,17 @@ class Unreachable(Transient):
     """No answer at all."""
 
 
-def patiently(attempts: int, backoff_s: float, stop: threading.Event | None = None) -> tenacity.Retrying:
+def patiently(
+    attempts: int, backoff_s: float, stop: threading.Event | None = None
+) -> tenacity.Retrying:
     """Return a caller that repeats a request while its failures are :class:`Transient`, until ``stop`` is set.
 
     It waits ``backoff_s`` before the second try; twice as long before every further one, or as a server asks.
     """
-    stop, backoff = stop or threading.Event(), tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
+    stop, backoff = (
+        stop or threading.Event(),
+        tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S),
+    )
 
     def wait_s(state: tenacity.RetryCallState) -> float:
         retry_after_s = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
@@ -119,7 +126,9 @@ def _root_cause(error: BaseException) -> BaseException:
 def file_md5(path: Path) -> str:
     """Return the MD5 of a file, as hex digits."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(
+            stream, functools.partial(hashlib.md5, usedforsecurity=False)
+        ).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -154,12 +163,18 @@ def download(published: Published, target: Path, session: requests.Session | Non
         return target
     make_folder(target.parent)
     partial = target.with_name(f"{target.name}.part")
-    proceed = functools.partial(_continue, session or SafeSession(), published.url, partial, target.name)
+    proceed = functools.partial(
+        _continue, session or SafeSession(), published.url, partial, target.name
+    )
     try:
         patiently(_ATTEMPTS, _BACKOFF_S)(proceed)
     except Failure as failure:
         error = failure.__cause__
-        what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__
+        what = (
+            f"HTTP {error.response.status_code}"
+            if isinstance(error, requests.HTTPError)
+            else type(error).__name__
+        )
         raise SourceError(
             f"cannot download {target.name} from {published.url} ({what}); check the connection and run the same "
             f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
@@ -167,7 +182,9 @@ def download(published: Published, target: Path, session: requests.Session | Non
         ) from error
     if not published.matches(partial):
         partial.unlink()
-        raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
+        raise SourceError(
+            f"{published.url} did not arrive as published (its checksum differs); try again later"
+        )
     partial.replace(target)
     return target
 
@@ -187,7 +204,14 @@ def _continue(session: requests.Session, url: str, partial: Path, name: str) -> 
         is_resumed = answer.status_code == requests.codes.partial_content
         before = arrived if is_resumed else 0
         total = (int(answer.headers.get("Content-Length", 0)) + before) or None
-        bar = tqdm(desc=f"Downloading {name}", total=total, initial=before, unit="B", unit_scale=True, disable=None)
+        bar = tqdm(
+            desc=f"Downloading {name}",
+            total=total,
+            initial=before,
+            unit="B",
+            unit_scale=True,
+            disable=None,
+        )
         with bar, partial.open("ab" if is_resumed else "wb") as stream:
             for piece in answer.iter_content(_PIECE):
                 bar.update(stream.write(piece))
@@ -212,10 +236,16 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Pa
         for pattern in patterns:
             matching = sorted(fnmatch.filter(files, pattern))
             if not matching:
-                raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+                raise SourceError(
+                    f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source"
+                )
             selected |= {path: files[path] for path in matching}
         for name, file in selected.items():
-            path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
+            path = Path(
+                hf_hub_download(
+                    repository, name, repo_type="dataset", revision=commit, local_dir=folder
+                )
+            )
             published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
             if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
                 path.unlink()  # so that the next attempt fetches it anew
@@ -248,7 +278,9 @@ def hub_revision(info: DatasetInfo, source: Path) -> str:
     if not info.sha256 or not source.is_dir():
         return "local"
     for name, sha256 in info.sha256.items():
-        path = next((path for path in (source / name, source / Path(name).name) if path.is_file()), None)
+        path = next(
+            (path for path in (source / name, source / Path(name).name) if path.is_file()), None
+        )
         if path is None or file_sha256(path) != sha256:
             return "local"
     return info.revision

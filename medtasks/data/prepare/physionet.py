@@ -26,7 +26,9 @@ _REFUSALS = {
     401: f"PhysioNet does not know this login; check {listed(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
     403: "this login has not signed the agreement of the project; sign it at {0}/content/{1}/",
 }
-_OTHERWISE = "run the same command again, what has arrived is kept; or add '--source FOLDER' with a copy"
+_OTHERWISE = (
+    "run the same command again, what has arrived is kept; or add '--source FOLDER' with a copy"
+)
 
 
 def login_of(user: str, password: str) -> HTTPBasicAuth:
@@ -72,7 +74,9 @@ class PhysioNet:
         requested = set(names)
         if not requested:
             return
-        checksums = self._download(project, _CHECKSUMS, folder / f"{project.replace('/', '-')}-{_CHECKSUMS}")
+        checksums = self._download(
+            project, _CHECKSUMS, folder / f"{project.replace('/', '-')}-{_CHECKSUMS}"
+        )
         digests: dict[str, str] = {}
         with checksums.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -82,7 +86,9 @@ class PhysioNet:
                     digests[name] = digest
         if not digests:
             checksums.unlink()
-            raise SourceError(f"{_CHECKSUMS} of {project} at {_HOST} lists none of the files that are needed")
+            raise SourceError(
+                f"{_CHECKSUMS} of {project} at {_HOST} lists none of the files that are needed"
+            )
         for name, digest in tqdm(digests.items(), f"Files of {project}", leave=False, disable=None):
             self._download(project, name, folder / name, digest)
 
@@ -95,4 +101,6 @@ class PhysioNet:
             status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
             reason = _REFUSALS.get(status, f"{fault}; {_OTHERWISE}").format(_HOST, project)
             file_name = "a file" if "/" in name else name
-            raise SourceError(f"cannot download {file_name} of {project} from {_HOST}: {reason}") from None
+            raise SourceError(
+                f"cannot download {file_name} of {project} from {_HOST}: {reason}"
+            ) from None

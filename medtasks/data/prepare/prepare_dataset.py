@@ -39,8 +39,12 @@ class Obtaining(enum.StrEnum):
 def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
     info = CATALOGUE[name]
-    package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
+    package = info.reader.rpartition(".")[
+        0
+    ]  # datasets of one are called after it: ``multimedeval_medqa``
+    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[
+        name.removeprefix(f"{package}_")
+    ]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
         fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
@@ -48,7 +52,9 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     if not recipe.hub_files:
         return recipe
     download = functools.partial(hub_download, info, recipe.hub_files)
-    return dataclasses.replace(recipe, download=download, revision=functools.partial(hub_revision, info))
+    return dataclasses.replace(
+        recipe, download=download, revision=functools.partial(hub_revision, info)
+    )
 
 
 def obtaining(info: DatasetInfo) -> Obtaining:
@@ -93,7 +99,9 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     documents = choose(load_documents(dataset), criteria)
     files = sorted({file for document in documents for file in image_digests(document)})
     facts = {}
-    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
+    for file in tqdm(
+        files, desc="Fingerprint of the images", unit="image", leave=False, disable=None
+    ):
         try:
             facts[image_key(file)] = read_facts(folder / file, whole.decoding)
         except OSError as error:
@@ -101,7 +109,12 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
     selection = {column: tuple(values) for column, values in criteria.items() if values}
-    changes = {"name": name, **measure_documents(documents, facts), "selected_from": dataset, "selection": selection}
+    changes = {
+        "name": name,
+        **measure_documents(documents, facts),
+        "selected_from": dataset,
+        "selection": selection,
+    }
     manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
         publish(work, manifest, documents, open_documents(dataset)[SPLIT].features.arrow_schema)
@@ -118,7 +131,9 @@ def verify(name: str) -> Iterator[str]:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
     if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
-    digests = {file: digest for document in documents for file, digest in image_digests(document).items()}
+    digests = {
+        file: digest for document in documents for file, digest in image_digests(document).items()
+    }
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
     facts: dict[str, ImageFacts] = {}
     for file, digest in digests.items():
@@ -131,5 +146,8 @@ def verify(name: str) -> Iterator[str]:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if len(facts) == len(digests) and dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
+    if (
+        len(facts) == len(digests)
+        and dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256
+    ):
         yield f"the images of {folder} decode to other pixels than when they were prepared"

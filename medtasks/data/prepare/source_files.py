@@ -22,7 +22,9 @@ from typing import IO
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.errors import SourceError
 
-_MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
+_MOST_UNPACKED = (
+    200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
+)
 _PUNCTUATION = re.compile(r"[\s_-]")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
@@ -40,7 +42,9 @@ class SourceFile:
     @property
     def name(self) -> str:
         """Its name in messages: ``test.jsonl``, or ``mednli.zip/mli_test_v1.jsonl``."""
-        return self.path.name if self.member is None else f"{self.path.name}/{Path(self.member).name}"
+        return (
+            self.path.name if self.member is None else f"{self.path.name}/{Path(self.member).name}"
+        )
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -49,7 +53,11 @@ class SourceFile:
             with self.path.open("rb") as stream:
                 yield stream
         else:
-            with unpacking(self.path), open_archive(self.path) as archive, archive.open(self.member) as stream:
+            with (
+                unpacking(self.path),
+                open_archive(self.path) as archive,
+                archive.open(self.member) as stream,
+            ):
                 yield stream
 
 
@@ -93,7 +101,11 @@ def file_reader(
                     return read_named(folder / name, folder)
             for path, archive in opened.items():
                 for prefix in below:
-                    with contextlib.suppress(KeyError), unpacking(path), archive.open(prefix + name) as stream:
+                    with (
+                        contextlib.suppress(KeyError),
+                        unpacking(path),
+                        archive.open(prefix + name) as stream,
+                    ):
                         return read_stream(stream)
             raise FileNotFoundError(name)
 
@@ -115,7 +127,9 @@ def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     """Return the file that the first matching pattern names, or None."""
     files = _matching(source, patterns)
     if len(files) > 1:
-        names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
+        names = " and ".join(
+            str(file.member or file.path.relative_to(source)) for file in files[:2]
+        )
         raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
     return files[0] if files else None
 
@@ -130,11 +144,20 @@ def required_file(source: Path, patterns: Sequence[str], what: str | None = None
 def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
     """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into."""
     below = f"{project}/{version}"
-    folders = ("", f"{version}/", f"{below}/", f"files/{below}/", f"physionet.org/files/{below}/", "*/")
+    folders = (
+        "",
+        f"{version}/",
+        f"{below}/",
+        f"files/{below}/",
+        f"physionet.org/files/{below}/",
+        "*/",
+    )
     return required_file(source, [folder + name for folder in folders for name in names])
 
 
-def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
+def required_shards(
+    source: Path, patterns: Sequence[str], what: str | None = None
+) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name; an error where some or all are missing.
 
     Messages call them ``what``, by default the first pattern.
@@ -147,15 +170,23 @@ def required_shards(source: Path, patterns: Sequence[str], what: str | None = No
     total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
     if marks and (len(files) != total or numbers != list(range(total))):
         missing = sorted(set(range(total)) - set(numbers))
-        fault = f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
-        raise SourceError(f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}")
+        fault = (
+            f"part {missing[0]:05d} of {total:05d} is missing"
+            if missing
+            else "its parts belong to several copies"
+        )
+        raise SourceError(
+            f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}"
+        )
     return files
 
 
 def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:
     """Build the error for a source that lacks a file."""
     exists = source.is_dir() or zipfile.is_zipfile(source)
-    return SourceError(f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}")
+    return SourceError(
+        f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}"
+    )
 
 
 def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:

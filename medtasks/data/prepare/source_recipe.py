@@ -32,11 +32,17 @@ _SAMPLE = "drawn sample of medtasks (no patient images)"
 class Options:
     """Settings of one preparation."""
 
-    source: Path | None = None  # laid out as it is published; None downloads what the licence allows
+    source: Path | None = (
+        None  # laid out as it is published; None downloads what the licence allows
+    )
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
-    allow_incomplete: bool = False  # even if rows are left out or fewer than published; the manifest says so
+    allow_incomplete: bool = (
+        False  # even if rows are left out or fewer than published; the manifest says so
+    )
     sample: bool = False  # the source is a synthetic sample; results say so
-    allow_changed: bool = False  # accept other files than the published ones (MedHEval and GMAI-MMBench only)
+    allow_changed: bool = (
+        False  # accept other files than the published ones (MedHEval and GMAI-MMBench only)
+    )
     # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
     images: Mapping[str, Path] = field(default_factory=dict)
     login: HTTPBasicAuth | None = field(default=None, repr=False)  # at PhysioNet
@@ -47,7 +53,9 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: Document | None  # without ``dataset`` and image files; None where the row cannot be used
+    document: (
+        Document | None
+    )  # without ``dataset`` and image files; None where the row cannot be used
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
@@ -81,7 +89,9 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
     For sets of which only the whole table's number is published, not that of the evaluated rows.
     """
     if rows != published:
-        yield PublishedRow(table, None, cause=f"it holds {rows} rows, the published table {published}")
+        yield PublishedRow(
+            table, None, cause=f"it holds {rows} rows, the published table {published}"
+        )
 
 
 RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
@@ -94,17 +104,35 @@ class SourceRecipe:
     columns: Columns  # of its documents
     test: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if there are any
-    hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
-    download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
-    login_download: Callable[[PhysioNet, Path], Path] | None = None  # the same with a login at PhysioNet
-    arguments: Sequence[str] = ("--source DIR",)  # options with which a copy is prepared, with words to fill in
-    revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
-    remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
+    demonstrations: RowReader | None = (
+        None  # reads the examples for few-shot prompts, if there are any
+    )
+    hub_files: Sequence[
+        str
+    ] = ()  # patterns of the files to download, where the source is on the Hub
+    download: Callable[[Path], Path] | None = (
+        None  # brings the source into a folder; None: a person has to
+    )
+    login_download: Callable[[PhysioNet, Path], Path] | None = (
+        None  # the same with a login at PhysioNet
+    )
+    arguments: Sequence[str] = (
+        "--source DIR",
+    )  # options with which a copy is prepared, with words to fill in
+    revision: Callable[[Path], str] | None = (
+        None  # of a source folder, ``"local"`` for an unknown one
+    )
+    remarks: Callable[[DocumentCollection], Iterable[str]] = (
+        lambda documents: ()
+    )  # on the documents, a sentence each
     decoding: Decoding = REFERENCE  # of its image files for models
     counted: bool = True  # whether its rows must be as many as the catalogue says
-    obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
-    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None  # writes what else belongs into a folder
+    obtaining: str = (
+        ""  # how to get the source, where this is more than the catalogue and ``layout`` say
+    )
+    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: (
+        None
+    )  # writes what else belongs into a folder
 
 
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
@@ -170,7 +198,9 @@ def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
     )
 
 
-def _origin_of(info: DatasetInfo, recipe: SourceRecipe, options: Options, source: Path) -> tuple[str, str]:
+def _origin_of(
+    info: DatasetInfo, recipe: SourceRecipe, options: Options, source: Path
+) -> tuple[str, str]:
     """Return source and revision of a dataset for its manifest."""
     origin = info.source
     revision = info.revision
@@ -214,16 +244,25 @@ def _gather(
             continue
         doc_id = row.document["doc_id"]
         if doc_id in places:
-            raise SourceError(f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique")
+            raise SourceError(
+                f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique"
+            )
         places[doc_id] = row.place
-        files, digests = [image.file for image in row.images], [image.sha256 for image in row.images]
+        files, digests = (
+            [image.file for image in row.images],
+            [image.sha256 for image in row.images],
+        )
         if "image_file" in recipe.columns:
             (file,), (digest,) = files, digests
             columns: NewDocument = {"image_file": file, "image_sha256": digest}
         else:
             columns = {"image_files": files, "image_sha256": digests}
         documents.append({**row.document, "dataset": info.name, **columns})
-    return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
+    return (
+        documents,
+        causes,
+        [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()],
+    )
 
 
 def _demonstrations(
@@ -237,5 +276,7 @@ def _demonstrations(
     except SourceError as error:
         documents, causes = [], [str(error)]
     if causes or not documents:
-        return [], [f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"]
+        return [], [
+            f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"
+        ]
     return documents, []

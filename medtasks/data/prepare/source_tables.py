@@ -34,10 +34,18 @@ from medtasks.errors import SourceError
 _BATCH = 64  # rows
 _BUFFER = 1 << 20  # bytes
 DEMONSTRATIONS = 5
-_KINDS = {type(None): "empty", str: "a text", list: "a list", dict: "an object", bool: "a truth value"}
+_KINDS = {
+    type(None): "empty",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    bool: "a truth value",
+}
 ReadValues = Callable[[], Mapping[str, Any]]
 
-_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_WORKERS = min(
+    4, os.cpu_count() or 1
+)  # rows whose images are stored at once: decoding them is most of the work
 _AHEAD = 3 * _WORKERS  # rows read ahead of them
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
@@ -100,7 +108,9 @@ class SourceRow:
 
     def name(self, column: str) -> str:
         """Return a text, or a whole number as one."""
-        return self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
+        return (
+            self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
+        )
 
     def integer(self, column: str) -> int:
         """Return a whole number."""
@@ -138,7 +148,9 @@ class SourceTable:
 class ParquetTable(SourceTable):
     """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
 
-    def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+    def __init__(
+        self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()
+    ) -> None:
         self._files, self._columns, self._optional = files, columns, optional
 
     def count(self) -> int:
@@ -152,20 +164,33 @@ class ParquetTable(SourceTable):
         end = 0
         for file in self._files:
             opened, first = self._opened(file), end
-            columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
+            columns = [
+                *self._columns,
+                *(name for name in self._optional if name in opened.schema_arrow.names),
+            ]
             for group in range(opened.num_row_groups):
                 index, end = end, end + opened.metadata.row_group(group).num_rows
                 if positions is not None and positions.isdisjoint(range(index, end)):
                     continue
                 try:
-                    for batch in opened.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
+                    for batch in opened.iter_batches(
+                        _BATCH, row_groups=[group], columns=columns, use_threads=False
+                    ):
                         for offset in range(batch.num_rows):
                             if positions is None or index in positions:
                                 values = batch.slice(offset, 1).to_pylist()[0]
-                                yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
+                                yield SourceRow(
+                                    f"{file.name} row {index - first + 1}", index, values
+                                )
                             index += 1
-                except (ArrowException, OSError, ValueError) as error:  # also of texts that are none
-                    raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
+                except (
+                    ArrowException,
+                    OSError,
+                    ValueError,
+                ) as error:  # also of texts that are none
+                    raise SourceError(
+                        f"{file.path} is damaged in row group {group + 1}; download it again"
+                    ) from error
 
     def _opened(self, file: SourceFile) -> Any:
         from pyarrow import ArrowException
@@ -208,15 +233,21 @@ def csv_table(
                 if name.endswith(".gz"):
                     stream = stack.enter_context(gzip.open(stream))
                 text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-                reader = csv.DictReader(limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs)
+                reader = csv.DictReader(
+                    limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs
+                )
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, values in enumerate(reader, 1):
                     if belongs(values):
                         yield f"{name} row {number}", values.copy
         except UnicodeDecodeError as error:
-            raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
+            raise SourceError(
+                f"{name} is no UTF-8 text after row {number}; download it again"
+            ) from error
         except csv.Error as error:
-            raise SourceError(f"{name} is no table after row {number} ({error}); download it again") from error
+            raise SourceError(
+                f"{name} is no table after row {number} ({error}); download it again"
+            ) from error
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
 
@@ -224,7 +255,11 @@ def csv_table(
 
 
 def hub_table(
-    source: Path, split: str, columns: Sequence[str], optional: Sequence[str] = (), folder: str = "data"
+    source: Path,
+    split: str,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    folder: str = "data",
 ) -> SourceTable:
     """Return a split from the Hub's parquet files, in their ``folder`` or next to one another."""
     files = required_shards(source, [f"{folder}/{split}-*.parquet", f"{split}-*.parquet"])
@@ -260,7 +295,10 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
 
 def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
     """Return rows that are in memory, each with its location for messages; every one must have ``columns``."""
-    rows = [(location, functools.partial(_object, location, value, columns)) for location, value in records]
+    rows = [
+        (location, functools.partial(_object, location, value, columns))
+        for location, value in records
+    ]
     return SourceTable(lambda: iter(rows))
 
 
@@ -275,7 +313,9 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
     values = _json(name, data)
     if not isinstance(values, list):
         raise SourceError(f"{name} is not a list of questions")
-    return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
+    return records_table(
+        ((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns
+    )
 
 
 def _json(location: str, data: bytes | str) -> Any:
@@ -293,7 +333,9 @@ def _json(location: str, data: bytes | str) -> Any:
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
     value = _json(location, value) if isinstance(value, bytes) else value
     if not isinstance(value, dict):
-        raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
+        raise SourceError(
+            f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}"
+        )
     check_columns(location, columns, value)
     return value
 
@@ -319,7 +361,9 @@ class TableReader:
     required: Sequence[str] = ()  # columns of the table; also those that not every copy has
     optional: Sequence[str] = ()
     hub_folder = "data"  # of the Hub's parquet files
-    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+    embedded: Sequence[
+        str
+    ] = ()  # columns of the table with an image file in each, or none; shown in this order
     image_name = ""  # column with the name of an image file
 
     def table(self, source: Path, split: str) -> SourceTable:
@@ -338,23 +382,38 @@ class TableReader:
         """Open the image files of a source."""
         return by_name(())
 
-    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(
+        self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
+    ) -> Iterator[PublishedRow]:
         """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
         waiting: deque[Future[PublishedRow]] = deque()
-        with self.files(source) as read, ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(_WORKERS) as workers:
+        with (
+            self.files(source) as read,
+            ThreadPoolExecutor(1) as alone,
+            ThreadPoolExecutor(_WORKERS) as workers,
+        ):
 
             def add(data: bytes) -> StoredImage:
-                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
+                return (
+                    alone.submit(images.add_bytes, data).result()
+                    if len(data) > _LARGE
+                    else images.add_bytes(data)
+                )
 
             def published(row: SourceRow) -> PublishedRow:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                adding = [
+                    (name, functools.partial(lambda name: add(read(name)), name))
+                    for name in self.named(row)
+                ]
                 for column in self.embedded:
                     if (data := row.encoded(column)) is not None:
-                        adding.append((column if len(self.embedded) > 1 else "", functools.partial(add, data)))
+                        adding.append(
+                            (column if len(self.embedded) > 1 else "", functools.partial(add, data))
+                        )
                 return images_row(row.place, adding, document)
 
             for row in rows:
@@ -371,7 +430,9 @@ class TableReader:
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
             table = self.table(source, splits[position])
-            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
+            return self.rows(
+                table.spread() if position else table.rows(), splits[position], source, images
+            )
 
         examples = functools.partial(read, 1) if splits[1:] else None
         return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)
@@ -381,8 +442,12 @@ class TableReader:
 
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
             physionet.fetch(project, tables, folder)
-            evaluated_rows = itertools.chain(self.table(folder, "test").rows(), self.table(folder, "train").spread())
-            physionet.fetch(project, itertools.chain.from_iterable(map(self.named, evaluated_rows)), folder)
+            evaluated_rows = itertools.chain(
+                self.table(folder, "test").rows(), self.table(folder, "train").spread()
+            )
+            physionet.fetch(
+                project, itertools.chain.from_iterable(map(self.named, evaluated_rows)), folder
+            )
             return folder
 
         return replace(self.recipe(layout), login_download=fetch)

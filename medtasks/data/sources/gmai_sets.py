@@ -19,7 +19,14 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import ReadValues, SourceRow, SourceTable, TableReader, UnusableRow, csv_table
+from medtasks.data.prepare.source_tables import (
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    csv_table,
+)
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, NewDocument
 from medtasks.errors import SourceError
@@ -42,25 +49,42 @@ class GmaiFile(TableReader):
     embedded = ("image",)
 
     def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
-        self.path, self.columns, self.keyed, self.several = path, columns, keyed, "answers" in columns
+        self.path, self.columns, self.keyed, self.several = (
+            path,
+            columns,
+            keyed,
+            "answers" in columns,
+        )
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
         """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.
 
         ``None`` and ``NA`` stay words. Options keep their capitals.
         """
-        table = csv_table(SourceFile(self.path), ("index", "image", "question", "A", "B"), missing=None, tabs=True)
+        table = csv_table(
+            SourceFile(self.path), ("index", "image", "question", "A", "B"), missing=None, tabs=True
+        )
 
         def values(row: SourceRow) -> Mapping[str, Any]:
             if None in row.values or None in row.values.values():
-                raise row.error("it has more or fewer fields than the header; download the file again")
-            texts: dict[str, Any] = {name.lower(): text for name, text in row.values.items() if text and len(name) > 1}
-            texts |= {name: text for name, text in row.values.items() if text and name in ascii_uppercase}
+                raise row.error(
+                    "it has more or fewer fields than the header; download the file again"
+                )
+            texts: dict[str, Any] = {
+                name.lower(): text for name, text in row.values.items() if text and len(name) > 1
+            }
+            texts |= {
+                name: text for name, text in row.values.items() if text and name in ascii_uppercase
+            }
             if "image" not in texts:
                 return texts
             if len(texts["image"]) <= LONGEST_NUMBER:
                 return {**texts, _SHOWN: texts["image"], "image": None}
-            return {**texts, _SHOWN: "", "image": encoded_image(texts["image"]) or b""}  # a broken image
+            return {
+                **texts,
+                _SHOWN: "",
+                "image": encoded_image(texts["image"]) or b"",
+            }  # a broken image
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
@@ -74,10 +98,14 @@ class GmaiFile(TableReader):
         values = row.values
         letters = _option_letters(values)
         published = values.get("answer", "")
-        answers = [letter.strip() for letter in published.split(",")] if self.several else [published]
+        answers = (
+            [letter.strip() for letter in published.split(",")] if self.several else [published]
+        )
         wrong = [answer for answer in answers if answer not in letters]
         if wrong and self.keyed:
-            raise UnusableRow(f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}")
+            raise UnusableRow(
+                f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}"
+            )
         target: NewDocument = {"answer": published if self.keyed else None}
         if self.several:
             target = {"answers": sorted(set(answers))}
@@ -95,7 +123,13 @@ class GmaiFile(TableReader):
 
 def _option_letters(values: Mapping[str, Any]) -> list[str]:
     """Return the letters of a row's options; UnusableRow if something of the question is missing."""
-    for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
+    for column, name in (
+        ("index", "index"),
+        (_SHOWN, "image"),
+        ("question", "question"),
+        ("A", "A"),
+        ("B", "B"),
+    ):
         if column not in values:
             raise UnusableRow(f"it has no {name}")
     letters = [letter for letter in ascii_uppercase if letter in values]
@@ -111,7 +145,11 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
     for file in files:
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
+    broken = {
+        row.place.partition(" (index ")[2].removesuffix(")")
+        for row in rows
+        if row.cause.startswith("its image")
+    }
     images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
@@ -121,7 +159,9 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
             yield PublishedRow(row.place, None, cause=str(image))
             continue
         columns = {name: value for name, value in row.document.items() if name != "image_id"}
-        yield PublishedRow(row.place, {**columns, "image_id": _case_of(image.image_id, first)}, [image])
+        yield PublishedRow(
+            row.place, {**columns, "image_id": _case_of(image.image_id, first)}, [image]
+        )
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:
@@ -130,7 +170,9 @@ def _case_of(image: str, first: Mapping[str, str]) -> str:
     return image
 
 
-def _twins(rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]) -> Iterator[tuple[str, str]]:
+def _twins(
+    rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]
+) -> Iterator[tuple[str, str]]:
     """Yield the images of the n-th mask and the n-th contour question with the same texts, answer and groups."""
     masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
@@ -152,7 +194,9 @@ def _twins(rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]) ->
         yield from zip(of_masks, contours.get(texts, ()), strict=False)
 
 
-def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
+def _image(
+    row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]
+) -> StoredImage | str:
     """Return a row's image: its own, or that of the row it names, if need be through others; else what is missing."""
     followed = set()
     target: PublishedRow | None = row
@@ -176,7 +220,11 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         """Read all files of a folder, or the single file itself; changed ones are an error unless they are allowed."""
         files: dict[Path, str | None]
         if source.is_file():
-            files = {source: info.md5.get(source.name) if info is TEST else next(iter(info.md5.values()), None)}
+            files = {
+                source: info.md5.get(source.name)
+                if info is TEST
+                else next(iter(info.md5.values()), None)
+            }
         elif info.md5:
             files = {required_file(source, [name]).path: md5 for name, md5 in info.md5.items()}
         else:
@@ -193,12 +241,15 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                         f"{path} is not the published file (MD5 {md5}, published {published}); "
                         f"download it again, or accept this one with --allow-changed"
                     )
-        yield from rows_of([GmaiFile(path, columns, keyed=info is not TEST) for path in files], images)
+        yield from rows_of(
+            [GmaiFile(path, columns, keyed=info is not TEST) for path in files], images
+        )
 
     return SourceRecipe(
         columns,
         rows,
-        layout=", ".join(info.md5) or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
+        layout=", ".join(info.md5)
+        or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
         download=functools.partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,

@@ -27,7 +27,14 @@ from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
-from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    by_name,
+)
 from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
 
@@ -52,7 +59,10 @@ class _R2Gen(TableReader):
         name, content = self.annotation.name, source_tables.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
-        records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
+        records = (
+            (f"{name} {split} row {number}", record)
+            for number, record in enumerate(content[split], 1)
+        )
         return source_tables.records_table(records, ("id", "report", "image_path"))
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
@@ -85,12 +95,19 @@ class _OpenI(TableReader):
             try:
                 root = ElementTree.fromstring(data)
             except ElementTree.ParseError as error:
-                raise SourceError(f"{name} is no whole XML file ({error}); download {_REPORTS} again") from error
+                raise SourceError(
+                    f"{name} is no whole XML file ({error}); download {_REPORTS} again"
+                ) from error
             identity = root.find("uId")
             if identity is None or not identity.get("id"):
                 raise SourceError(f"{name} has no uId; it is no report of Open-i")
-            parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
-            indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
+            parts = (
+                root.find(f".//AbstractText[@Label='{label}']")
+                for label in ("INDICATION", "FINDINGS")
+            )
+            indication, findings = (
+                "" if part is None else "".join(part.itertext()) for part in parts
+            )
             images = [image.get("id", "") for image in root.iter("parentImage")]
             texts = {"indication": indication, "findings": findings}
             records.append((name, {"id": identity.get("id"), "images": images, **texts}))
@@ -102,7 +119,9 @@ class _OpenI(TableReader):
             raise UnusableRow("studies without findings", outside=True)
         if not row.texts("images"):
             raise UnusableRow("studies with findings and without an image", outside=True)
-        return new_document(REPORT, study, report=findings, image_id=study, indication=row.text("indication"))
+        return new_document(
+            REPORT, study, report=findings, image_id=study, indication=row.text("indication")
+        )
 
     def named(self, row: SourceRow) -> Sequence[str]:
         return [f"{image}.png" for image in row.texts("images")]
@@ -116,7 +135,9 @@ class _OpenI(TableReader):
         paths = sorted(source.rglob(f"*{ending}")) if packed is None else []
         unpacked = [path for path in paths if not path.name.startswith(".")]
         if packed is None and not unpacked:
-            raise source_files.not_found(source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen")
+            raise source_files.not_found(
+                source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
+            )
         yield from unpacked
         if packed is None:
             return
@@ -135,7 +156,9 @@ def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     annotation = _annotation(source)
     reader = _R2Gen(annotation) if annotation else _OpenI(images.folder / SCRATCH / "unpacked")
     table = reader.table(source, "test")
-    name, published = (_ANNOTATION, _STUDIES_OF_R2GEN) if annotation else (_REPORTS, _REPORTS_OF_OPEN_I)
+    name, published = (
+        (_ANNOTATION, _STUDIES_OF_R2GEN) if annotation else (_REPORTS, _REPORTS_OF_OPEN_I)
+    )
     yield from reader.rows(table.rows(), "test", source, images)
     yield from check_count(name, table.count(), published)
 
@@ -152,6 +175,8 @@ RECIPES: Mapping[str, SourceRecipe] = {
         test=_test,
         layout=f"{_REPORTS} and {_IMAGES} of Open-i, or their files, or R2Gen's {_ANNOTATION} and folder images",
         download=_download,
-        revision=lambda source: "test split of R2Gen" if _annotation(source) else "all of Open-i with findings",
+        revision=lambda source: (
+            "test split of R2Gen" if _annotation(source) else "all of Open-i with findings"
+        ),
     )
 }

@@ -70,7 +70,15 @@ _LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
 _FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
+_FRAME_COLUMNS = (
+    "question_id",
+    "question",
+    "options",
+    "correct_answer",
+    "video_id",
+    "image_1",
+    "image_2",
+)
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 _CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
 SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
@@ -94,7 +102,9 @@ def kit_choice(
     if options and gold is not None and answer is None:
         flags.append("no_such_gold")
     choices = {"options": list(options), "option_lines": list(lines)}
-    return schema.new_document(schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more)
+    return schema.new_document(
+        schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more
+    )
 
 
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
@@ -115,8 +125,13 @@ def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
 
 
 def _parts(source: Path) -> list[source_files.SourceFile]:
-    patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]  # unpacked, or wherever in the archive
-    return source_files.required_shards(source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
+    patterns = [
+        f"{_QUESTIONS}*.json",
+        f"*.zip!*{_QUESTIONS}*.json",
+    ]  # unpacked, or wherever in the archive
+    return source_files.required_shards(
+        source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it"
+    )
 
 
 class _OmniMedVQA(TableReader):
@@ -135,11 +150,16 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_tables.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_tables.listed_records(
+                        name, read(_QUESTIONS + name), _OMNI_COLUMNS
+                    ).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
-                        columns = {"doc_id": question_id + repeat, "part": name.removesuffix(".json")}
+                        columns = {
+                            "doc_id": question_id + repeat,
+                            "part": name.removesuffix(".json"),
+                        }
                         yield row.place, functools.partial(dict, row.values, **columns)
 
         return SourceTable(records)
@@ -158,7 +178,11 @@ class _OmniMedVQA(TableReader):
         return kit_choice(
             row.text("doc_id"),
             options,
-            [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
+            [
+                f"{name}. {row.values[f'option_{name}']}"
+                for name in _LETTERS
+                if f"option_{name}" in row.values
+            ],
             gold,
             answer=letter(equal[0]) if equal else None,
             flags=[flag for flag, applies in flags.items() if applies],
@@ -191,33 +215,59 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             doc_id = f"{part}/{row.document['doc_id']}"
             yield replace(
-                row, document=kit_choice(doc_id, options, letter_options(options), answer, part=part, **columns)
+                row,
+                document=kit_choice(
+                    doc_id, options, letter_options(options), answer, part=part, **columns
+                ),
             )
 
 
 class _PmcVqa(TableReader):
     columns, image_name = schema.KIT_CHOICE, "Figure_path"
 
-    def __init__(self, name: str, gold: str, folder: str, archive: str, text: str | None = None) -> None:
-        self.name, self.gold, self.text = name, gold, text  # the table; columns of the right letter and the right text
+    def __init__(
+        self, name: str, gold: str, folder: str, archive: str, text: str | None = None
+    ) -> None:
+        self.name, self.gold, self.text = (
+            name,
+            gold,
+            text,
+        )  # the table; columns of the right letter and the right text
         self.folder, self.archive = folder, archive
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return source_tables.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        columns = (
+            "Figure_path",
+            "Question",
+            *_CHOICES,
+            self.gold,
+            *([self.text] if self.text else []),
+        )
+        return source_tables.csv_table(
+            source_files.required_file(source, [self.name]), columns, missing=None
+        )
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
+        cells = (
+            row.text(column).replace("\r\n", "\n").replace("\r", "\n")
+            for column in (*_CHOICES, "Question")
+        )
         *lines, question = cells
         options = [_LETTER.sub("", line).strip() for line in lines]
         doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
         made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
-        if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
+        if (
+            self.text
+            and made["answer"]
+            and row.text(self.text).strip() != options[option_index(made["answer"])]
+        ):
             made["flags"].append("other_answer_text")
         return made
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.unpacked_or_archived(source, [self.folder], self.archive, (f"{self.folder}/", ""))
+        return source_files.unpacked_or_archived(
+            source, [self.folder], self.archive, (f"{self.folder}/", "")
+        )
 
     def kit_recipe(self) -> SourceRecipe:
         layout = f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it"
@@ -232,13 +282,17 @@ class _MedXpertQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_tables.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
+        return source_tables.json_lines(
+            source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns
+        )
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
         gold, lines = row.text("label"), letter_options(options)
-        return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
+        return kit_choice(
+            row.text("id"), options, lines, gold, question=row.text("question"), **groups
+        )
 
     def named(self, row: SourceRow) -> Sequence[str]:
         return row.texts("images") if self.config == "MM" else ()
@@ -260,7 +314,9 @@ class _MedFrameQA(TableReader):
         modality, system = row.optional_text("modality"), row.optional_text("system")
         groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
         lines, gold = letter_options(options, "{}.{}"), row.text("correct_answer")
-        return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
+        return kit_choice(
+            row.name("question_id"), options, lines, gold, question=row.text("question"), **groups
+        )
 
 
 class _Slake(question_sets.Slake):
@@ -272,7 +328,12 @@ class _Slake(question_sets.Slake):
             raise row.error("answer_type is missing")
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
         kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
-        return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
+        return {
+            **super().document(row, split),
+            "answer_type": kind,
+            "language": row.text("q_lang"),
+            **groups,
+        }
 
 
 def _literal_options(row: SourceRow) -> list[str]:
@@ -281,7 +342,11 @@ def _literal_options(row: SourceRow) -> list[str]:
         options = parse_literal(row.text("options"))
     except ValueError as error:
         raise row.error("options is not the text of a list") from error
-    if not isinstance(options, list) or not all(isinstance(option, str) for option in options) or len(options) < 2:
+    if (
+        not isinstance(options, list)
+        or not all(isinstance(option, str) for option in options)
+        or len(options) < 2
+    ):
         raise row.error("options is not the text of a list of at least two texts")
     return options
 
@@ -292,12 +357,18 @@ class _MMMU(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         files = {subject: [f"{subject}/{split}-*.parquet"] for subject in SUBJECTS}
-        shards = {subject: source_files.required_shards(source, patterns) for subject, patterns in files.items()}
+        shards = {
+            subject: source_files.required_shards(source, patterns)
+            for subject, patterns in files.items()
+        }
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for subject in SUBJECTS:
                 for row in ParquetTable(shards[subject], _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                    yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
+                    yield (
+                        f"{subject}/{row.place}",
+                        functools.partial(dict, row.values, subject=subject),
+                    )
 
         return SourceTable(records)
 
@@ -305,12 +376,22 @@ class _MMMU(TableReader):
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
         gold = row.text("answer") if split != "test" else None
-        columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
-        return kit_choice(row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns)
+        columns = {
+            "question": row.text("question"),
+            "question_type": kind,
+            "subject": row.text("subject"),
+        }
+        return kit_choice(
+            row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns
+        )
 
     def kit_recipe(self, split: str) -> SourceRecipe:
-        layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
-        return kit_recipe(self, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
+        layout = (
+            f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
+        )
+        return kit_recipe(
+            self, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split
+        )
 
 
 class _MMMUPro(TableReader):
@@ -325,16 +406,24 @@ class _MMMUPro(TableReader):
         medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
         columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
-        return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
+        return SourceTable(
+            lambda: (
+                (row.place, functools.partial(dict, row.values)) for row in table.rows(medical)
+            )
+        )
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options, question = _literal_options(row), row.optional_text("question") or ""
         named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
-        if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):
+        if "question" in row.values and any(
+            row.values.get(image) is None for image in _MMMU_IMAGES[:named]
+        ):
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
         letters = [letter(index) for index in range(len(options))]
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
-        return schema.choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
+        return schema.choice_document(
+            row.text("id"), question, options, answer, subject=row.text("subject")
+        )
 
     def own_recipe(self) -> SourceRecipe:
         files = f"{self.config}/test-*.parquet"
@@ -350,9 +439,15 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_pmc_vqa_clean": _PmcVqa(
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),
-    "medevalkit_medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
-    "medevalkit_medxpertqa_text": kit_recipe(_MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"),
-    "medevalkit_medframeqa": kit_recipe(_MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
+    "medevalkit_medxpertqa_mm": kit_recipe(
+        _MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"
+    ),
+    "medevalkit_medxpertqa_text": kit_recipe(
+        _MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"
+    ),
+    "medevalkit_medframeqa": kit_recipe(
+        _MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES
+    ),
     "medevalkit_slake": _Slake().recipe(
         question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)
     ),

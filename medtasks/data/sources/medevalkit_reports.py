@@ -21,7 +21,13 @@ from medtasks.data import schema
 from medtasks.data.named_files import read_stream
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_recipe import SourceRecipe
-from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+)
 from medtasks.errors import SourceError
 
 _STUDIES = "test.json"
@@ -51,7 +57,9 @@ class _Studies(TableReader):
         return [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.unpacked_or_archived(source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", ""))
+        return source_files.unpacked_or_archived(
+            source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", "")
+        )
 
 
 class _RadReStruct(_Studies):
@@ -59,19 +67,27 @@ class _RadReStruct(_Studies):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         frontal = source_tables.read_json(source_files.required_file(source, [_FRONTAL]))
-        files = source_files.required_shards(source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}")
+        files = source_files.required_shards(
+            source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}"
+        )
         records: list[tuple[str, Mapping[str, Any]]] = []
         for file in sorted(files, key=lambda file: (len(file.name), file.name)):
             report, questions = file.path.stem, source_tables.read_json(file)
             images = frontal.get(report) if isinstance(frontal, dict) else None
             if not isinstance(images, list) or not isinstance(questions, list):
-                raise SourceError(f"{_FRONTAL} has no list of images of report {report}, or {file.name} no questions")
+                raise SourceError(
+                    f"{_FRONTAL} has no list of images of report {report}, or {file.name} no questions"
+                )
             for image, (number, entry) in itertools.product(images, enumerate(questions, 1)):
                 place = f"{_QUESTIONS}/{file.name} row {number}"
                 if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[3], dict):
-                    raise SourceError(f"{place} is not a list of question, answers, earlier questions and facts")
+                    raise SourceError(
+                        f"{place} is not a list of question, answers, earlier questions and facts"
+                    )
                 columns = {"id": f"{image}/{number}", "report": report, "image": f"{image}.png"}
-                records.append((place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]}))
+                records.append(
+                    (place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]})
+                )
         return source_tables.records_table(records, ("options", "answer_type"))
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
@@ -79,7 +95,11 @@ class _RadReStruct(_Studies):
         lists = {name: row.texts(name) for name in ("options", "answers")}
         if not lists["answers"] or len(lists["options"]) < 2:
             raise row.error("it has no answer, or fewer than two options")
-        texts = {"question": row.text("question"), "answer": lists["answers"][0], "answer_type": kind}
+        texts = {
+            "question": row.text("question"),
+            "answer": lists["answers"][0],
+            "answer_type": kind,
+        }
         columns = {**texts, **lists, "image_id": row.text("report")}
         return schema.new_document(schema.STRUCTURED_QUESTION, row.text("id"), **columns)
 
@@ -90,6 +110,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
         for name in ("mimic_cxr", "chexpert_plus", "iu_xray")
     },
     "medevalkit_radrestruct": _RadReStruct().recipe(
-        f"the folders {_QUESTIONS} and imgs, and {_FRONTAL}, of MedEvalKit's copy of the test set", ("test",)
+        f"the folders {_QUESTIONS} and imgs, and {_FRONTAL}, of MedEvalKit's copy of the test set",
+        ("test",),
     ),
 }

@@ -22,7 +22,13 @@ from medtasks.data.samples import letter
 from medtasks.data.sources.medevalkit import kit_choice, kit_recipe, letter_options
 from medtasks.data.sources.multimedeval.question_sets import answer_index
 
-_COLLEGE = ("anatomy", "clinical_knowledge", "college_biology", "college_medicine", "medical_genetics")
+_COLLEGE = (
+    "anatomy",
+    "clinical_knowledge",
+    "college_biology",
+    "college_medicine",
+    "medical_genetics",
+)
 _SUBJECTS = (*_COLLEGE, "professional_medicine", "nutrition", "virology", "high_school_biology")
 
 
@@ -32,16 +38,22 @@ class TextSet(TableReader):
 
     file: str  # pattern of the Hub's file, Parquet or JSON Lines
     question: str = "question"
-    options: str | Sequence[str] = "options"  # a column with a list or an object by letters, or a column for each
+    options: str | Sequence[str] = (
+        "options"  # a column with a list or an object by letters, or a column for each
+    )
     gold: str = "answer_idx"  # a letter
     gold_is_index: bool = False  # from 0, in place of a letter
     option_line: str = "{}.{}"  # form in which the kit compares an option
     context: str | None = None  # column with the paragraphs of an abstract
     doc_id: str | None = None  # column with the id of a row, by default its position
-    groups: Mapping[str, str] = field(default_factory=dict)  # columns of the table by those of documents
+    groups: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns of the table by those of documents
     flags: Sequence[str] = ()  # faults of every row
     inside: str | None = None  # column with an object that holds all others
-    only: tuple[str, Collection[str]] | None = None  # column, and its values in the rows that the kit asks
+    only: tuple[str, Collection[str]] | None = (
+        None  # column, and its values in the rows that the kit asks
+    )
 
     columns = schema.KIT_TEXT
 
@@ -79,7 +91,9 @@ class TextSet(TableReader):
             row.text(self.doc_id) if self.doc_id else f"{split}/{row.index}",
             options,
             letter_options(map(str, texts), self.option_line),
-            letter(answer_index(row, self.gold, len(options))) if self.gold_is_index else row.text(self.gold),
+            letter(answer_index(row, self.gold, len(options)))
+            if self.gold_is_index
+            else row.text(self.gold),
             question=row.text(self.question),
             flags=[*self.flags, *(["null_option"] if None in texts else [])],
         )
@@ -130,4 +144,6 @@ _SETS: Mapping[str, TextSet] = {
         only=("discipline", ("Medicine",)),
     ),
 }
-RECIPES: Mapping[str, SourceRecipe] = {f"medevalkit_{name}": text_set.kit_recipe() for name, text_set in _SETS.items()}
+RECIPES: Mapping[str, SourceRecipe] = {
+    f"medevalkit_{name}": text_set.kit_recipe() for name, text_set in _SETS.items()
+}

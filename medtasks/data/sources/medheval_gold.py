@@ -50,7 +50,9 @@ _UNABLE = re.compile(
     r"(?:information|detail|context)|\bi(?: do not|'m not| am not| don't) (?:know|sure|able)",
     re.IGNORECASE,
 )
-_NONE_OF_THEM = re.compile(r"\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b", re.IGNORECASE)
+_NONE_OF_THEM = re.compile(
+    r"\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b", re.IGNORECASE
+)
 _FRAME = re.compile(
     r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
     r"|(?:it|this|that) (?:is|s) )?(?:an |the )?"
@@ -74,9 +76,14 @@ _VERDICT = re.compile(
     rf"\W*{_SURE}(?:(?P<yes>yes)|(?P<no>no)|(?P<maybe>maybe|perhaps|possibly|uncertain|inconclusive|unclear))\b{_STOP}",
     re.IGNORECASE,
 )
-_SECOND = re.compile(r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)])", re.I)
+_SECOND = re.compile(
+    r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)])",
+    re.I,
+)
 _SHORT = {
-    "yes": re.compile(r"(?:(?:it's|that's|this is) )?(?:true|present)|(?:it|there|this|that) (?:is|are|does|has)"),
+    "yes": re.compile(
+        r"(?:(?:it's|that's|this is) )?(?:true|present)|(?:it|there|this|that) (?:is|are|does|has)"
+    ),
     "no": re.compile(
         r"(?:(?:it's|that's|this is) )?(?:false|absent|none|not (?:present|seen|visible))|there (?:is|are) none|"
         r"(?:no )?(?:it|there|this|that|they) (?:is|are|does|do|has|have)(?: not|n't)"
@@ -84,7 +91,8 @@ _SHORT = {
 }
 _SIMPLE = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
 _NOT_SIMPLE = re.compile(
-    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
+    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+(?:'s\b)?")
 _SAID_LETTER = re.compile(
@@ -95,7 +103,9 @@ _SAID_LETTER = re.compile(
 
 def _stem(word: str) -> str:
     plain = word.removesuffix("'s").replace("ae", "e").replace("oe", "e")
-    singular = len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    singular = (
+        len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    )
     return plain[:-1] if singular else plain
 
 
@@ -145,7 +155,11 @@ def _equal_options(text: str, options: Sequence[str]) -> set[int]:
 def _affirmed_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that a text affirms by their words, without those inside a longer one."""
     affirmed = {index for index, option in enumerate(options) if _affirms(text, option)}
-    return {index for index in affirmed if not any(options[index] in options[other] for other in affirmed - {index})}
+    return {
+        index
+        for index in affirmed
+        if not any(options[index] in options[other] for other in affirmed - {index})
+    }
 
 
 def _affirms(text: str, option: str) -> bool:
@@ -153,7 +167,10 @@ def _affirms(text: str, option: str) -> bool:
     if not option or option in _BARE_WORDS:
         return False
     words = f" {normalised(text)} "
-    before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
+    before = [
+        words[: match.end() - len(option)]
+        for match in re.finditer(rf" {re.escape(option)}(?= )", words)
+    ]
     if all(_JUST_BEFORE.search(beginning) for beginning in before):
         return False
     pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
@@ -178,7 +195,12 @@ def yes_or_no(text: str, question: str) -> str | None:
     if not verdicts:
         plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
         verdicts = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not verdicts and not _UNABLE.search(text) and _SIMPLE.match(question) and not _NOT_SIMPLE.search(question):
+    if (
+        not verdicts
+        and not _UNABLE.search(text)
+        and _SIMPLE.match(question)
+        and not _NOT_SIMPLE.search(question)
+    ):
         verdicts = _implied_verdicts(text, question)
     return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
 
@@ -223,7 +245,11 @@ def _is_denied(clause: str, start: int, end: int) -> bool:
 def _content(text: str) -> dict[str, tuple[int, int]]:
     """Return the content words of a text, singular and in one spelling, with their spans."""
     plain = text.replace("’", "'").casefold()
-    return {stem: word.span() for word in _WORD.finditer(plain) if (stem := _stem(word[0])) not in _FILLERS}
+    return {
+        stem: word.span()
+        for word in _WORD.finditer(plain)
+        if (stem := _stem(word[0])) not in _FILLERS
+    }
 
 
 YES_NO = ("Yes", "No")
@@ -251,7 +277,9 @@ _LETTER = re.compile(r"\(?([A-Z])\)?[.:]?")
 _LABELLED = re.compile(r"\(?([A-Z])\)?\s*[.:),]\s*(.+)", re.DOTALL)
 _LABEL = re.compile(r"(?<!\w)([A-Z])[.:)]")
 _DECIDED = re.compile(r"(yes|no)\b\W*", re.IGNORECASE)
-_ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have|will|would|should)\b", re.IGNORECASE)
+_ASKS = re.compile(
+    r"\W*(?:is|are|was|were|does|do|did|can|could|has|have|will|would|should)\b", re.IGNORECASE
+)
 _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 
 
@@ -262,7 +290,10 @@ def parsed_options(choices: str) -> list[str]:
     """
     for marks in (*_MARKS, *("," if ";" in choices else "")):
         texts: list[str] = []
-        start, position = -1, 0  # of the text after a label; each label at the first position after the one before
+        start, position = (
+            -1,
+            0,
+        )  # of the text after a label; each label at the first position after the one before
         for letter in ascii_uppercase:
             before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
             label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
@@ -324,7 +355,11 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
     index = option_said(text, options)
-    return (None, (Flag.GOLD_UNRESOLVED,)) if index is None else (letter_of(index), (Flag.GOLD_INTERPRETED,))
+    return (
+        (None, (Flag.GOLD_UNRESOLVED,))
+        if index is None
+        else (letter_of(index), (Flag.GOLD_INTERPRETED,))
+    )
 
 
 def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolved:
@@ -334,7 +369,11 @@ def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolv
         return letter, ()
     if equal:
         return None, (Flag.GOLD_CONTRADICTORY,)
-    others = {label for label in _LABEL.findall(named) if label != letter and option_index(label) < len(options)}
+    others = {
+        label
+        for label in _LABEL.findall(named)
+        if label != letter and option_index(label) < len(options)
+    }
     if others or _names_several(named, options):
         return None, (Flag.GOLD_SEVERAL,)
     contained = _contained(named, options)[0]
@@ -345,9 +384,15 @@ def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolv
 
 def _equal(text: str, options: Sequence[str]) -> list[int]:
     """Return the options that are the text, to the letter if there is one, else but for case and punctuation."""
-    same = [index for index, option in enumerate(options) if option.casefold() == text.strip().casefold()]
+    same = [
+        index
+        for index, option in enumerate(options)
+        if option.casefold() == text.strip().casefold()
+    ]
     words = normalised(text)
-    return same or [index for index, option in enumerate(options) if words and normalised(option) == words]
+    return same or [
+        index for index, option in enumerate(options) if words and normalised(option) == words
+    ]
 
 
 def _names_several(text: str, options: Sequence[str]) -> bool:

@@ -48,7 +48,9 @@ from medtasks.errors import SourceError, UnusableFile
 from medtasks.home import written_whole
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
-_QUESTIONS_URL = f"https://raw.githubusercontent.com/AIF4S/MediConfusion/{MEDICONFUSION.revision}/data"
+_QUESTIONS_URL = (
+    f"https://raw.githubusercontent.com/AIF4S/MediConfusion/{MEDICONFUSION.revision}/data"
+)
 
 _Text = Annotated[str, Field(pattern=r"\S")]
 _Number = Annotated[str, Field(pattern="^[0-9]+$", coerce_numbers_to_str=True)]
@@ -57,7 +59,9 @@ STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
 _STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
 _UNREACHABLE_ARTICLES = 3
-_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
+_PLAIN_MD5 = re.compile(
+    r'"([0-9a-f]{32})"'
+)  # "<hex>-<parts>" of a multi-part upload is no digest of the body
 _WORKERS = 4  # articles fetched at the same time
 _ATTEMPTS = 5
 _BACKOFF_S = 1.0
@@ -155,8 +159,12 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
                 "answer": image.answer,
                 "categories": list(image.categories),
             }
-            yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
-    _copy_demonstrations(question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER)
+            yield PublishedRow(
+                f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]]
+            )
+    _copy_demonstrations(
+        question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER
+    )
 
 
 def _is_usable(pair: Pair, causes: Mapping[str, str]) -> bool:
@@ -202,14 +210,22 @@ def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
     """Read the address of the package and the name of the file in the article, by image id."""
     try:
         entries = parse_json(listing.read_text(encoding="utf-8")).values()
-        return {str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries}
+        return {
+            str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries
+        }
     except FileNotFoundError as error:
-        raise SourceError(f"{listing} is missing; it names the article each image comes from") from error
+        raise SourceError(
+            f"{listing} is missing; it names the article each image comes from"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{listing} is malformed ({error!r}); get it again from the published repository") from error
+        raise SourceError(
+            f"{listing} is malformed ({error!r}); get it again from the published repository"
+        ) from error
 
 
-def _fetch_images(targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+def _fetch_images(
+    targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]
+) -> dict[str, str]:
     """Fetch images into files, and return the cause for each one that is still missing; all by image id."""
     figures = {}
     causes = {}
@@ -220,9 +236,13 @@ def _fetch_images(targets: Mapping[str, Path], links: Mapping[str, tuple[str, st
         address, file_name = links[name]  # the address ends such as /25/da/PMC3284869.tar.gz
         package = _PACKAGE.search(address)
         if package is None:
-            raise SourceError(f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+            raise SourceError(
+                f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)"
+            )
         figures[Figure(package[1], file_name, target)] = name
-    return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
+    return causes | {
+        figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()
+    }
 
 
 def find_question_file(folder: Path) -> Path:
@@ -244,7 +264,9 @@ def read_pairs(path: Path) -> list[Pair]:
         first = error.errors()[0]
         levels = zip(("pair", "field", "label"), first["loc"], strict=False)
         location = "".join(f", {what} {part!r}" for what, part in levels)
-        raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
+        raise SourceError(
+            f"{path}{location}: {first['msg']}; get it again from the published repository"
+        ) from error
     if not pairs:
         raise SourceError(f"{path} holds no pairs")
     return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
@@ -276,7 +298,9 @@ class ObjectStorage:
         self.base_url, self.stop = url, threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
         self._session = SafeSession()
-        self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
+        self._session.headers["Accept-Encoding"] = (
+            "identity"  # a length and an ETag speak of the bytes as sent
+        )
 
     def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:
         """Return an image or, without a ``key``, a page of the listing; one that does not decode is fetched again."""
@@ -285,7 +309,9 @@ class ObjectStorage:
             what, url = quote(key) or "the listing", f"{self.base_url}/{quote(key)}"
             if self.stop.is_set():
                 raise Failure("interrupted")
-            asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
+            asking = functools.partial(
+                self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True
+            )
             with answer_to(asking, what) as answer:
                 answer.raise_for_status()
                 data = answer.content
@@ -326,10 +352,15 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool,
     ):
         try:
-            pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
+            pending = {
+                pool.submit(_fetch_article, storage, *article): len(article[1])
+                for article in articles.items()
+            }
             for done in as_completed(pending):
                 failures = done.result()
-                silent = len(failures) == pending[done] and all(isinstance(f, Unreachable) for f in failures.values())
+                silent = len(failures) == pending[done] and all(
+                    isinstance(f, Unreachable) for f in failures.values()
+                )
                 unreachable = unreachable + 1 if silent else 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
                     raise SourceError(
@@ -339,14 +370,18 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
                     )
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
                 bar.update(pending[done])
-        except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
+        except (
+            BaseException
+        ):  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
             storage.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return {figure: causes[figure] for figure in figures if figure in causes}
 
 
-def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
+def _fetch_article(
+    storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]
+) -> dict[Figure, Failure]:
     """Fetch the figures of one article with one listing; return the failures."""
     failures: dict[Figure, Failure] = {}
     keys: list[str] = []
@@ -362,13 +397,17 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
     except Failure as failure:
         return dict.fromkeys(figures, failure)
     if not keys:
-        return dict.fromkeys(figures, Failure(f"{pmc_id} is not in PubMed Central's open-access storage"))
+        return dict.fromkeys(
+            figures, Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
+        )
     for figure in figures:
         versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
         versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
         try:
             if not versions:
-                raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}")
+                raise Failure(
+                    f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}"
+                )
             body = storage.get(max(versions)[1])
         except Failure as failure:
             failures[figure] = failure

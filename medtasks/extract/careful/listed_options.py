@@ -18,7 +18,9 @@ from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
 
 
-@extractor("listed_options", AnswerKind.LABELS, "letters, positions and texts that are listed", version=3)
+@extractor(
+    "listed_options", AnswerKind.LABELS, "letters, positions and texts that are listed", version=3
+)
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""
     options = option_set(tuple(sample.options))
@@ -51,7 +53,11 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
-    words = words_in(pattern_of("and answer option choose correct final", few_languages_of(text)).sub(without, text))
+    words = words_in(
+        pattern_of("and answer option choose correct final", few_languages_of(text)).sub(
+            without, text
+        )
+    )
     return words[0] if len(words) == 1 and text.isupper() else words
 
 

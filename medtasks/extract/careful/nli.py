@@ -21,7 +21,9 @@ _FORMS = {
     "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
     "neutral": r"neutral(?:ity)?",
 }
-_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
+_RELATION = re.compile(
+    "|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE
+)
 _ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
 _OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
 _LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
@@ -42,12 +44,20 @@ _NEITHER = re.compile(
 )
 
 
-@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=3)
+@extractor(
+    "robust_nli",
+    AnswerKind.CHOICE,
+    "relation of two sentences, read with care",
+    own_words,
+    version=3,
+)
 def robust_nli(reply: str, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
     following = _NEXT.search(reply, 1)
     text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
-    text = _LIST.sub(lambda match: match[0] if len(_relations(match[0])) < len(_FORMS) else " ", text).strip()
+    text = _LIST.sub(
+        lambda match: match[0] if len(_relations(match[0])) < len(_FORMS) else " ", text
+    ).strip()
     if text != reply and not re.search(r"\w", text):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
@@ -57,12 +67,17 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     if statements is None or not statements.affirmed:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
     chosen = statements.decided or statements.affirmed
-    return worded_option({[*_FORMS][index] for index in chosen}, sample.options) or Answer.invalid(Reason.NO_MATCH)
+    return worded_option({[*_FORMS][index] for index in chosen}, sample.options) or Answer.invalid(
+        Reason.NO_MATCH
+    )
 
 
 def _mentions(text: str) -> list[Mention]:
     matches = _RELATION.finditer(text)
-    return [Mention(frozenset({(match.lastindex or 1) - 1}), *match.span(), False, True) for match in matches]
+    return [
+        Mention(frozenset({(match.lastindex or 1) - 1}), *match.span(), False, True)
+        for match in matches
+    ]
 
 
 def _relations(text: str) -> set[str | None]:

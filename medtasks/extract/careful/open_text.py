@@ -90,7 +90,10 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
             clause, clause_start = candidate, text.index(candidate, clause_end)
             clause_end = clause_start + len(clause)
         inside = clause_start <= start and end <= clause_end
-        if inside and stance(clause, start - clause_start, end - clause_start, languages) is Stance.DENIED:
+        if (
+            inside
+            and stance(clause, start - clause_start, end - clause_start, languages) is Stance.DENIED
+        ):
             stated[position] = DENIED + stated[position]
     return stated
 
@@ -106,7 +109,11 @@ def _spoken_words(text: str) -> list[tuple[str, int, int]]:
             spoken.append((number, match.start(), match.end()))
             continue
         before = text[max(0, match.start() - 20) : match.start()]
-        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
+        is_a = (
+            match[0] in ("a", "A")
+            and _NOUN_FOLLOWS.match(text, match.end())
+            and not _LABELLED.search(before)
+        )
         is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
         if match[0].casefold() not in _ARTICLES and not is_article:
             spoken.append((_spelled(match[0]), match.start(), match.end()))
@@ -135,7 +142,12 @@ def target_words(target: str) -> tuple[str, ...]:
     return tuple(stated_words(target))
 
 
-@extractor("robust_vqa", AnswerKind.OPEN, "words of the target that are not denied; clear yes or no", version=3)
+@extractor(
+    "robust_vqa",
+    AnswerKind.OPEN,
+    "words of the target that are not denied; clear yes or no",
+    version=3,
+)
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score with care.
 
@@ -151,7 +163,9 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
         if answer.value is None:
             return invalid(answer.reason, closed=True)
         overlap = token_overlap({answer.value}, {verdict})
-        return compared(answer.value, verdict, overlap, closed=True, correct=answer.value == verdict)
+        return compared(
+            answer.value, verdict, overlap, closed=True, correct=answer.value == verdict
+        )
     words = target_words(sample.document["answer"])
     text, reason = open_reply(reply)
     if text is None:
@@ -160,15 +174,29 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     if not spoken:
         return invalid(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
-    return compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=overlap.recall >= OPEN_RECALL)
+    return compared(
+        " ".join(spoken),
+        " ".join(words),
+        overlap,
+        closed=False,
+        correct=overlap.recall >= OPEN_RECALL,
+    )
 
 
-def compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
+def compared(
+    text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool
+) -> Answer:
     """Return a valid reply with its overlap with the target."""
-    shares = {"bleu_1": References([target]).scores(text)[0], "token_f1": overlap.f1, "token_recall": overlap.recall}
+    shares = {
+        "bleu_1": References([target]).scores(text)[0],
+        "token_f1": overlap.f1,
+        "token_recall": overlap.recall,
+    }
     return Answer.ok(text, closed=closed, correct=correct, **shares)
 
 
 def invalid(reason: Reason, *, closed: bool) -> Answer:
     """Return an invalid reply, which is not right and shares nothing with the target."""
-    return Answer.invalid(reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0)
+    return Answer.invalid(
+        reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0
+    )

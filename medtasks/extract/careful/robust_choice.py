@@ -34,15 +34,28 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import few_languages_of, pattern_of
-from medtasks.extract.reading.option_mentions import OptionSet, folded, option_set, tokens_of, whole_option
+from medtasks.extract.reading.option_mentions import (
+    OptionSet,
+    folded,
+    option_set,
+    tokens_of,
+    whole_option,
+)
 from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
 
 _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
 
 
-@extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice, by the name of MedEvalKit's tasks", version=5)
-@extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, in any language", version=6)
+@extractor(
+    "robust_kit_choice",
+    AnswerKind.CHOICE,
+    "robust_choice, by the name of MedEvalKit's tasks",
+    version=5,
+)
+@extractor(
+    "robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, in any language", version=6
+)
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a reply; a sample without options has A and B with unknown texts."""
     options = option_set(tuple(sample.options) or ("", ""))
@@ -60,14 +73,20 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     return Answer.invalid(chosen) if isinstance(chosen, Reason) else Answer.ok(letter(chosen))
 
 
-def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
+def _read(
+    text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]
+) -> int | Reason:
     whole = whole_option(text, options)
     if whole is not None:
         return whole
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
-    return _single(statements.decided) if statements.decided else _named(text, statements, options, languages)
+    return (
+        _single(statements.decided)
+        if statements.decided
+        else _named(text, statements, options, languages)
+    )
 
 
 def _single(options: frozenset[int]) -> int | Reason:
@@ -76,10 +95,16 @@ def _single(options: frozenset[int]) -> int | Reason:
     return Reason.AMBIGUOUS if options else Reason.NO_MATCH
 
 
-def _named(text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
+def _named(
+    text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]
+) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
     named = statements.affirmed
-    none = quantity_option("none", options, ("none",)) if len(statements.denied) == len(options) - 1 else None
+    none = (
+        quantity_option("none", options, ("none",))
+        if len(statements.denied) == len(options) - 1
+        else None
+    )
     if none is not None and none not in statements.denied:
         return none
     if (named or statements.walk) and is_cut(text, statements.findings):
@@ -90,12 +115,16 @@ def _named(text: str, statements: OptionStatements, options: OptionSet, language
     return _single(named) if named or is_denied else Reason.AMBIGUOUS
 
 
-def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:
+def _without_invented(
+    text: str, options: OptionSet, question: str, languages: tuple[str, ...]
+) -> str:
     """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
     for match in _heading(languages).finditer(text):
         rest = text[match.end() : match.end() + 600]
         words = [token.word for token in tokens_of(folded(rest))]
-        repeated = sum(bool(own) and f" {' '.join(own)} " in f" {' '.join(words)} " for own in options.words)
+        repeated = sum(
+            bool(own) and f" {' '.join(own)} " in f" {' '.join(words)} " for own in options.words
+        )
         asked = {token.word for token in tokens_of(folded(question))}
         is_asked = 2 * len(asked.intersection(words)) > len(asked) if asked else match.start() == 0
         if repeated < 2 and not is_asked:
@@ -105,4 +134,6 @@ def _without_invented(text: str, options: OptionSet, question: str, languages: t
 
 @cache
 def _heading(languages: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:")
+    return re.compile(
+        rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:"
+    )

@@ -28,7 +28,14 @@ from medtasks.extract.careful.unnamed_options import position_called
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.class_names import ClassNames, absence, class_names, stems
 from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
-from medtasks.extract.reading.option_mentions import LABEL_GAP, Mention, folded, join_mentions, numeral, option_set
+from medtasks.extract.reading.option_mentions import (
+    LABEL_GAP,
+    Mention,
+    folded,
+    join_mentions,
+    numeral,
+    option_set,
+)
 from medtasks.extract.reading.option_statements import (
     Evidence,
     Finding,
@@ -83,7 +90,10 @@ class ClassChoices:
             grades = self._grades_in(text, languages)
             numbers = self._numbers_in(text, languages, frozenset())
             spans = [range(grade.start, grade.end) for grade in grades]
-            return sorted(grades + [label for label in numbers if not any(label.start in span for span in spans)])
+            return sorted(
+                grades
+                + [label for label in numbers if not any(label.start in span for span in spans)]
+            )
         of_names = self.names.mentions(text)
         starts = frozenset(mention.start for mention in of_names)
         return join_mentions(text, self._numbers_in(text, languages, starts), of_names)
@@ -95,12 +105,19 @@ class ClassChoices:
         for match in _label_pattern(languages).finditer(text):
             gap = LABEL_GAP.match(text, match.end("labels"))
             is_named = gap is not None and gap.end() in starts
-            if is_list and match["lead"] in ("", "\n") and not is_named and _LIST_MARK.match(text, match.start()):
+            if (
+                is_list
+                and match["lead"] in ("", "\n")
+                and not is_named
+                and _LIST_MARK.match(text, match.start())
+            ):
                 continue
             mentions += self._labels_in(text, match, languages)
         return self._with_grades(text, mentions) if self.is_shifted else mentions
 
-    def _labels_in(self, text: str, match: re.Match[str], languages: tuple[str, ...]) -> list[Mention]:
+    def _labels_in(
+        self, text: str, match: re.Match[str], languages: tuple[str, ...]
+    ) -> list[Mention]:
         """Return the options of a list of numbers; of shifted grades, all they may mean: "1 or 0"."""
         mentions: list[Mention] = []
         for number in _number_pattern(languages).finditer(text, *match.span("labels")):
@@ -119,7 +136,9 @@ class ClassChoices:
             if joined and _LABELLED.fullmatch(text, joined[-1].end, label.start):
                 first = joined.pop()
                 value = int(numeral(folded(text[label.start : label.end])))
-                label = Mention(first.options | {self.grade(value)}, first.start, label.end, True, False)
+                label = Mention(
+                    first.options | {self.grade(value)}, first.start, label.end, True, False
+                )
             joined.append(label)
         return joined
 
@@ -127,7 +146,11 @@ class ClassChoices:
         """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
         mentions = []
         for match in _grade_pattern(languages).finditer(text):
-            values = [int(numeral(folded(word))) for word in match.group("value", "roman", "other") if word]
+            values = [
+                int(numeral(folded(word)))
+                for word in match.group("value", "roman", "other")
+                if word
+            ]
             options = {self.grade(value) for value in values}
             if self.is_shifted and match["any"]:
                 options.update(map(self.position, values))
@@ -173,16 +196,22 @@ def class_choices(options: tuple[str, ...]) -> ClassChoices:
     return ClassChoices(class_names(options), grades)
 
 
-@extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", version=4)
+@extractor(
+    "robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", version=4
+)
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names."""
     classes = class_choices(tuple(sample.options) or ("", ""))
-    text = own_words(reply, split_names=True, is_answer=lambda value: isinstance(_read(value, classes), int))
+    text = own_words(
+        reply, split_names=True, is_answer=lambda value: isinstance(_read(value, classes), int)
+    )
     if isinstance(text, Reason):
         return Answer.invalid(text)
     if classes.grades:
         low, high = min(classes.grades), max(classes.grades)
-        text = re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
+        text = re.sub(
+            rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text
+        )
     chosen = _read(text, classes, sample.languages)
     return Answer.invalid(chosen) if isinstance(chosen, Reason) else Answer.ok(letter(chosen))
 
@@ -201,7 +230,10 @@ def _read(text: str, classes: ClassChoices, named: Sequence[str] = ()) -> int | 
         if len(chosen) != 1 and pattern_of("refusal none", languages).search(text):
             return Reason.REFUSED
         if not chosen:
-            is_echo = not statements.denied and len([index for index in statements.named if index >= 0]) > 1
+            is_echo = (
+                not statements.denied
+                and len([index for index in statements.named if index >= 0]) > 1
+            )
             return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
     return _checked(chosen, text, statements, classes)
 
@@ -214,7 +246,9 @@ def _without_absence(findings: list[Finding]) -> list[Finding]:
         if code >= NO_OPTION:
             turned.append(finding)
         elif finding.evidence is Evidence.DENIED:
-            turned.append(finding._replace(options=frozenset({absence(code)}), evidence=Evidence.DECLARED))
+            turned.append(
+                finding._replace(options=frozenset({absence(code)}), evidence=Evidence.DECLARED)
+            )
     return turned
 
 
@@ -229,11 +263,15 @@ def _unnamed(text: str, classes: ClassChoices, languages: tuple[str, ...]) -> in
     return begun.pop() if len(begun) == 1 else Reason.NO_MATCH
 
 
-def _checked(chosen: frozenset[int], text: str, statements: OptionStatements, classes: ClassChoices) -> int | Reason:
+def _checked(
+    chosen: frozenset[int], text: str, statements: OptionStatements, classes: ClassChoices
+) -> int | Reason:
     """Return the one class, unless the reply also denies it, or names another one next to a number or a look-alike."""
     if chosen == {NO_OPTION}:
         return Reason.NO_MATCH
-    of_names = [finding for finding in statements.findings if finding.evidence and not finding.is_label]
+    of_names = [
+        finding for finding in statements.findings if finding.evidence and not finding.is_label
+    ]
     others = frozenset[int]().union(*(finding.options for finding in of_names))
     is_doubtful = chosen & statements.denied or (len(others) == 1 and not chosen <= others)
     if len(chosen) > 1 or is_doubtful or not _is_distinct(min(chosen), text, classes):
@@ -251,7 +289,9 @@ def _is_distinct(option: int, text: str, classes: ClassChoices) -> bool:
         if extra.intersection(spoken) and other[: len(own)] == own:
             return False
         differing = [pair for pair in zip(own, other, strict=False) if pair[0] != pair[1]]
-        if len(own) == len(other) > 1 == len(differing) and not neighbours.isdisjoint([*differing, differing[0][::-1]]):
+        if len(own) == len(other) > 1 == len(differing) and not neighbours.isdisjoint(
+            [*differing, differing[0][::-1]]
+        ):
             return False
     is_sided = not {"left", "right"}.isdisjoint(own)
     return not (is_sided and {"both", "bilateral"}.intersection(spoken))

@@ -46,10 +46,16 @@ _CALLED: dict[str, tuple[str, ...]] = {
     "emphysema": (r"emphysema(?:tous)?",),
     "fibrosis": (r"fibro(?:sis|tic)",),
     "pulmonary fibrotic sequela": (r"fibrotic\s+(?:sequelae?|changes?)", r"pulmonary\s+fibrosis"),
-    "pleural thickening": (r"pleural\s+thickening", r"thickening\s+of\s+the\s+pleura", r"thickened\s+pleura"),
+    "pleural thickening": (
+        r"pleural\s+thickening",
+        r"thickening\s+of\s+the\s+pleura",
+        r"thickened\s+pleura",
+    ),
     "hernia": (r"hernias?", r"herniations?"),
     "hiatal hernia": (r"hiat(?:al|us)\s+hernias?",),
-    "lung opacity": (r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)",),
+    "lung opacity": (
+        r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)",
+    ),
     "lymphadenopathy": (r"lymphadenopath(?:y|ies)", r"enlarged\s+lymph\s+nodes?"),
     "bronchiectasis": (r"bronchiectas(?:is|es)", r"bronchiectatic"),
     "fracture": (r"fractur(?:es?|ed)",),
@@ -86,18 +92,25 @@ def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]
     return patterns + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
 
 
-_QUESTION = re.compile(r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE
+)
 _NO_FINDING_ITEM = re.compile(r"\bno findings?\b\s*(?=[,|;\n]|$)", re.IGNORECASE)
-_FINAL = re.compile(r"\bfinal (?:answer|list|labels?|diagnosis)\s*(?:is|are)?\s*:?\s*", re.IGNORECASE)
+_FINAL = re.compile(
+    r"\bfinal (?:answer|list|labels?|diagnosis)\s*(?:is|are)?\s*:?\s*", re.IGNORECASE
+)
 _WHAT = (
-    r"(?:findings?|abnormalit(?:y|ies)|diseases?|patholog(?:y|ies)|process|conditions?|signs? of (?:disease|illness))"
+    r"(?:findings?|abnormalit(?:y|ies)|diseases?|patholog(?:y|ies)|process|conditions?"
+    r"|signs? of (?:disease|illness))"
 )
 _NORMAL = re.compile(
     rf"(?i)\b(?:normal|unremarkable|healthy|none|no\s+(?:[\w-]+\s+){{0,3}}?{_WHAT}|(?:nothing|no\w*)\s+abnormal)\b|"
     rf"(?:\bnot|n't)\s+(?:show|see|reveal|demonstrate|have|display)\s+(?:any\s+)?(?:[\w-]+\s+){{0,3}}?{_WHAT}\b|"
     r"\b(?:lungs?|chest|fields?|angles?|image)\b[^.;\n]{0,40}\bclear\b|\bclear\s+(?:lungs?|lung fields)\b"
 )
-_NOT_NORMAL = re.compile(r"(?i)(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b")
+_NOT_NORMAL = re.compile(
+    r"(?i)(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b"
+)
 # Clauses that call the whole image normal and so contradict any finding.
 _ALL_NORMAL = re.compile(
     r"(?i)(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|"
@@ -130,7 +143,9 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
     elif not (any(by_stance.values()) or normal or _FINDING.search(text)):
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
-    return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
+    return Answer.ok(
+        tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none))
+    )
 
 
 def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
@@ -144,7 +159,9 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
         ]
         last = 0
         # Of expressions that contain one another only the longest counts; a look-alike is no label.
-        for start, minus_end, label in sorted(matches, key=lambda match: (*match[:2], match[2] is None)):
+        for start, minus_end, label in sorted(
+            matches, key=lambda match: (*match[:2], match[2] is None)
+        ):
             if start < last:
                 continue
             last = -minus_end

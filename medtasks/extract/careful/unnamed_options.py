@@ -11,15 +11,25 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import verdicts, yes_no
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.languages import pattern_of, words_of
-from medtasks.extract.reading.option_mentions import OptionSet, is_content, numeral, same_word, words_in
+from medtasks.extract.reading.option_mentions import (
+    OptionSet,
+    is_content,
+    numeral,
+    same_word,
+    words_in,
+)
 
 _FEW_WORDS = 8
 _FOREIGN = 3  # words that are not the option's
-_PRONOUN = re.compile(r"(?:^|(?<=[.,;!?]\s)|(?<=\bso\s)|(?<=\band\s)|(?<=\bbut\s))I(?=['’]|\s+[a-z])")
+_PRONOUN = re.compile(
+    r"(?:^|(?<=[.,;!?]\s)|(?<=\bso\s)|(?<=\band\s)|(?<=\bbut\s))I(?=['’]|\s+[a-z])"
+)
 _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin ones
 
 
-def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
+def unnamed_option(
+    text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]
+) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
     if len(words_in(text)) <= _FEW_WORDS:
         position = position_called(text, options, languages)
@@ -73,10 +83,14 @@ def _words_left(text: str, languages: tuple[str, ...]) -> list[str]:
     return [numeral(word) for word in words_in(rest)]
 
 
-def quantity_option(text: str, options: OptionSet, roles: tuple[str, ...] = ("none", "all")) -> int | None:
+def quantity_option(
+    text: str, options: OptionSet, roles: tuple[str, ...] = ("none", "all")
+) -> int | None:
     """Return the option for none or for all of the others, if a text says so."""
     for role in roles:
-        matching = [index for index, option in enumerate(options.texts) if pattern_of(role).match(option)]
+        matching = [
+            index for index, option in enumerate(options.texts) if pattern_of(role).match(option)
+        ]
         if len(matching) == 1 and pattern_of(role).search(text):
             return matching[0]
     return None
@@ -114,7 +128,11 @@ def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) 
     for index, parts in enumerate(options.parts):
         occurring = sum(_occurs(part, words) for part in parts)
         foreign = sum(not _occurs(word, {*of_options[index]}) for word in words if is_content(word))
-        is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
+        is_enough = (
+            2 * occurring > len(parts)
+            or (2 * occurring == len(parts) and foreign < _FOREIGN)
+            or not foreign
+        )
         if occurring and is_enough:
             having.append(index)
     return _one(having) if having else Reason.NO_MATCH

@@ -23,7 +23,14 @@ from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import Signal, all_languages, languages_of, pattern_of, signals_in, words_of
+from medtasks.extract.reading.languages import (
+    Signal,
+    all_languages,
+    languages_of,
+    pattern_of,
+    signals_in,
+    words_of,
+)
 from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
@@ -43,7 +50,9 @@ _LINK = (
     r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
     r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
 )
-_CHOOSES = r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
+_CHOOSES = (
+    r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
+)
 _FINAL = re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}\Z", re.IGNORECASE)
 _OPENING = re.compile(rf"\W*{_SURE}", re.IGNORECASE)
 _ENDS_LINE = re.compile(r"\W*?(?:[.\n]|\Z)")
@@ -80,7 +89,8 @@ _NO_STATEMENT = re.compile(
     r"whether|if|not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
 _TELLS_NOTHING = (
-    "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
+    "plain common article present absent not not_after uncertain likely "
+    "yes no maybe and or but except refusal"
 )
 _GAP = re.compile(r"[\W_]+")
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
@@ -93,11 +103,12 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 @cache
 def _after_verdict() -> re.Pattern[str]:
     """Return a pattern of what may follow a verdict: not the noun of "no fracture", nor the number of "no. 2"."""
-    second = (
-        rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{pattern_of('yes no maybe').pattern})|(?:yes|no|maybe|not)\b)"
-    )
+    joined = pattern_of("and or").pattern
+    answers = pattern_of("yes no maybe").pattern
+    second = rf"\s+(?:(?:{joined})\s+(?:{answers})|(?:yes|no|maybe|not)\b)"
     return re.compile(
-        rf"\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second}", re.IGNORECASE
+        rf"\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second}",
+        re.IGNORECASE,
     )
 
 
@@ -168,7 +179,11 @@ def verdicts(text: str) -> set[str]:
             final |= _with_second(signal, text)
         elif is_declared or _OPENING.fullmatch(text, starts[place - 1], signal.start):
             is_alone = not re.search(r"\w", text[signal.end : starts[place]])
-            if is_declared or is_alone or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1])):
+            if (
+                is_declared
+                or is_alone
+                or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1]))
+            ):
                 read |= _with_second(signal, text)
     return final or read
 
@@ -211,11 +226,17 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
     if isinstance(text, Reason):
         return Answer.invalid(text)
     languages = languages_of(text, named)
-    languages = ENGLISH if "en" in languages and question.isascii() else languages_of(f"{question} {text}", named)
+    languages = (
+        ENGLISH
+        if "en" in languages and question.isascii()
+        else languages_of(f"{question} {text}", named)
+    )
     text = own_part(text)
     answer = without_writer(text)
     plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
-    read = verdicts(answer) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    read = verdicts(answer) or {
+        verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)
+    }
     read = read or set(_statements(answer, question, languages))
     if not read and is_unsure(text, languages):
         return Answer.invalid(Reason.REFUSED)
@@ -264,7 +285,9 @@ def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterato
                 break
 
 
-def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]) -> str | None:
+def _verdict_of(
+    topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]
+) -> str | None:
     """Return the verdict of a statement with these words."""
     holds = {word for said, word in item if said in (Stance.AFFIRMED, Stance.HEDGED)}
     denied = {word for said, word in item if said is Stance.DENIED}
@@ -292,7 +315,10 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     """Return the subject of a question, without words if the question has no single subject."""
     question = pattern_of("whether").sub(" ", question)
-    is_simple = not (_NOT_SIMPLE.search(question) or pattern_of("not or lack missing", languages).search(question))
+    is_simple = not (
+        _NOT_SIMPLE.search(question)
+        or pattern_of("not or lack missing", languages).search(question)
+    )
     content = _content(question, languages) if is_simple else []
     if not content:
         return _Topic()
@@ -300,7 +326,9 @@ def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     breaks = [number for number, gap in enumerate(gaps, 1) if re.search(r"\w", gap)]
     # The noun is the last word before "of" and the like; of languages in which adjectives follow it, the first.
     first = breaks[0] if breaks else len(content)
-    is_phrase = all(pattern_of("of", languages).fullmatch(gaps[number - 1].strip()) for number in breaks)
+    is_phrase = all(
+        pattern_of("of", languages).fullmatch(gaps[number - 1].strip()) for number in breaks
+    )
     orders = {bool(words_of("noun_first", (language,))) for language in languages}
     nouns = {content[0 if order else first - 1].what for order in orders}
     main = min(nouns) if is_phrase and len(nouns) == 1 else None
@@ -337,18 +365,30 @@ def _content(text: str, languages: tuple[str, ...]) -> list[Mention[str]]:
 
     def meaning(word: Mention[str]) -> str:
         written = text[word.start : word.end]
-        return next((role for role, pattern in normal.items() if pattern.fullmatch(written)), word.what)
+        return next(
+            (role for role, pattern in normal.items() if pattern.fullmatch(written)), word.what
+        )
 
     return [word._replace(what=meaning(word)) for word in words(text)]
 
 
-@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=3)
+@extractor(
+    "robust_yes_no_maybe",
+    AnswerKind.CHOICE,
+    "verdict on a question, read with care",
+    own_words,
+    version=3,
+)
 def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     """Read a verdict (PubMedQA); options are words for yes, no and maybe in the order of the letters."""
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    equal = [letter(index) for index, option in enumerate(sample.options) if _plain(option) == _plain(text)]
+    equal = [
+        letter(index)
+        for index, option in enumerate(sample.options)
+        if _plain(option) == _plain(text)
+    ]
     if len(equal) == 1:
         return Answer.ok(equal[0])
     answer = worded_option(verdicts(without_writer(text)), sample.options)

@@ -26,7 +26,12 @@ from medtasks.extract.reading.reply_text import given_text
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
 
 
-@extractor("mediconfusion_reference", AnswerKind.CHOICE, "MediConfusion's published parser, exactly", given_text)
+@extractor(
+    "mediconfusion_reference",
+    AnswerKind.CHOICE,
+    "MediConfusion's published parser, exactly",
+    given_text,
+)
 def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     """Read a letter from a reply to a two-option question.
 
@@ -35,7 +40,13 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     invalid, and the article of ``A normal brain`` is read as the letter.
     """
     pieces = set(reply.replace("\n", " ").split(" "))
-    return Answer.only([name for name in "AB" if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS)])
+    return Answer.only(
+        [
+            name
+            for name in "AB"
+            if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS)
+        ]
+    )
 
 
 # ---- VLMEvalKit ----
@@ -62,7 +73,9 @@ def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
     """Read an option, of at most 26; the published GMAI-MMBench numbers count invalid as wrong."""
     options = sample.options
     letters = [letter(index) for index in range(len(options))]
-    if NO_REPLY not in reply:  # else the reference goes on: an option whose text the message contains is chosen
+    if (
+        NO_REPLY not in reply
+    ):  # else the reference goes on: an option whose text the message contains is chosen
         if any(refusal in reply for refusal in _REFUSALS):
             return Answer.invalid(Reason.REFUSED)
         words = spoken_words(reply)
@@ -77,7 +90,9 @@ def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
-    return Answer.only([name for name, option in zip(letters, options, strict=True) if option.lower() in text])
+    return Answer.only(
+        [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
+    )
 
 
 def spoken_words(text: str) -> list[str]:
@@ -89,11 +104,15 @@ def spoken_words(text: str) -> list[str]:
 
 # The answer follows the first of these that occurs.
 _LEADS = tuple(
-    re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
+    re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE)
+    for lead in ("answer:", "answer is:", "answer is", "is:")
 )
 
 
-_ALONE, _TABLES = "MedVLThinker at evaluation: first <answer>, alone", "MedVLThinker's tables, also 'answer is'"
+_ALONE, _TABLES = (
+    "MedVLThinker at evaluation: first <answer>, alone",
+    "MedVLThinker's tables, also 'answer is'",
+)
 
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True)
@@ -105,7 +124,9 @@ def medvlthinker(reply: str, sample: Sample, *, regraded: bool) -> Answer:
     if not named:
         return Answer.invalid(Reason.NO_MATCH)
     target = sample.document.get("answer")
-    return Answer.ok(target if target in named else named[0])  # of options with the same text each is right
+    return Answer.ok(
+        target if target in named else named[0]
+    )  # of options with the same text each is right
 
 
 def last_answer(reply: str) -> str:
@@ -122,14 +143,24 @@ def last_answer(reply: str) -> str:
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
     """Return the indices of the options that an answer is: letter, text, or both; case does not matter."""
     plain = answer.strip().lower()
-    forms = ((letter(index), f"{letter(index)}. {option}", option) for index, option in enumerate(options))
-    return [index for index, names in enumerate(forms) if plain in [name.strip().lower() for name in names]]
+    forms = (
+        (letter(index), f"{letter(index)}. {option}", option)
+        for index, option in enumerate(options)
+    )
+    return [
+        index
+        for index, names in enumerate(forms)
+        if plain in [name.strip().lower() for name in names]
+    ]
 
 
 # ---- MedXpertQA's authors ----
 
 # Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning.
-DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
+DIRECT, REASONED = (
+    "Among A through {last}, the answer is",
+    "Therefore, among A through {last}, the answer is",
+)
 
 _FIRST_TURN = "MedXpertQA's authors: first capital letter"
 _SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
@@ -166,8 +197,18 @@ def most_likely(losses: Sequence[float]) -> list[int]:
 
 
 @extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer", of_tied=None)
-@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last", of_tied=-1)
-@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first", of_tied=0)
+@extractor(
+    "prefix_reference",
+    AnswerKind.LIKELIHOODS,
+    "most likely option, a tie goes to the last",
+    of_tied=-1,
+)
+@extractor(
+    "greedy_reference",
+    AnswerKind.LIKELIHOODS,
+    "most likely option, a tie goes to the first",
+    of_tied=0,
+)
 def chosen(losses: Sequence[float], sample: Sample, *, of_tied: int | None) -> Answer:
     """Choose the most likely option, of several the one at a position; without a position a tie is ``ambiguous``."""
     best = most_likely(losses)

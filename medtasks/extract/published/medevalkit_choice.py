@@ -31,7 +31,16 @@ from medtasks.extract.reading.reply_text import answered_text, own_words
 NO_BOX = "None"  # content of a box that is missing
 _BOX = r"\boxed{"
 # The answer follows the last of each, searched for in turn in the text that the one before left.
-_LEADS = ("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer")
+_LEADS = (
+    "**answer**:",
+    "**answer**",
+    "*answer*:",
+    "**answer:**",
+    "answer is",
+    "answer:",
+    "答案:",
+    "final answer",
+)
 
 
 def boxed(text: str) -> str:
@@ -86,7 +95,9 @@ _STOPS = {  # flags of a published row at which MedEvalKit raises
 }
 
 
-def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
+def kit_answer(
+    reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool
+) -> Answer:
     """Return the option that MedEvalKit takes a reply for.
 
     ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA, MedXpertQA and the sets without images;
@@ -102,7 +113,9 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
         answered = tagged(answered, "answer")
     key, text = read_reply(answered, len(lines), release=release)
     gold = _compared_gold(sample, fixed=fixed)
-    name = None if gold is None else gold.strip().lower()  # compared are a letter or a text in lower case
+    name = (
+        None if gold is None else gold.strip().lower()
+    )  # compared are a letter or a text in lower case
     option, right, fallback = _matched_option(key, text, lines, name)
     facts: dict[str, object] = {"fallback": fallback}
     if gold != sample.document.get("answer"):
@@ -113,7 +126,9 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     return Answer.ok(option, **facts)
 
 
-def _matched_option(key: str, text: str, lines: tuple[str, ...], gold: str | None) -> tuple[str, bool, bool]:
+def _matched_option(
+    key: str, text: str, lines: tuple[str, ...], gold: str | None
+) -> tuple[str, bool, bool]:
     """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
     letters = _letters(len(lines))
     fallback = False
@@ -139,7 +154,11 @@ def _compared_gold(sample: Sample, *, fixed: bool) -> str | None:
     ``fixed``: the column ``answer`` in place of it.
     """
     answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
-    if fixed or published is None or (answer == str(published).strip() and "repeated_gold" not in (flags or ())):
+    if (
+        fixed
+        or published is None
+        or (answer == str(published).strip() and "repeated_gold" not in (flags or ()))
+    ):
         return answer
     equal = [index for index, option in enumerate(sample.options) if option == published]
     return letter(equal[-1]) if equal and answer is not None else str(published)
@@ -153,7 +172,11 @@ def _stop_of(sample: Sample) -> dict[str, str]:
 def option_lines(sample: Sample) -> Sequence[str]:
     """Return the options as MedEvalKit compares them, by default as ``A. text``; shape (options,)."""
     written: Sequence[str] | None = sample.document.get("option_lines")
-    return [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)] if written is None else written
+    return (
+        [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
+        if written is None
+        else written
+    )
 
 
 @lru_cache(maxsize=32)
@@ -182,7 +205,9 @@ def most_similar(lines: tuple[str, ...], text: str) -> int | None:
     best, highest = None, 0.0
     for index, line in enumerate(lines):
         matcher.set_seq1(line)
-        if matcher.quick_ratio() > highest and (ratio := matcher.ratio()) > highest:  # a bound is quicker than a ratio
+        if (
+            matcher.quick_ratio() > highest and (ratio := matcher.ratio()) > highest
+        ):  # a bound is quicker than a ratio
             best, highest = index, ratio
     return best
 
@@ -197,7 +222,9 @@ for _ending, _release, _fixed, _source in (
         ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
     ):
         _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
-        extractor(_name + _ending, AnswerKind.CHOICE, f"{_source}: {_summary}", answered_text, **_settings)(kit_answer)
+        extractor(
+            _name + _ending, AnswerKind.CHOICE, f"{_source}: {_summary}", answered_text, **_settings
+        )(kit_answer)
 
 
 # ---- MMMU ----
@@ -224,7 +251,9 @@ def open_answers(response: str) -> list[Prediction]:
     """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
     text = response.strip().strip(".").lower()
     parts, keys = text.split("\n"), []
-    for number, part in enumerate(parts, 1):  # the shortest text after the last of a lead-in, or an empty text
+    for number, part in enumerate(
+        parts, 1
+    ):  # the shortest text after the last of a lead-in, or an empty text
         shortest = ""
         for lead in (*_OPEN_LEADS, "=") if number == len(parts) else _OPEN_LEADS:
             if lead in part:
@@ -233,7 +262,11 @@ def open_answers(response: str) -> list[Prediction]:
         keys.append(shortest)
     texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
     numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
-    return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
+    return list(
+        dict.fromkeys(
+            answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)
+        )
+    )
 
 
 def _normalised(text: str) -> list[Prediction]:
@@ -249,9 +282,13 @@ _AS_RUN = "MedEvalKit for MMMU; open answers never right"
 _AUTHORS = "MedEvalKit for MMMU, open answers by authors"
 
 
-@extractor("medevalkit_mmmu_fixed", AnswerKind.CHOICE, _AUTHORS, answered_text, candidates=open_answers)
+@extractor(
+    "medevalkit_mmmu_fixed", AnswerKind.CHOICE, _AUTHORS, answered_text, candidates=open_answers
+)
 @extractor("medevalkit_mmmu", AnswerKind.CHOICE, _AS_RUN, answered_text, candidates=list)
-def mmmu_answer(reply: str, sample: Sample, *, candidates: Callable[[str], Iterable[Prediction]]) -> Answer:
+def mmmu_answer(
+    reply: str, sample: Sample, *, candidates: Callable[[str], Iterable[Prediction]]
+) -> Answer:
     """Read an option as MedEvalKit does, and an open answer by its candidates: MMMU's authors', or its characters."""
     text = declared_answer(reply)
     if is_open(sample):
@@ -259,7 +296,12 @@ def mmmu_answer(reply: str, sample: Sample, *, candidates: Callable[[str], Itera
     return _option_or_draw(parsed_option(text, sample.options), reply, sample)
 
 
-@extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=4)
+@extractor(
+    "robust_mmmu",
+    AnswerKind.CHOICE,
+    "options read with care, open answers as MMMU's authors",
+    version=4,
+)
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
     """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words."""
     if not is_open(sample):
@@ -270,12 +312,23 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
     return _open_answer(open_answers(text), sample)
 
 
-@extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; else a seeded draw", answered_text)
+@extractor(
+    "mmmu_pro",
+    AnswerKind.CHOICE,
+    "MMMU-Pro's authors at f7446ce; else a seeded draw",
+    answered_text,
+)
 def mmmu_pro(reply: str, sample: Sample) -> Answer:
     """Read a reply as MMMU-Pro's authors do."""
     _, declares, declared = reply.rpartition("Answer:")
-    named = [name for name in map(letter, range(len(sample.options))) if declares and name in declared]
-    forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
+    named = [
+        name for name in map(letter, range(len(sample.options))) if declares and name in declared
+    ]
+    forms = (
+        ("({})", "({})"),
+        ("{} ", " {} "),
+        ("{}.", " {} "),
+    )  # of several letters with a dot, the first is taken
     option = named[0] if len(named) == 1 else _last_option(reply, sample.options, forms)
     return _option_or_draw(option, reply, sample)
 
@@ -284,7 +337,9 @@ def _option_or_draw(option: str | None, reply: str, sample: Sample) -> Answer:
     if option is not None:
         return Answer.ok(option, fallback=False)
     draws = {"draws": len(sample.options)} if sample.options else {}
-    return Answer.invalid(Reason.NO_MATCH if reply.strip() else Reason.EMPTY, fallback=True, **draws)
+    return Answer.invalid(
+        Reason.NO_MATCH if reply.strip() else Reason.EMPTY, fallback=True, **draws
+    )
 
 
 def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
@@ -320,5 +375,6 @@ def is_open_right(gold: str, answers: Iterable[Prediction]) -> bool:
     forms = _normalised(gold)
     texts = [form for form in forms if isinstance(form, str)]
     return any(
-        any(text in answer for text in texts) if isinstance(answer, str) else answer in forms for answer in answers
+        any(text in answer for text in texts) if isinstance(answer, str) else answer in forms
+        for answer in answers
     )

@@ -46,7 +46,12 @@ def is_closed_question(document: Mapping[str, Any]) -> bool:
 
 def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
     """Return an answer with a text; an empty one is invalid and never right."""
-    facts = {"closed": is_closed_question(sample.document), "measures": None, "stops": None, **facts}
+    facts = {
+        "closed": is_closed_question(sample.document),
+        "measures": None,
+        "stops": None,
+        **facts,
+    }
     if not text.replace(".", " ").strip():
         return Answer.invalid(Reason.EMPTY, **facts | {"correct": False})
     return Answer.ok(text, **facts)
@@ -55,7 +60,9 @@ def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
 def _without(reason: Reason, sample: Sample) -> Answer:
     closed = is_closed_question(sample.document)
     measures = None if closed else dict.fromkeys(MEASURES, 0.0)
-    return Answer.invalid(reason, closed=closed, correct=False, measures=measures, stops=None, judged="", gold="")
+    return Answer.invalid(
+        reason, closed=closed, correct=False, measures=measures, stops=None, judged="", gold=""
+    )
 
 
 # ---- as published ----
@@ -77,9 +84,13 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
     parsed = parsed_reply(text)
     if not is_closed_question(sample.document):
         scores = compare_answer(parsed, gold)
-        measures = {name: scores.measures[_PERMUTED.get(name, name) if head else name] for name in MEASURES}
+        measures = {
+            name: scores.measures[_PERMUTED.get(name, name) if head else name] for name in MEASURES
+        }
         facts = {"measures": measures, "stops": scores.stops if head else None}
-        return _answer(parsed, sample, judged=text, gold=gold, correct=parsed == gold.lower(), **facts)
+        return _answer(
+            parsed, sample, judged=text, gold=gold, correct=parsed == gold.lower(), **facts
+        )
     joined = parsed.replace("\n", "").replace(".", "")
     if slake and gold not in ("yes", "no"):  # in SLAKE's file they begin with capitals
         correct = joined == gold.lower()
@@ -91,7 +102,12 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
 # The rule for PathVQA is the same as for VQA-RAD, but with a judge its closed answers count as wrong.
 for _name, _slake, _head, _summary in (
     ("medevalkit_vqa", False, True, "MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring"),
-    ("medevalkit_path_vqa", False, True, "the same for PathVQA, where a judge voids closed answers"),
+    (
+        "medevalkit_path_vqa",
+        False,
+        True,
+        "the same for PathVQA, where a judge voids closed answers",
+    ),
     ("medevalkit_vqa_fixed", False, False, "the same with its arithmetic and crashes fixed"),
     ("medevalkit_slake", True, True, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"),
     ("medevalkit_slake_fixed", True, False, "the same with its arithmetic and crashes fixed"),
@@ -99,7 +115,11 @@ for _name, _slake, _head, _summary in (
     extractor(_name, AnswerKind.KIT_QUESTION, _summary, slake=_slake, head=_head)(_read)
 
 
-@extractor("medevalkit_vqa_release", AnswerKind.KIT_QUESTION, "MedEvalKit's release 1de51eb: up to the first full stop")
+@extractor(
+    "medevalkit_vqa_release",
+    AnswerKind.KIT_QUESTION,
+    "MedEvalKit's release 1de51eb: up to the first full stop",
+)
 def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     """Score as the first release, where a judge reads all open answers: tag, then box, up to the first full stop."""
     if failure_cause(reply) is not None:
@@ -109,8 +129,16 @@ def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     return _answer(text, sample, judged=text, gold=gold, correct=text == gold)
 
 
-@extractor("medevalkit_radrestruct_fixed", AnswerKind.KIT_QUESTION, "the same, also for a set of one kind of questions")
-@extractor("medevalkit_radrestruct", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, Rad-ReStruct, as it is meant")
+@extractor(
+    "medevalkit_radrestruct_fixed",
+    AnswerKind.KIT_QUESTION,
+    "the same, also for a set of one kind of questions",
+)
+@extractor(
+    "medevalkit_radrestruct",
+    AnswerKind.KIT_QUESTION,
+    "MedEvalKit at 9b12e3b, Rad-ReStruct, as it is meant",
+)
 def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
     """Read yes or no by substring where the options are not shown, else an option, by similarity if need be.
 
@@ -122,15 +150,30 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
     box, gold = boxed(reply or ""), str(sample.document["answer"])
     text = (tagged(reply, "answer") if box == NO_BOX else box).lower().strip()
     closed = is_closed_question(sample.document)
-    facts: dict[str, Any] = {"closed": closed, "measures": None, "stops": None, "judged": text, "gold": gold}
+    facts: dict[str, Any] = {
+        "closed": closed,
+        "measures": None,
+        "stops": None,
+        "judged": text,
+        "gold": gold,
+    }
     if closed:
         joined = parsed_reply(text).replace("\n", "").replace(".", "")
         correct = ("yes" in joined) != ("no" in joined) and gold.lower() in joined
         return _answer(text, sample, **facts, correct=correct)
-    columns = {"options": sample.options, "option_lines": sample.options, "gold": gold, "answer": None}
+    columns = {
+        "options": sample.options,
+        "option_lines": sample.options,
+        "gold": gold,
+        "answer": None,
+    }
     answer = kit_answer(text, Sample(columns), tags=False, release=False, fixed=False)
     correct = answer.value is not None and answer.value == answer.facts["target"]
-    return Answer(answer.value, answer.reason, {**facts, "correct": correct, "fallback": answer.facts.get("fallback")})
+    return Answer(
+        answer.value,
+        answer.reason,
+        {**facts, "correct": correct, "fallback": answer.facts.get("fallback")},
+    )
 
 
 # ---- reports ----
@@ -143,14 +186,35 @@ def _report(reply: str | None, sample: Sample, *, published: bool) -> Answer:
         return answer
     text = answer.value or reply or ""
     # An empty reply is skipped and stops nothing, unless there is no other.
-    facts = {"text": text, "stops": rouge_stop(text, sample.document.get("report", "")) if published and text else None}
-    return Answer.ok(text, **facts) if text.replace(".", " ").strip() else Answer.invalid(Reason.EMPTY, **facts)
+    facts = {
+        "text": text,
+        "stops": rouge_stop(text, sample.document.get("report", ""))
+        if published and text
+        else None,
+    }
+    return (
+        Answer.ok(text, **facts)
+        if text.replace(".", " ").strip()
+        else Answer.invalid(Reason.EMPTY, **facts)
+    )
 
 
 for _name, _published, _summary in (
-    ("medevalkit_report", True, "MedEvalKit at 9b12e3b, reports: the reply as it stands, and whether it raises"),
-    ("medevalkit_iu_xray_report", True, "the same for IU X-ray, which no public commit can load (NameError)"),
-    ("medevalkit_report_fixed", False, "the same; a reply without words is in no score and stops nothing"),
+    (
+        "medevalkit_report",
+        True,
+        "MedEvalKit at 9b12e3b, reports: the reply as it stands, and whether it raises",
+    ),
+    (
+        "medevalkit_iu_xray_report",
+        True,
+        "the same for IU X-ray, which no public commit can load (NameError)",
+    ),
+    (
+        "medevalkit_report_fixed",
+        False,
+        "the same; a reply without words is in no score and stops nothing",
+    ),
 ):
     extractor(_name, AnswerKind.REPORT, _summary, published=_published)(_report)
 
@@ -160,10 +224,17 @@ for _name, _published, _summary in (
 # Only where the question asks for health: "normal" means no to "is it abnormal?".
 _HEALTH = {"正常": "yes", "健康": "yes", "不正常": "no", "不健康": "no", "异常": "no"}
 _ASKS_FOR_HEALTH = re.compile("(?<!不)(?:正常|健康)")
-_LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE)
+_LEAD = re.compile(
+    r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE
+)
 
 
-@extractor("robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in any language; same words", version=3)
+@extractor(
+    "robust_kit_vqa",
+    AnswerKind.KIT_QUESTION,
+    "clear yes or no in any language; same words",
+    version=3,
+)
 def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     r"""Score the content of a ``\boxed{}``, else the reply without its thoughts, with care.
 
@@ -181,21 +252,34 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     box, gold = boxed(text), str(sample.document["answer"]).strip()
     if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
         text = box
-    verdict = gold_verdict(gold) or (_HEALTH.get(gold) if _ASKS_FOR_HEALTH.search(sample.question) else None)
-    closed = is_closed_question(sample.document) or (verdict is not None and "answer_type" not in sample.document)
+    verdict = gold_verdict(gold) or (
+        _HEALTH.get(gold) if _ASKS_FOR_HEALTH.search(sample.question) else None
+    )
+    closed = is_closed_question(sample.document) or (
+        verdict is not None and "answer_type" not in sample.document
+    )
     if verdict is None or not closed:
         stated, reason = open_reply(text)
         if stated is None:
             return _without(reason, sample)
         targets = target_words(gold)
         spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
-        words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
+        words, correct = (
+            " ".join(spoken),
+            spoken == list(targets) if targets else stated.casefold() == gold.casefold(),
+        )
         measures = None if closed else compare_answer(words, " ".join(targets)).measures
-        return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
+        return _answer(
+            words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures
+        )
     answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
-        return Answer.invalid(answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold="")
-    return _answer(answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True)
+        return Answer.invalid(
+            answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold=""
+        )
+    return _answer(
+        answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True
+    )
 
 
 def _declared(text: str) -> str:

@@ -44,7 +44,9 @@ class Counted(enum.StrEnum):
 
     SCORED = "scored"
     LEFT_OUT = "left_out"
-    AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
+    AVERAGED = (
+        "averaged"  # not scored, but it counts as many times as the average question of its cell
+    )
 
 
 def listed_options(choices: str) -> tuple[str, ...]:
@@ -64,7 +66,11 @@ def _labelled(choices: str) -> Mapping[str, str]:
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
 
-@extractor("medheval_reference", AnswerKind.CLOSED, "MedHEval at 7f7d980: yes unless it says no; most similar option")
+@extractor(
+    "medheval_reference",
+    AnswerKind.CLOSED,
+    "MedHEval at 7f7d980: yes unless it says no; most similar option",
+)
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
@@ -92,19 +98,27 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     return Answer.ok(value, **facts)
 
 
-@extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=4)
+@extractor(
+    "medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=4
+)
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements."""
     if sample.document["kind"] != BINARY:
         # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
         text = (reply or "").strip().casefold()
-        same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
+        same = [
+            index
+            for index, option in enumerate(sample.options)
+            if text and option.casefold() == text
+        ]
         if len(same) == 1:
             return judged(Answer.ok(letter(same[0])), sample)
         options = sample.options or ("",) * 6  # MedHEval has at most six
         return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
     answer = yes_no(reply, sample.question, sample.languages)
-    return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)
+    return judged(
+        Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample
+    )
 
 
 def judged(answer: Answer, sample: Sample) -> Answer:
@@ -112,4 +126,6 @@ def judged(answer: Answer, sample: Sample) -> Answer:
     target = sample.document["answer"]
     counted = Counted.LEFT_OUT if target is None else Counted.SCORED
     correct = target is not None and answer.value == target
-    return replace(answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted})
+    return replace(
+        answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted}
+    )

@@ -73,14 +73,18 @@ def clean_v0_1_0(text: str) -> str:
     Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
     blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
     """
-    return re.sub(" +", " ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
+    return re.sub(
+        " +", " ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK)
+    )
 
 
 Cleaner = Callable[[str], str]
 _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
 
 
-def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Extract], Extract]:
+def _in_both_versions(
+    name: str, kind: AnswerKind, of: str, summary: str
+) -> Callable[[Extract], Extract]:
     def register(rule: Extract) -> Extract:
         for version, clean, cleaner in (
             ("head", clean_head, "cleaner at d9ac283"),
@@ -109,32 +113,49 @@ def closest_option(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
 
 
-@_in_both_versions("multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class")
+@_in_both_versions(
+    "multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class"
+)
 def closest_class(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees."""
     answer = closest_option(reply, sample, clean=clean)
     return Answer.ok(letter(0)) if answer.value is None and sample.options else answer
 
 
-@_in_both_versions("multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
+@_in_both_versions(
+    "multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe"
+)
 def most_frequent_word(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the word that the cleaned reply has most often, in a tie yes before no before maybe."""
     cleaned = clean(reply)
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
-    tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
+    tokens = cleaned.split(
+        " "
+    )  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
     word = max(_WORDS, key=tokens.count)
     named = [index for index, option in enumerate(sample.options) if word in clean(option).split()]
-    return Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
+    return (
+        Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
+    )
 
 
-@extractor("multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label in the reply", given_text)
+@extractor(
+    "multimedeval_nli",
+    AnswerKind.CHOICE,
+    "MultiMedEval, MedNLI: the one label in the reply",
+    given_text,
+)
 def multimedeval_nli(reply: str, sample: Sample) -> Answer:
     """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0)."""
-    return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in reply])
+    return Answer.only(
+        [letter(index) for index, label in enumerate(sample.options) if label in reply]
+    )
 
 
-@_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
+@_in_both_versions(
+    "multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half"
+)
 def close_labels(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the labels whose BLEU-1, the share of the reply's words that the label has, is above one half."""
     scores = _references(clean, tuple(sample.options)).scores(clean(reply))

@@ -11,7 +11,11 @@ from medtasks.extract.reading.reply_text import answered_text, without_thoughts
 from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, token_overlap
 
 
-@extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
+@extractor(
+    "multimedeval_vqa_head",
+    AnswerKind.OPEN,
+    "MultiMedEval at d9ac283: words shared with the target",
+)
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
     # Replies are not stripped: outer blanks decide whether some marks join or part words.
@@ -50,7 +54,11 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
     return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
 
 
-@extractor("medheval_open_reference", AnswerKind.FREE_TEXT, "MedHEval, open answers at 7f7d980, cut at both ends")
+@extractor(
+    "medheval_open_reference",
+    AnswerKind.FREE_TEXT,
+    "MedHEval, open answers at 7f7d980, cut at both ends",
+)
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as released: whole for the judge, stripped of characters for all else."""
     text = answered_text(reply)

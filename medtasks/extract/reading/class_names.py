@@ -21,7 +21,13 @@ _SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 _CAPITALS = re.compile(r"\b[A-Z]{2,5}\b")
 # Other plurals and spellings of the endings of stems.
-_VARIANTS = {"osis": "os[ei]s", "nevus": "n[ao]?ev(?:us|i)", "y": "(?:y|ies)", "ization": "i[sz]ation", "or": "ou?rs?"}
+_VARIANTS = {
+    "osis": "os[ei]s",
+    "nevus": "n[ao]?ev(?:us|i)",
+    "y": "(?:y|ies)",
+    "ization": "i[sz]ation",
+    "or": "ou?rs?",
+}
 _SYNONYMS = {"melanocytic nevus": "nevus"}
 _PREFIXES = ("non-", "non ", "pre-")
 _LEAD = 20  # characters before an abbreviation
@@ -51,8 +57,15 @@ class ClassNames:
         """Class by name, of names that one class alone has; and code by what a class denies."""
         of_options = [{*map(stems, _aliases(option))} for option in self.options]
         counts = Counter(name for names in of_options for name in names)
-        unique = {name: index for index, names in enumerate(of_options) for name in names if counts[name] == 1}
-        unique |= {name: index for index, name in enumerate(self.full) if self.full.count(name) == 1}
+        unique = {
+            name: index
+            for index, names in enumerate(of_options)
+            for name in names
+            if counts[name] == 1
+        }
+        unique |= {
+            name: index for index, name in enumerate(self.full) if self.full.count(name) == 1
+        }
         for index, option in enumerate(self.options):
             denial = pattern_of("not", languages_of(option)).match(option)
             denied = stems(option[denial.end() :]) if denial else ()
@@ -71,15 +84,22 @@ class ClassNames:
         """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
         classes = [*self.names.values()]
         lower = folded(text)
-        spans = [(*match.span(), classes[(match.lastindex or 1) - 1]) for match in self.pattern.finditer(lower)]
+        spans = [
+            (*match.span(), classes[(match.lastindex or 1) - 1])
+            for match in self.pattern.finditer(lower)
+        ]
         for role in _ROLES:
             if (role,) in self.names:
-                spans += [(*match.span(), self.names[role,]) for match in pattern_of(role).finditer(text)]
+                spans += [
+                    (*match.span(), self.names[role,]) for match in pattern_of(role).finditer(text)
+                ]
         spans += self._abbreviations(text)
         mentions: list[Mention] = []
         for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
             is_inside = bool(mentions) and start < mentions[-1].end
-            if not (is_inside or lower.endswith(_PREFIXES, 0, start) or _is_aside(text, start, end)):
+            if not (
+                is_inside or lower.endswith(_PREFIXES, 0, start) or _is_aside(text, start, end)
+            ):
                 mentions.append(Mention(frozenset({index}), start, end, False, True))
         return mentions
 
@@ -88,19 +108,23 @@ class ClassNames:
         if text.isupper() and not is_alone:
             return
         for match in _CAPITALS.finditer(text.upper() if is_alone else text):
-            is_declared = _DECLARES.search(text[max(0, match.start() - _LEAD) : match.start()]) and not _WORD.search(
-                text, match.end()
-            )
+            is_declared = _DECLARES.search(
+                text[max(0, match.start() - _LEAD) : match.start()]
+            ) and not _WORD.search(text, match.end())
             index = self.abbreviated(match[0].lower(), 1 if is_declared else 2)
             if index is not None:
                 yield *match.span(), index
 
     def abbreviated(self, letters: str, least: int) -> int | None:
         """Return the only class that letters abbreviate, in the order of at least so many words of a name."""
-        if pattern_of("plain").fullmatch(letters) or any(letters in name for name in self.names):  # "CT", "MRI"
+        if pattern_of("plain").fullmatch(letters) or any(
+            letters in name for name in self.names
+        ):  # "CT", "MRI"
             return None
         names = self.names.items()
-        matching = {index for name, index in names if len(name) >= least and _abbreviates(letters, name)}
+        matching = {
+            index for name, index in names if len(name) >= least and _abbreviates(letters, name)
+        }
         return matching.pop() if len(matching) == 1 else None
 
     def begun(self, text: str) -> set[int]:
@@ -161,7 +185,12 @@ def _with_ligatures(stem: str) -> str:
 
 def _abbreviates(letters: str, name: tuple[str, ...]) -> bool:
     """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
-    return re.fullmatch("".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name), letters) is not None
+    return (
+        re.fullmatch(
+            "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name), letters
+        )
+        is not None
+    )
 
 
 def _is_aside(text: str, start: int, end: int) -> bool:
@@ -171,4 +200,7 @@ def _is_aside(text: str, start: int, end: int) -> bool:
     if pattern_of("normal").fullmatch(text, start, end):
         clause = _CLAUSE_END.split(before)[-1] + _CLAUSE_END.split(after)[0]
         return pattern_of("attribute").search(clause) is not None
-    return text[start:end].lower() == "background" and pattern_of("setting").search(f"{before}background") is not None
+    return (
+        text[start:end].lower() == "background"
+        and pattern_of("setting").search(f"{before}background") is not None
+    )

@@ -74,7 +74,9 @@ def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
     entries = set[str]()
     for role in roles.split():
         entries.update(map(str.lower, words_of(role, languages)))
-    bounded: dict[str, list[str]] = defaultdict(list)  # by first character, which is faster than a plain list
+    bounded: dict[str, list[str]] = defaultdict(
+        list
+    )  # by first character, which is faster than a plain list
     inside: dict[str, list[str]] = defaultdict(list)
     for entry in sorted(entries, key=len, reverse=True):
         phrase = entry.strip("*")
@@ -86,13 +88,18 @@ def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
 
 def _any(groups: Mapping[str, Iterable[str]]) -> str:
     """Return a pattern of endings by first character."""
-    return "|".join(f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items()) or "(?!)"
+    return (
+        "|".join(f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items())
+        or "(?!)"
+    )
 
 
 def _ending(entry: str) -> str:
     """Return the pattern of an entry after its first character."""
     phrase = entry.strip("*")
-    ending = re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
+    ending = (
+        re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
+    )
     ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
     if entry.endswith("*"):
         return f"{ending}{_WORD_CHARACTER}*"
@@ -131,7 +138,11 @@ def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[s
 def _scripts() -> Mapping[str, re.Pattern[str]]:
     """Return the letters that show a language, of languages that are not written in Latin ones."""
     blocks = _words()
-    return {language: re.compile(f"[{block['script'][0]}]") for language, block in blocks.items() if "script" in block}
+    return {
+        language: re.compile(f"[{block['script'][0]}]")
+        for language, block in blocks.items()
+        if "script" in block
+    }
 
 
 @cache
@@ -164,14 +175,18 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
     if named:
         expected = {*named, "en"}
         present = (present & expected) or expected
-    return tuple(language for language in all_languages() if language in (present or _latin_languages()))
+    return tuple(
+        language for language in all_languages() if language in (present or _latin_languages())
+    )
 
 
 def _by_words(text: str) -> set[str]:
     """Return the Latin languages of which a text has most words, or more than half as many."""
     by_word = _languages_by_word()
     # a single capital is the letter of an option
-    written = {word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()}
+    written = {
+        word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()
+    }
     scores = Counter[str]()
     for word in written & by_word.keys():
         scores.update(by_word[word])

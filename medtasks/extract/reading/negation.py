@@ -39,7 +39,9 @@ class Stance(enum.Enum):
 
 
 ENGLISH = ("en",)
-_ROLES = "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
+_ROLES = (
+    "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
+)
 # Each alternative begins with a character, which makes the search fast. A line that ends within a phrase goes on.
 _SENTENCE = re.compile(
     r"(?i)\.(?:(?<=(?-i:[\u0e00-\ud7af])\.)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?!\w))|[!;]|\s(?<=\?\s)|"
@@ -54,10 +56,14 @@ _VALUE_NO = re.compile(
     r"(?:(?:no|n)\b(?!\s+\w)|(?:none|absent|not \w+|false)\b|negative\b(?!\s+for)|0\b(?!\.\d))|"
     r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)"
 )
-_VALUE_UNSURE = re.compile(r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE)
+_VALUE_UNSURE = re.compile(
+    r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE
+)
 _PREFIX = re.compile(r"\b(?:non|pre|no|not|anti)[- ]?$|\[\s*\]\s?$", re.IGNORECASE)
 _JOINED = re.compile(r"\s*(?:or|and/or|versus|vs\.?|/)\s+\w", re.IGNORECASE)
-_JOINED_BEFORE = re.compile(r"\b(?:or|and/or|versus|vs\.?)\s+(?:an?\s+)?(?:[\w-]+\s+){0,2}$", re.IGNORECASE)
+_JOINED_BEFORE = re.compile(
+    r"\b(?:or|and/or|versus|vs\.?)\s+(?:an?\s+)?(?:[\w-]+\s+){0,2}$", re.IGNORECASE
+)
 _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
@@ -82,7 +88,9 @@ def _contrasts(piece: str, languages: tuple[str, ...]) -> list[str]:
     start = 0
     for signal in signals_in(piece, "but except not than wrong absent", languages):
         near = piece[max(0, signal.start - 1)] + piece[signal.end : signal.end + 1]
-        is_contrast = "but" in signal.roles or signal.roles == {"except"}  # "sin" and "ohne" are denials, too
+        is_contrast = "but" in signal.roles or signal.roles == {
+            "except"
+        }  # "sin" and "ohne" are denials, too
         if is_contrast and (signal.end - signal.start > 1 or "," in near):
             parts.append(piece[start : signal.end])
             start = signal.end
@@ -98,11 +106,17 @@ def _coordinated(piece: str, languages: tuple[str, ...]) -> list[str]:
     last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
     statements = []
     start = 0
-    for joint, end in zip(joints, [*(joint.start() for joint in joints[1:]), len(piece)], strict=True):
+    for joint, end in zip(
+        joints, [*(joint.start() for joint in joints[1:]), len(piece)], strict=True
+    ):
         has_verb = bisect_left(verbs, joint.start()) > bisect_left(verbs, start)
         verb_follows = bisect_left(verbs, end) > bisect_left(verbs, joint.end())
-        begins = verb_follows and (has_verb or pattern_of("subject", languages).match(piece, joint.end()))
-        is_degree = last_or < joint.start() and pattern_of("degree normal", languages).match(piece, joint.end())
+        begins = verb_follows and (
+            has_verb or pattern_of("subject", languages).match(piece, joint.end())
+        )
+        is_degree = last_or < joint.start() and pattern_of("degree normal", languages).match(
+            piece, joint.end()
+        )
         if begins or is_degree or _FIELD.match(piece, joint.end()):
             statements.append(piece[start : joint.start()].strip())
             start = joint.end()
@@ -132,15 +146,21 @@ def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
         kind = _stance_of(signal, clause, languages)
         if kind is not None:
             is_after = signal.roles <= {"not_after"}
-            is_dismissal = bool(signal.roles & {"wrong", "absent", "refusal"}) and not signal.roles & {
+            is_dismissal = bool(
+                signal.roles & {"wrong", "absent", "refusal"}
+            ) and not signal.roles & {
                 "not",
                 "lack",
                 "missing",
             }
             is_doubt = kind is Stance.OPEN and "open" not in signal.roles
-            reaches_back = is_after or is_dismissal or is_doubt or _ends_clause(clause, signal, languages)
+            reaches_back = (
+                is_after or is_dismissal or is_doubt or _ends_clause(clause, signal, languages)
+            )
             is_adjective = "possible" in signal.roles
-            signs.append(_Sign(signal.start, signal.end, kind, is_adjective, not is_after, reaches_back))
+            signs.append(
+                _Sign(signal.start, signal.end, kind, is_adjective, not is_after, reaches_back)
+            )
     return signs
 
 
@@ -177,7 +197,11 @@ def stance(clause: str, start: int, end: int, languages: tuple[str, ...] = ENGLI
     kinds = {sign.stance for sign in signs[first:last] if _bears_on(sign, clause, start, end)}
     if Stance.OPEN in kinds or _VALUE_UNSURE.match(clause, end):
         return Stance.OPEN
-    if Stance.DENIED in kinds or _PREFIX.search(clause, max(0, start - 6), start) or _VALUE_NO.match(clause, end):
+    if (
+        Stance.DENIED in kinds
+        or _PREFIX.search(clause, max(0, start - 6), start)
+        or _VALUE_NO.match(clause, end)
+    ):
         return Stance.DENIED
     if _JOINED.match(clause, end) or _JOINED_BEFORE.search(clause, max(0, start - 60), start):
         return Stance.OPEN
@@ -208,6 +232,12 @@ def stances(
     return by_stance
 
 
-def stances_of(pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH) -> set[Stance]:
+def stances_of(
+    pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH
+) -> set[Stance]:
     """Return the stances of clauses on the matches of a pattern."""
-    return {stance(clause, *match.span(), languages) for clause in parts for match in pattern.finditer(clause)}
+    return {
+        stance(clause, *match.span(), languages)
+        for clause in parts
+        for match in pattern.finditer(clause)
+    }

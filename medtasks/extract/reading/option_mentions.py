@@ -53,8 +53,12 @@ _JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for sc
 _OPENED = re.compile(rf"(?<!{_JOINED})(?<!['’°.-])(?<!N/)(?<![\w)][(\[])[(\[<\"']*\Z")
 _CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))")
 _NAME = re.compile(r"[A-Z]\.\s?[a-z]{3}|I,? [a-z]")  # "E. coli"
-_SENTENCE = re.compile(r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]")  # "A normal brain"
-LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
+_SENTENCE = re.compile(
+    r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]"
+)  # "A normal brain"
+LABEL_GAP = re.compile(
+    r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}"
+)  # "B. text", "B (text)", "B | text"
 
 
 # "is C. Appendicitis would": a label that ends a sentence, and a word after the text that follows
@@ -112,13 +116,18 @@ def same_word(first: str, second: str) -> bool:
         return False
     shorter, longer = sorted((first, second), key=len)
     common = max(_LONG, len(shorter) - 1)
-    return first == second or (len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common])
+    return first == second or (
+        len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
+    )
 
 
 @lru_cache(maxsize=1)
 def _numerals() -> Mapping[str, str]:
     """Return Roman numerals and words for numbers, with their digits."""
-    numerals = {roman: str(value) for value, roman in enumerate(("i", "ii", "iii", "iv", "v", "vi", "vii", "viii"), 1)}
+    numerals = {
+        roman: str(value)
+        for value, roman in enumerate(("i", "ii", "iii", "iv", "v", "vi", "vii", "viii"), 1)
+    }
     for language in all_languages():
         for value, word in enumerate(words_of("one", (language,)), 1):
             numerals[folded(word)] = str(value)
@@ -140,7 +149,9 @@ def _folded_words(*roles: str) -> frozenset[str]:
 
 def is_content(word: str) -> bool:
     """Return whether a word tells something: a number, or no frequent word."""
-    return word in _numerals() or word not in _folded_words("common", "article", "and", "or", "not", "is")
+    return word in _numerals() or word not in _folded_words(
+        "common", "article", "and", "or", "not", "is"
+    )
 
 
 def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,7 +218,9 @@ class OptionSet:
         parts = []
         for index, words in enumerate(content):
             others = set[str]().union(*content[:index], *content[index + 1 :])
-            parts.append({word for word in words if not any(same_word(word, other) for other in others)})
+            parts.append(
+                {word for word in words if not any(same_word(word, other) for other in others)}
+            )
         return parts
 
 
@@ -269,7 +282,9 @@ def _is_ending(name: str, ending: str) -> bool:
 def _is_within(text: str, start: int, end: int) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
     word = text[start:end]
-    is_bare = start > 0 and word.isalpha() and word in _folded_words("yes", "no", "maybe", "not", "none")
+    is_bare = (
+        start > 0 and word.isalpha() and word in _folded_words("yes", "no", "maybe", "not", "none")
+    )
     return is_bare and re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
 
@@ -299,10 +314,15 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
     if not len(options):
         return []
     labels = [*_capitals(text, options, languages), *_small_letters(text, options, languages)]
-    return [Mention(frozenset({options.letters[name]}), start, end, True, False) for start, end, name in sorted(labels)]
+    return [
+        Mention(frozenset({options.letters[name]}), start, end, True, False)
+        for start, end, name in sorted(labels)
+    ]
 
 
-def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+def _capitals(
+    text: str, options: OptionSet, languages: tuple[str, ...]
+) -> Iterator[tuple[int, int, str]]:
     before, after = _by_place(signals_in(text, ROLES, languages))
     for match in _capital_pattern(len(options)).finditer(text):
         start, end = match.span()
@@ -316,7 +336,11 @@ def _capitals(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iter
         own = options.words[options.letters[match[0]]][:1]
         if is_bare and _is_named(preceding, following, end):
             continue
-        if is_bare and not _numbers(text, end, own) and _is_word(text, start, preceding, following, languages):
+        if (
+            is_bare
+            and not _numbers(text, end, own)
+            and _is_word(text, start, preceding, following, languages)
+        ):
             continue
         yield opened.start(), closed.end(), match[0]
 
@@ -341,17 +365,25 @@ def _is_named(preceding: Signal | None, following: Signal | None, end: int) -> b
 
 
 def _is_word(
-    text: str, start: int, preceding: Signal | None, following: Signal | None, languages: tuple[str, ...]
+    text: str,
+    start: int,
+    preceding: Signal | None,
+    following: Signal | None,
+    languages: tuple[str, ...],
 ) -> bool:
     """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells"."""
     if _NAME.match(text, start):
         return True
-    if not _SENTENCE.match(text, start) or (following and following.roles - {"answer", "option", "named"}):
+    if not _SENTENCE.match(text, start) or (
+        following and following.roles - {"answer", "option", "named"}
+    ):
         return False
     return preceding is None or text[start].lower() in words_of("article", languages)
 
 
-def _small_letters(text: str, options: OptionSet, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+def _small_letters(
+    text: str, options: OptionSet, languages: tuple[str, ...]
+) -> Iterator[tuple[int, int, str]]:
     for match in _small_pattern(len(options)).finditer(f"\n{text}"):
         kind = match.lastgroup or ""
         start = match.start(kind) - 1
@@ -381,10 +413,14 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
     return [_with_text(text, mention, options) for mention in mentions]
 
 
-def join_mentions(text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]) -> list[Mention]:
+def join_mentions(
+    text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]
+) -> list[Mention]:
     """Return mentions by label and by text in order; a label next to a text is one mention with it."""
     mentions: list[Mention] = []
-    for mention in sorted([*of_texts, *labels], key=lambda mention: (mention.start, mention.is_label)):
+    for mention in sorted(
+        [*of_texts, *labels], key=lambda mention: (mention.start, mention.is_label)
+    ):
         last = mentions[-1] if mentions else None
         if last and mention.end <= last.end:  # a letter within the text of an option
             continue
@@ -400,7 +436,9 @@ def _is_one(text: str, first: Mention, second: Mention) -> bool:
     is_pair = first.is_label and not first.has_text and not second.is_label
     if not is_pair or not LABEL_GAP.fullmatch(text, first.end, second.start):
         return False
-    is_sentence_end = _SENTENCE_END.match(text, max(first.start - 1, 0)) and _GOES_ON.match(text, second.end)
+    is_sentence_end = _SENTENCE_END.match(text, max(first.start - 1, 0)) and _GOES_ON.match(
+        text, second.end
+    )
     return first.options == second.options or not is_sentence_end
 
 

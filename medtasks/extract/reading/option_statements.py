@@ -97,7 +97,9 @@ class OptionStatements(NamedTuple):
         return _named_by(final[-1:] or declared) or _praised(self.walk)
 
 
-def option_statements(text: str, options: OptionSet, languages: tuple[str, ...]) -> OptionStatements | None:
+def option_statements(
+    text: str, options: OptionSet, languages: tuple[str, ...]
+) -> OptionStatements | None:
     """Return the statements of a text on options; None if it mentions none."""
     return statements_on(text, option_mentions(text, options, languages), len(options), languages)
 
@@ -130,20 +132,26 @@ def _signals(text: str, languages: tuple[str, ...]) -> list[Signal]:
         return signals_in(text, ROLES, languages)
     own = signals_in(text[last:], ROLES, of_last)
     signals = signals_in(text[:last], ROLES, languages)
-    return signals + [Signal(signal.start + last, signal.end + last, signal.roles) for signal in own]
+    return signals + [
+        Signal(signal.start + last, signal.end + last, signal.roles) for signal in own
+    ]
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
     """Return the signals that are no part of an option's text."""
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
-    return [signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start]
+    return [
+        signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start
+    ]
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
     """Return the findings after the last correction that an option follows."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
-    ends = [signal.end for signal in signals if "correction" in signal.roles and signal.end <= latest]
+    ends = [
+        signal.end for signal in signals if "correction" in signal.roles and signal.end <= latest
+    ]
     return [finding for finding in findings if finding.start >= max(ends, default=0)]
 
 
@@ -177,7 +185,9 @@ def _groups(
         is_pair = last and last.is_label == mention.is_label and last.end <= border
         if last and is_pair and _is_list(text[last.end : mention.start], joints):
             groups.pop()
-            mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+            mention = Mention(
+                last.options | mention.options, last.start, mention.end, last.is_label, False
+            )
         groups.append(mention)
     return groups
 
@@ -185,8 +195,12 @@ def _groups(
 def _denied_list_end(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> int:
     """Return the place of the first denial, or of the last "and" or "or" between mentions after it; else the end."""
     end = mentions[-1].start if mentions else 0
-    denial = min((signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text))
-    joiners = [signal.start for signal in signals if signal.roles & {"and", "or"} and signal.start < end]
+    denial = min(
+        (signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text)
+    )
+    joiners = [
+        signal.start for signal in signals if signal.roles & {"and", "or"} and signal.start < end
+    ]
     return max([denial, *joiners])
 
 
@@ -213,7 +227,9 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
     starts = [mention.start for mention in mentions]
     for match in _STATEMENT_END.finditer(text):
         end = match.start()
-        is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
+        is_in_bracket = (
+            text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
+        )
         if not is_in_bracket and last_ends[bisect_left(starts, end)] <= end:
             ends.append(end)
             start = end
@@ -257,7 +273,9 @@ def _line_end(text: str, statements: Sequence[Statement], place: int) -> int:
 
 def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
     """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
-    return len(items) >= min(count, 3) or (len(items) > 1 and not all(is_bare(text, item) for item in items))
+    return len(items) >= min(count, 3) or (
+        len(items) > 1 and not all(is_bare(text, item) for item in items)
+    )
 
 
 def _is_item(text: str, statement: Statement) -> bool:
@@ -285,7 +303,9 @@ def is_bare(text: str, statement: Statement) -> bool:
 def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
     """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
     first, second, *_ = (min(item.groups[0].options) for item in items)
-    return second <= first or (is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:]))
+    return second <= first or (
+        is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
+    )
 
 
 def _praised(walk: Sequence[Statement]) -> frozenset[int]:
@@ -388,7 +408,9 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
     return Evidence.DECLARED if is_declared else Evidence.NAMED
 
 
-def _in_clause(text: str, statement: Statement, group: Mention, after: Sequence[Signal]) -> Sequence[Signal]:
+def _in_clause(
+    text: str, statement: Statement, group: Mention, after: Sequence[Signal]
+) -> Sequence[Signal]:
     """Return the signals after a group in its clause; what a thing lacks does not deny the thing's name."""
     separator = _SEPARATOR.search(text, group.end, statement.end)
     signals = _between(after, group.end, separator.end() if separator else statement.end)
@@ -397,7 +419,11 @@ def _in_clause(text: str, statement: Statement, group: Mention, after: Sequence[
 
 
 def _is_dismissed(
-    text: str, statement: Statement, group: Mention, after: Sequence[Signal], in_clause: Sequence[Signal]
+    text: str,
+    statement: Statement,
+    group: Mention,
+    after: Sequence[Signal],
+    in_clause: Sequence[Signal],
 ) -> bool:
     """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
     if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
@@ -414,10 +440,19 @@ def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
     """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
     lead = text[statement.start : group.start]
     rest = text[group.end : statement.end]
-    if group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement):
+    if (
+        group.start <= _OPENING
+        and group.is_label
+        and _OPENS.match(text, group.end)
+        and not _is_offer(statement)
+    ):
         return True
     is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
-    follows_colon = not is_value and lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    follows_colon = (
+        not is_value
+        and lead.rstrip(" \"'([<").endswith((":", "=", "→"))
+        and not re.search(r"\w{2}", rest)
+    )
     return follows_colon or not re.search(r"[^\W_]", lead + rest)
 
 
@@ -425,7 +460,8 @@ def _is_offer(statement: Statement) -> bool:
     """Return whether a statement offers another option by label: "A. Aspirin or B. Heparin"."""
     ends = {signal.end for signal in statement.signals if signal.roles & {"and", "or"}}
     return any(
-        group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups
+        group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1))
+        for group in statement.groups
     )
 
 

@@ -15,14 +15,20 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.languages import pattern_of
 
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
-_THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_MARK = re.compile(
+    r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE
+)
 _BEGUN_THOUGHT = re.compile(r"(?i)(?<=[^\s>])\s*<think(?:ing)?>\s*\Z")  # after an answer
 # End-of-turn tokens of any family: <eos>, </s>, <end_of_turn>, <|im_end|>, [EOS].
 _TURN_END = re.compile(
     r"(?i)<[|｜]?(?:/s|eos|eot(?:_\w+)?|end[_▁]?of[_▁]?\w+|endof\w+|end|\w+_end|\w+[_▁]end[_▁]\w+)[|｜]?>|\[eos\]|\[/inst\]"
 )
-_SPECIAL = re.compile(r"<[|｜][\w▁]+[|｜]>(?:assistant|model)?|<start_of_turn>(?:model)?|<(?:s|bos|pad|unk)>")
-_TAG = re.compile(r"<\s*(?P<closes>/?)\s*(?P<name>[^\W\d][\w -]{0,30}?)\s*(?::?\s+(?P<inside>[^<>]{1,60}))?\s*/?>")
+_SPECIAL = re.compile(
+    r"<[|｜][\w▁]+[|｜]>(?:assistant|model)?|<start_of_turn>(?:model)?|<(?:s|bos|pad|unk)>"
+)
+_TAG = re.compile(
+    r"<\s*(?P<closes>/?)\s*(?P<name>[^\W\d][\w -]{0,30}?)\s*(?::?\s+(?P<inside>[^<>]{1,60}))?\s*/?>"
+)
 _BLOCK = re.compile(r"(?i)</?(?:br|p|li|ul|ol|div|td|th|tr|table|h[1-6])\b[^<>]*>")
 _INLINE = re.compile(r"</?[a-z_]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</[A-Z]+>")
 _MARKUP = re.compile(
@@ -33,7 +39,9 @@ _MARKUP = re.compile(
 # A capital that base models write onto a word: "BumetanideB. Amiloride", "AExplanation".
 _GLUED = re.compile(r"[A-Z](?:(?<=[a-z]{3}[A-Z])(?=[a-z]{2}|[.) ])|(?<=\W[A-Z]{2})(?=[a-z]{3}))")
 _QUOTES = str.maketrans(
-    dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
+    dict.fromkeys("“”„«»「」", '"')
+    | dict.fromkeys("‘’", "'")
+    | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
 _MARKS = re.compile(r"\W{4}")
@@ -48,14 +56,18 @@ _ANNOUNCES = re.compile(r"[^.\n]*:\s*\Z")  # "The output in JSON is:"
 _KEY_WORD = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 # A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
 _VALUE = re.compile(r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL)
-_NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
+_NEXT_TURN = re.compile(
+    r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:"
+)
 
 CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
 _JUDGE = (
     r"(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|confirm|diagnos|conclu|analy|view|choose|"
     r"see (?:the|any) image)"
 )
-_LACKING = r"(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient))"
+_LACKING = (
+    r"(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient))"
+)
 _UNABLE = (
     rf"\b{CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
     r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
@@ -63,7 +75,9 @@ _UNABLE = (
 # The writer cannot answer; "none of the lobes" is a statement about an image.
 UNABLE = re.compile(_UNABLE, re.IGNORECASE)
 # Or declines to choose, as none of the options fits.
-REFUSAL = re.compile(rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b")
+REFUSAL = re.compile(
+    rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b"
+)
 SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
 
@@ -104,7 +118,9 @@ def own_words(
     text = without_thoughts(_BEGUN_THOUGHT.sub("", raw))
     if text is None:
         return Reason.TRUNCATED
-    text = next(filter(str.strip, (_SPECIAL.sub(" ", piece) for piece in _TURN_END.split(text))), "")
+    text = next(
+        filter(str.strip, (_SPECIAL.sub(" ", piece) for piece in _TURN_END.split(text))), ""
+    )
     if '":' in text or "':" in text or '" :' in text:
         text = _json_answer(text, is_answer)
     text = _UNDERSCORE.sub(" ", text) if split_names else text
@@ -144,7 +160,13 @@ def _decoded(written: str) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        ""
+        if value is None
+        else value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
@@ -159,7 +181,9 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
     if unnamed:
         return unnamed
-    prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
+    prose = _ANNOUNCES.sub(
+        "", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n ")
+    )
     return text if "}" in text else prose or text
 
 
@@ -208,7 +232,11 @@ def json_field(text: str, name: str) -> str | None:
     if not mentions:
         return None
     whole = _decoded(text[text.find("{") : text.rfind("}") + 1])
-    values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
+    values = (
+        [value for key, value in whole.items() if re.fullmatch(name, key)]
+        if isinstance(whole, dict)
+        else []
+    )
     if values:
         return _as_text(values[-1])
     value = _VALUE.match(text, mentions[-1].end())
@@ -219,7 +247,9 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
     """Return the reply without ``<think>`` blocks, None if one is still open; ``nested``: each needs its own end."""
     outside: list[str] = []
     depth = end = 0
-    for mark in _THOUGHT_MARK.finditer(reply):  # in one pass: models that loop write thousands of them
+    for mark in _THOUGHT_MARK.finditer(
+        reply
+    ):  # in one pass: models that loop write thousands of them
         if mark["begins"] is not None:
             outside += [reply[end : mark.start()]] if depth == 0 else []
             depth += nested or depth == 0

@@ -8,7 +8,13 @@ from medtasks.extract.reading.negation import Mention
 
 _WORD = re.compile(r"[^\W_]+(?:['’]s\b)?")
 _ARTICLES = frozenset({"a", "an", "the"})
-_ENDINGS = {"oses": "osis", "nevi": "nevus", "isation": "ization", "tumour": "tumor", "leucocyte": "leukocyte"}
+_ENDINGS = {
+    "oses": "osis",
+    "nevi": "nevus",
+    "isation": "ization",
+    "tumour": "tumor",
+    "leucocyte": "leukocyte",
+}
 _LONG = 3  # letters; shorter words have no plural
 
 
@@ -23,7 +29,9 @@ def stem(word: str) -> str:
     """Return a word in lower case, singular, and in American spelling."""
     plain = unicodedata.normalize("NFKC", word).casefold().replace("’", "'").removesuffix("'s")
     plain = re.sub("[ao]e", "e", plain)
-    is_plural = len(plain) > _LONG and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    is_plural = (
+        len(plain) > _LONG and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    )
     plain = plain[:-1] if is_plural else plain
     ending = next(filter(plain.endswith, _ENDINGS), "")
     return plain.removesuffix(ending) + _ENDINGS.get(ending, "")

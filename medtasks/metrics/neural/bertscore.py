@@ -38,7 +38,13 @@ MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # the package's choice f
 
 _VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _TEXT_FILES = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *(
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+    ),
     *("vocab.json", "vocab.txt", "merges.txt"),
 )
 
@@ -125,8 +131,14 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
 
 
 def _weights_by_id(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
-    texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
-    size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
+    texts = [
+        np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids)
+        for pair in matches
+    ]
+    size = 1 + max(
+        (int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches),
+        default=0,
+    )
     counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
     return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
 
@@ -142,20 +154,28 @@ class ContextualEncoder:
         fix = "fetch it again, or give another folder"
         with (
             text_encoders.weights_errors(
-                lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"
+                lambda kind, reason: (
+                    f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"
+                )
             ),
             text_encoders.quiet(),
         ):
             text_encoders.check_configuration(folder)
             config = AutoConfig.from_pretrained(folder, **text_encoders.LOCAL)
             if config.model_type not in _FAMILIES:
-                raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
+                raise ValueError(
+                    f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}"
+                )
             if not 1 <= layer <= config.num_hidden_layers:
-                raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is required")
+                raise ValueError(
+                    f"it has {config.num_hidden_layers} layers, layer {layer} is required"
+                )
             config.num_hidden_layers = layer
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
             options = {"add_pooling_layer": False, "output_loading_info": True}
-            model, report = AutoModel.from_pretrained(folder, config=config, **options, **text_encoders.LOCAL)
+            model, report = AutoModel.from_pretrained(
+                folder, config=config, **options, **text_encoders.LOCAL
+            )
             text_encoders.check_weights(model.state_dict())
         absent = [*report["missing_keys"], *report["mismatched_keys"]]
         if absent:
@@ -174,7 +194,9 @@ class ContextualEncoder:
         # Tokenizers refuse half a surrogate pair, which a cut JSON escape leaves.
         stripped = [text.strip().encode("utf-8", "replace").decode() for text in texts]
         prefixed = [self._prefix + text if text else "" for text in stripped]
-        ids: list[list[int]] = self._tokenizer(prefixed, truncation=True, max_length=self._longest)["input_ids"]
+        ids: list[list[int]] = self._tokenizer(prefixed, truncation=True, max_length=self._longest)[
+            "input_ids"
+        ]
         return ids
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> "list[torch.Tensor]":
@@ -254,12 +276,16 @@ def _pairs_by_window(
     return pairs_of
 
 
-def _window_batches(queue: Sequence[tuple[int, str]], lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+def _window_batches(
+    queue: Sequence[tuple[int, str]], lengths: Sequence[int], batch_size: int
+) -> list[list[int]]:
     """Return batches of numbers of texts in a queue of windows and texts; each batch is of one window."""
     batches: list[list[int]] = []
     for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
         numbers = list(group)
-        of_window = text_encoders.length_batches([lengths[number] for number in numbers], batch_size)
+        of_window = text_encoders.length_batches(
+            [lengths[number] for number in numbers], batch_size
+        )
         batches += [[numbers[index] for index in batch] for batch in of_window]
     return batches
 
@@ -272,7 +298,9 @@ class BertScore:
     layer: int
     settings: ModelSettings
 
-    def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
+    def score(
+        self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE
+    ) -> BertScores:
         """Score pairs of texts, not rescaled; document frequencies are counted over the texts of this call."""
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
@@ -283,7 +311,9 @@ class BertScore:
         folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
         weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
         # Without a vocabulary transformers silently builds a tokenizer without words.
-        vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
+        vocabulary = any(
+            all((folder / name).is_file() for name in names) for names in _VOCABULARIES
+        )
         if not (weights and vocabulary and (folder / "config.json").is_file()):
             raise WeightsMissing(
                 f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt "
@@ -294,7 +324,9 @@ class BertScore:
         model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {digest}"
 
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
-            return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
+            return match_pairs(
+                ContextualEncoder(folder, self.layer, self.settings), new, self.settings
+            )
 
         pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
         keys = {pair: text_key(*pair) for pair in pairs}
@@ -305,22 +337,37 @@ class BertScore:
 
 
 def bertscore(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, idf: Idf = Idf.NONE
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    idf: Idf = Idf.NONE,
 ) -> ReportScores:
     """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled."""
     scorer = BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=idf).f1
-    rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw]  # the 0 of an empty text becomes negative
+    rescaled = [
+        (score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw
+    ]  # the 0 of an empty text becomes negative
     key = "bertscore_f1" if idf is Idf.NONE else "idf_bertscore_f1"
-    model = {"encoder": RADCLIQ_ENCODER, "layer": str(RADCLIQ_LAYER), "idf": str(idf), "baseline_f1": str(BASELINE_F1)}
-    return mean_scores({key: list(raw), f"rescaled_{key}": rescaled}, {**model, "dtype": settings.dtype})
+    model = {
+        "encoder": RADCLIQ_ENCODER,
+        "layer": str(RADCLIQ_LAYER),
+        "idf": str(idf),
+        "baseline_f1": str(BASELINE_F1),
+    }
+    return mean_scores(
+        {key: list(raw), f"rescaled_{key}": rescaled}, {**model, "dtype": settings.dtype}
+    )
 
 
 # The same with idf over the hypotheses; MultiMedEval reports the raw one.
 bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 
-def medheval_bertscore(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def medheval_bertscore(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
@@ -328,6 +375,11 @@ def medheval_bertscore(settings: ModelSettings, references: Sequence[str], hypot
     """
     scorer = BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=Idf.NONE)
-    model = {"encoder": MEDHEVAL_ENCODER, "layer": str(MEDHEVAL_LAYER), "idf": str(Idf.NONE), "rescaled": "no"}
+    model = {
+        "encoder": MEDHEVAL_ENCODER,
+        "layer": str(MEDHEVAL_LAYER),
+        "idf": str(Idf.NONE),
+        "rescaled": "no",
+    }
     samples = {f"roberta_large_{name}": values for name, values in raw._asdict().items()}
     return mean_scores(samples, {**model, "dtype": settings.dtype})

@@ -45,14 +45,23 @@ class Chexbert:
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
         files = find_chexbert(self.settings)
-        read_files = present(files.encoder, ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"))
+        read_files = present(
+            files.encoder, ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+        )
         digest = weights_digest([files.weights, *read_files])
-        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}")
+        cache = TextCache(
+            self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}"
+        )
 
         def read(new: Sequence[str]) -> Iterator[tuple[int, ReportLabels]]:
-            from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
+            from medtasks.metrics.neural.chexbert_network import (
+                read_texts,
+            )  # needs torch, which a full cache does not
 
-            return ((position, ReportLabels(*reading)) for position, reading in read_texts(new, files, self.settings))
+            return (
+                (position, ReportLabels(*reading))
+                for position, reading in read_texts(new, files, self.settings)
+            )
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
@@ -61,7 +70,9 @@ class Chexbert:
             keys,
             read,
             encode=lambda reading: bytes(reading.classes) + reading.vector.astype("<f4").tobytes(),
-            decode=lambda value: ReportLabels(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)),
+            decode=lambda value: ReportLabels(
+                tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)
+            ),
         )
         return [readings[text] for text in prepared]
 
@@ -73,14 +84,20 @@ def _sides(
     return readings[: len(references)], readings[len(references) :]
 
 
-def chexbert(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+def chexbert(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> ReportScores:
     """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
     cosines = []
     for pair in zip(*_sides(settings, references, hypotheses), strict=True):
         first, second = (reading.vector.astype(np.float64) for reading in pair)
-        cosine = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+        cosine = float(first @ second) / max(
+            float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12
+        )
         cosines.append(min(1.0, max(-1.0, cosine)))
-    return mean_scores({"chexbert_similarity": cosines}, {"model": "chexbert", "dtype": settings.dtype})
+    return mean_scores(
+        {"chexbert_similarity": cosines}, {"model": "chexbert", "dtype": settings.dtype}
+    )
 
 
 def f1_chexbert(
@@ -95,7 +112,9 @@ def f1_chexbert(
     sides = _sides(settings, references, hypotheses)
     gold, predicted = ([reading.classes for reading in side] for side in sides)
     scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
-    return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
+    return replace(
+        scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype}
+    )
 
 
 # The same with uncertain as negative, as MultiMedEval's classification and part of the literature.

@@ -42,7 +42,9 @@ class ChexbertNetwork(torch.nn.Module):
 
         Ids and mask, 1 for tokens and 0 for padding, have shape (texts, tokens).
         """
-        encoded: torch.Tensor = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
+        encoded: torch.Tensor = self.bert(
+            input_ids, attention_mask=attention_mask
+        ).last_hidden_state
         return encoded[:, 0].float()
 
     def classes(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -74,17 +76,24 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
         stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
     state = stored.get("model_state_dict") if isinstance(stored, dict) else None
     foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
-    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in state.values()
+    ):
         raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {again}")
     state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
     # Keys of this checkpoint, and of no other with the same encoder.
-    for key in ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight"):
+    for key in (
+        "bert.embeddings.word_embeddings.weight",
+        f"linear_heads.{len(CONDITIONS) - 1}.weight",
+    ):
         if key not in state:
             raise WeightsMissing(f"{foreign} '{key}'; {again}")
     state = {key: tensor for key, tensor in state.items() if not key.startswith(_UNUSED)}
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
-    with text_encoders.weights_errors(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
+    with text_encoders.weights_errors(
+        lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"
+    ):
         return text_encoders.load_tensors(lambda: ChexbertNetwork(config), state)
 
 
@@ -94,7 +103,9 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
     """
     fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    with text_encoders.weights_errors(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
+    with text_encoders.weights_errors(
+        lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"
+    ):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, **text_encoders.LOCAL)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
@@ -112,7 +123,9 @@ def read_texts(
     network = load_network(files, config).to(device)
 
     def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
-        rows, mask = text_encoders.pad_rows([ids[position] for position in positions], config.pad_token_id, device)
+        rows, mask = text_encoders.pad_rows(
+            [ids[position] for position in positions], config.pad_token_id, device
+        )
         with text_encoders.encoding(device, settings.dtype):
             vectors = network(rows, mask)
         with text_encoders.encoding(device, "float32"):
@@ -122,4 +135,6 @@ def read_texts(
     batches = text_encoders.length_batches(
         [len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256)
     )
-    return text_encoders.run_batches(batches, run, description="CheXbert", progress=settings.progress)
+    return text_encoders.run_batches(
+        batches, run, description="CheXbert", progress=settings.progress
+    )

@@ -14,7 +14,13 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
+from medtasks.metrics.model_settings import (
+    WEIGHTS,
+    ModelSettings,
+    complete_in,
+    packed_files,
+    weights_path,
+)
 from medtasks.metrics.neural.text_encoders import check_weights, present, weights_errors
 from medtasks.version import check_unpickling
 
@@ -23,7 +29,13 @@ if TYPE_CHECKING:
 
 CHEXBERT, CHEXBERT_ENCODER = "chexbert", "bert-base-uncased"
 _CONFIG, _VOCABULARY = "config.json", "vocab.txt"
-_ENCODER_FILES = (_CONFIG, "tokenizer_config.json", "tokenizer.json", _VOCABULARY, "special_tokens_map.json")
+_ENCODER_FILES = (
+    _CONFIG,
+    "tokenizer_config.json",
+    "tokenizer.json",
+    _VOCABULARY,
+    "special_tokens_map.json",
+)
 ModelType = Literal["radgraph", "radgraph-xl"]
 _WEIGHTS, _LABELS = "weights.th", "vocabulary/"
 _MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
@@ -57,9 +69,15 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
             f"{chosen} does not hold {info.files[0]}; give the file itself, or fetch it with 'medtasks weights fetch "
             f"{CHEXBERT}'"
         )
-    near = [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)] if configured else []
+    near = (
+        [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)]
+        if configured
+        else []
+    )
     neighbour = next((folder for folder in near if folder.is_dir()), None)
-    encoder = weights_path(CHEXBERT_ENCODER, settings.named_weights.get(CHEXBERT_ENCODER) or neighbour)
+    encoder = weights_path(
+        CHEXBERT_ENCODER, settings.named_weights.get(CHEXBERT_ENCODER) or neighbour
+    )
     for name in (_CONFIG, _VOCABULARY):
         if not (encoder / name).is_file():
             raise WeightsMissing(
@@ -91,7 +109,9 @@ class Archive:
     @property
     def files(self) -> list[Path]:
         """Everything an annotation depends on, in a fixed order."""
-        inside = [self.path] if self.path.is_file() else [self.path / name for name, _ in self.members()]
+        inside = (
+            [self.path] if self.path.is_file() else [self.path / name for name, _ in self.members()]
+        )
         return inside + present(self.encoder, _ENCODER_FILES)
 
     def members(self) -> Iterator[tuple[str, IO[bytes]]]:
@@ -106,12 +126,19 @@ class Archive:
         with _reading(self.path, self.model_type):
             contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
             weights = contents.pop(_WEIGHTS, None)
-            state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+            state = weights and torch.load(
+                io.BytesIO(weights), map_location="cpu", weights_only=True
+            )
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
             check_weights(state)
-            labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in contents.items()}
-            entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
+            labels = {
+                Path(name).stem: text.decode("utf-8").splitlines()
+                for name, text in contents.items()
+            }
+            entities, relations = (
+                labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation")
+            )
             if entities and entities[0]:
                 raise ValueError("its first entity label is not the empty one, for no entity")
         if entities is None or relations is None:
@@ -140,7 +167,9 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     with _reading(path, model_type):
         config = _read_config(path)
     encoder = _encoder_folder(path, model_type, config.encoder, settings)
-    return Archive(path, model_type, encoder, config.max_length, config.max_span_width, config.spans_per_word)
+    return Archive(
+        path, model_type, encoder, config.max_length, config.max_span_width, config.spans_per_word
+    )
 
 
 class _Config(NamedTuple):
@@ -151,7 +180,9 @@ class _Config(NamedTuple):
 
 
 def _read_config(path: Path) -> _Config:
-    content = next((read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
+    content = next(
+        (read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None
+    )
     if content is None:
         raise KeyError(_CONFIG)
     config = json.loads(content)

@@ -56,19 +56,33 @@ class RadCliQModel:
     def score(self, inputs: Sequence[float]) -> float:
         """Return RadCliQ of one pair: about -1 to 6, lower is better."""
         terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
-        return self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in terms)
+        return self.intercept + sum(
+            (value - mean) / scale * weight for value, mean, scale, weight in terms
+        )
 
 
 RADCLIQ_V0 = RadCliQModel(
-    means=RadCliQInputs(0.5398376019082272, 0.6312549595000001, 0.7716797866672277, 0.4607372064809605),
-    scales=RadCliQInputs(0.3018344440559102, 0.22466950746141123, 0.24750333805236252, 0.30336670936092264),
-    coefficients=RadCliQInputs(-0.4796252644863446, -0.6762170542369337, -0.46366575161751994, 0.2165861905287535),
+    means=RadCliQInputs(
+        0.5398376019082272, 0.6312549595000001, 0.7716797866672277, 0.4607372064809605
+    ),
+    scales=RadCliQInputs(
+        0.3018344440559102, 0.22466950746141123, 0.24750333805236252, 0.30336670936092264
+    ),
+    coefficients=RadCliQInputs(
+        -0.4796252644863446, -0.6762170542369337, -0.46366575161751994, 0.2165861905287535
+    ),
     intercept=1.641666666666666,
 )
 RADCLIQ_V1 = RadCliQModel(
-    means=RadCliQInputs(0.5379231241355762, 0.6175725628125001, 0.7647942121140658, 0.44738335396242174),
-    scales=RadCliQInputs(0.3028258411486429, 0.22430938459304575, 0.2539439110169773, 0.2989271671041838),
-    coefficients=RadCliQInputs(-0.37708368261038905, -0.37030009974480316, -0.25261621789593225, 4.315048405024756e-12),
+    means=RadCliQInputs(
+        0.5379231241355762, 0.6175725628125001, 0.7647942121140658, 0.44738335396242174
+    ),
+    scales=RadCliQInputs(
+        0.3028258411486429, 0.22430938459304575, 0.2539439110169773, 0.2989271671041838
+    ),
+    coefficients=RadCliQInputs(
+        -0.37708368261038905, -0.37030009974480316, -0.25261621789593225, 4.315048405024756e-12
+    ),
     intercept=2.466552561323256e-10,
 )
 
@@ -83,7 +97,11 @@ def radcliq_v1(
     sources: Mapping[str, str] = CXR_REPORT_METRIC,
 ) -> ReportScores:
     """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
-    for name in ("radgraph", "chexbert", "distilroberta-base"):  # missing weights raise before any model runs
+    for name in (
+        "radgraph",
+        "chexbert",
+        "distilroberta-base",
+    ):  # missing weights raise before any model runs
         weights_path(name, settings.named_weights.get(name))
     stated, columns = {"orientation": "lower is better"}, []
     for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
@@ -92,8 +110,13 @@ def radcliq_v1(
             [re.sub(" +", " ", text) if source == "bertscore" else text for text in side]
             for side in (references, hypotheses)
         )
-        scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
-        stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+        scores = report_metric(source, settings)(
+            references=reference_texts, hypotheses=hypothesis_texts
+        )
+        stated |= {
+            name: source_key,
+            **{f"{name}.{setting}": value for setting, value in scores.settings.items()},
+        }
         columns.append(scores.samples[source_key])
     values = [model.score(row) for row in zip(*columns, strict=True)]
     return mean_scores({key: values}, stated)

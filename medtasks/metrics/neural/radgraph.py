@@ -73,11 +73,16 @@ class RadGraph:
             model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
 
             def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
-                from medtasks.metrics.neural import radgraph_network  # needs torch, which a full cache does not
+                from medtasks.metrics.neural import (
+                    radgraph_network,
+                )  # needs torch, which a full cache does not
 
                 read = radgraph_network.Annotator(archive, self.settings).entities(new)
                 joined = [" ".join(words) for words in new]
-                return ((at, {"text": joined[at], "entities": entities, **source}) for at, entities in read)
+                return (
+                    (at, {"text": joined[at], "entities": entities, **source})
+                    for at, entities in read
+                )
 
             cache = TextCache(self.settings.cache, model)
             annotated |= cache.complete(
@@ -110,17 +115,26 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
             for relation, target in relations
         ]
         alone = {(words, label) for words, label, relations in entities.values() if not relations}
-        lowered = {(words.lower(), label, relation, target.lower()) for words, label, relation, target, _ in related}
+        lowered = {
+            (words.lower(), label, relation, target.lower())
+            for words, label, relation, target, _ in related
+        }
         sets.append(
             {
                 "simple": {(words, label) for words, label, _ in entities.values()},
-                "partial": {(words, label, bool(relations)) for words, label, relations in entities.values()},
+                "partial": {
+                    (words, label, bool(relations)) for words, label, relations in entities.values()
+                },
                 "complete": alone | lowered,
                 "relation_f1": set(related),
             }
         )
     scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
-    return {**scores, "entity_f1": scores["simple"], "combined": (scores["simple"] + scores["relation_f1"]) / 2}
+    return {
+        **scores,
+        "entity_f1": scores["simple"],
+        "combined": (scores["simple"] + scores["relation_f1"]) / 2,
+    }
 
 
 def radgraph(
@@ -137,15 +151,21 @@ def radgraph(
     """
     pairs = list(zip(references, hypotheses, strict=True))
     scored = [position for position, pair in enumerate(pairs) if all(pair)]
-    annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
+    annotated = RadGraph(model_type, settings).annotate(
+        [text for position in scored for text in pairs[position]]
+    )
     rows = [dict.fromkeys(names, 0.0) for _ in pairs]
     for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
         rows[position] = rewards(first, second)
-    samples = {f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names}
+    samples = {
+        f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names
+    }
     stated = {"case_sensitive": "yes"} if names == _LEVELS else {}
     return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
 
 
-radgraph_xl = partial(radgraph, model_type="radgraph-xl")  # whose labels and words differ: scores are not comparable
+radgraph_xl = partial(
+    radgraph, model_type="radgraph-xl"
+)  # whose labels and words differ: scores are not comparable
 # CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0.
 radgraph_combined = partial(radgraph, names=("combined", "entity_f1", "relation_f1"))

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings, weights_path
@@ -22,7 +27,9 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
     folder = weights_path(name, settings.named_weights.get(name))
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
-        text_encoders.weights_errors(lambda kind, reason: f"{folder} cannot be read ({kind}: {reason}); {fix}"),
+        text_encoders.weights_errors(
+            lambda kind, reason: f"{folder} cannot be read ({kind}: {reason}); {fix}"
+        ),
         text_encoders.quiet(),
     ):
         vocabulary = folder / ("tokenizer.json" if name == NER else "vocab.txt")
@@ -31,12 +38,16 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
         text_encoders.check_configuration(folder)
         if name == NER:
             # AutoTokenizer of transformers 5 leaves out the normaliser that this file declares.
-            tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(vocabulary), pad_token="[PAD]")
+            tokenizer: Any = PreTrainedTokenizerFast(
+                tokenizer_file=str(vocabulary), pad_token="[PAD]"
+            )
         else:
             tokenizer = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
         options = {"use_safetensors": True, "output_loading_info": True}
         network, report = model_class.from_pretrained(folder, **options, **text_encoders.LOCAL)
-        absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [*report["mismatched_keys"]]
+        absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [
+            *report["mismatched_keys"]
+        ]
         if absent:
             raise ValueError(f"it lacks {len(absent)} tensors, first {absent[0]}")
         text_encoders.check_weights(network.state_dict())
@@ -54,12 +65,16 @@ def _batches(
     size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
 
     def run_batch(positions: Sequence[int]) -> list[NDArray[Any]]:
-        rows, mask = text_encoders.pad_rows([ids[position] for position in positions], padding, device)
+        rows, mask = text_encoders.pad_rows(
+            [ids[position] for position in positions], padding, device
+        )
         with text_encoders.encoding(device, settings.dtype):
             return list(run(rows, mask).cpu().numpy())
 
     batches = text_encoders.length_batches([len(row) for row in ids], size)
-    return text_encoders.run_batches(batches, run_batch, description=description, progress=settings.progress)
+    return text_encoders.run_batches(
+        batches, run_batch, description=description, progress=settings.progress
+    )
 
 
 def _clean(texts: Sequence[str]) -> list[str]:
@@ -90,11 +105,15 @@ def annotate_sentences(
         real = ids[position][: sum(token != padding for token in ids[position])]
         tokens = tokenizer.convert_ids_to_tokens(real)
         spans = entity_spans(tokens, [names[int(label)] for label in labels])
-        texts = [tokenizer.convert_tokens_to_string(tokens[start : end + 1]) for start, end, _ in spans]
+        texts = [
+            tokenizer.convert_tokens_to_string(tokens[start : end + 1]) for start, end, _ in spans
+        ]
         yield position, [(text, kind) for text, (_, _, kind) in zip(texts, spans, strict=True)]
 
 
-def embed_entities(entities: Sequence[str], settings: ModelSettings) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def embed_entities(
+    entities: Sequence[str], settings: ModelSettings
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Return the unit vector of each text's first token; yield ``(position, vector)``."""
     tokenizer, network = _load(ENCODER, AutoModel, settings)
     ids = tokenizer(_clean(entities), truncation=True, max_length=_LONGEST_ENTITY)["input_ids"]

@@ -17,12 +17,25 @@ from numpy.typing import NDArray
 
 from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
-from medtasks.metrics.neural.rate_sentences import ENCODER, EXCLUDED, FOUND, NER, RULES, split_sentences
+from medtasks.metrics.neural.rate_sentences import (
+    ENCODER,
+    EXCLUDED,
+    FOUND,
+    NER,
+    RULES,
+    split_sentences,
+)
 from medtasks.metrics.neural.text_encoders import present, weights_digest
 from medtasks.metrics.report_metrics import ReportScores
 
 _VERSION = 1  # of the code, to be raised when entities or vectors change
-_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+)
 
 Vectors = NDArray[np.float32]
 
@@ -44,9 +57,15 @@ class Affinity(NamedTuple):
 @cache
 def affinities() -> dict[str, Affinity]:
     """Return the published weightings by the ending of their keys: long and short of 0.6.0, and that of 0.5.0."""
-    stored = json.loads(resources.files(__package__).joinpath("rate_affinity.json").read_text("utf-8"))
+    stored = json.loads(
+        resources.files(__package__).joinpath("rate_affinity.json").read_text("utf-8")
+    )
     matrices = {
-        name: {tuple(pair.upper().split("_")): weight for pair, weight in stored[name].items() if pair != "neg_weight"}
+        name: {
+            tuple(pair.upper().split("_")): weight
+            for pair, weight in stored[name].items()
+            if pair != "neg_weight"
+        }
         for name in ("long", "short")
     }
     return {
@@ -56,7 +75,9 @@ def affinities() -> dict[str, Affinity]:
     }
 
 
-def best_partners(cosines: Vectors, kinds: Sequence[str], others: Sequence[str], as_published: bool) -> list[int]:
+def best_partners(
+    cosines: Vectors, kinds: Sequence[str], others: Sequence[str], as_published: bool
+) -> list[int]:
     """Return the position of the best partner of each entity, of cosines with shape (kinds, others).
 
     Of equally similar partners, such as the same word twice, one of the same type is taken. The published code takes
@@ -68,17 +89,23 @@ def best_partners(cosines: Vectors, kinds: Sequence[str], others: Sequence[str],
         return [int(position) for position in (rounded + 1e-7 * same).argmax(axis=1)]
     import torch
 
-    return [int(torch.topk(row, 1).indices[0]) for row in torch.from_numpy(rounded.astype(np.float32))]
+    return [
+        int(torch.topk(row, 1).indices[0]) for row in torch.from_numpy(rounded.astype(np.float32))
+    ]
 
 
-def weighted_mean(cosines: Sequence[float], kinds: Sequence[str], partners: Sequence[str], affinity: Affinity) -> float:
+def weighted_mean(
+    cosines: Sequence[float], kinds: Sequence[str], partners: Sequence[str], affinity: Affinity
+) -> float:
     """Average the cosines of entities with their partners by the weight of the two types.
 
     The cosine of a finding with an excluded one, or the reverse, is multiplied by the penalty.
     """
     total = weight_sum = 0.0
     for cosine, kind, partner in zip(cosines, kinds, partners, strict=True):
-        is_opposite = (kind in FOUND and partner in EXCLUDED) or (kind in EXCLUDED and partner in FOUND)
+        is_opposite = (kind in FOUND and partner in EXCLUDED) or (
+            kind in EXCLUDED and partner in FOUND
+        )
         weight = affinity.weights[kind, partner]
         total += cosine * weight * (affinity.penalty if is_opposite else 1.0)
         weight_sum += weight
@@ -86,10 +113,16 @@ def weighted_mean(cosines: Sequence[float], kinds: Sequence[str], partners: Sequ
 
 
 def entity_scores(
-    reference: Sequence[Entity], hypothesis: Sequence[Entity], vectors: Mapping[str, Vectors], *, as_published: bool
+    reference: Sequence[Entity],
+    hypothesis: Sequence[Entity],
+    vectors: Mapping[str, Vectors],
+    *,
+    as_published: bool,
 ) -> dict[str, float]:
     """Score two reports with entities under each weighting: F1 of the weighted means over either side."""
-    vectors_of = [np.stack([vectors[entity.text] for entity in side]) for side in (reference, hypothesis)]
+    vectors_of = [
+        np.stack([vectors[entity.text] for entity in side]) for side in (reference, hypothesis)
+    ]
     cosines = vectors_of[0] @ vectors_of[1].T
     kinds = [entity.kind for entity in reference], [entity.kind for entity in hypothesis]
     sides = []
@@ -100,7 +133,9 @@ def entity_scores(
     scores = {}
     for ending, affinity in affinities().items():
         recall, precision = (weighted_mean(*side, affinity) for side in sides)
-        scores[ending] = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        scores[ending] = (
+            2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        )
     return scores
 
 
@@ -119,7 +154,9 @@ def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[
         return [None] * len(texts)
 
     def annotate(new: Sequence[str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-        from medtasks.metrics.neural.rate_networks import annotate_sentences  # needs torch, which a full cache does not
+        from medtasks.metrics.neural.rate_networks import (
+            annotate_sentences,
+        )  # needs torch, which a full cache does not
 
         return annotate_sentences(new, settings)
 
@@ -127,7 +164,9 @@ def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[
         keys, annotate, encode=lambda value: json.dumps(value).encode(), decode=json.loads
     )
     return [
-        [Entity(*entity) for part in sentences[text] for entity in entities[part]] if sentences[text] else None
+        [Entity(*entity) for part in sentences[text] for entity in entities[part]]
+        if sentences[text]
+        else None
         for text in texts
     ]
 
@@ -151,7 +190,11 @@ def entity_vectors(settings: ModelSettings, texts: Sequence[str]) -> dict[str, V
 
 
 def rate_score(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, as_published: bool = False
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    as_published: bool = False,
 ) -> ReportScores:
     """Score pairs of reports with the published weightings.
 
@@ -173,7 +216,10 @@ def rate_score(
     scored = _pairs_with_entities(pairs)
     compared = chain.from_iterable(chain.from_iterable(filter(None, scored)))
     vectors = entity_vectors(settings, [entity.text for entity in compared])
-    results = [entity_scores(*pair, vectors, as_published=as_published) if pair else None for pair in scored]
+    results = [
+        entity_scores(*pair, vectors, as_published=as_published) if pair else None
+        for pair in scored
+    ]
     lost = [math.nan] * (len(references) - len(pairs))
     samples = {}
     for ending in affinities():
@@ -184,13 +230,18 @@ def rate_score(
     without = sum([] in pair for pair in pairs)
     stated = {"model": f"{NER}, {ENCODER}", "dtype": settings.dtype, "pairs": str(len(references))}
     stated |= {"pairs_with_an_empty_report": str(empty), "pairs_without_entities": str(without)}
-    return ReportScores(samples, {key: _mean_of_numbers(values) for key, values in samples.items()}, stated)
+    return ReportScores(
+        samples, {key: _mean_of_numbers(values) for key, values in samples.items()}, stated
+    )
 
 
 def _pairs_with_entities(
     pairs: Sequence[tuple[list[Entity] | None, list[Entity] | None]],
 ) -> list[tuple[list[Entity], list[Entity]] | None]:
-    return [(reference, hypothesis) if reference and hypothesis else None for reference, hypothesis in pairs]
+    return [
+        (reference, hypothesis) if reference and hypothesis else None
+        for reference, hypothesis in pairs
+    ]
 
 
 def _mean_of_numbers(values: Sequence[float]) -> float:

@@ -64,7 +64,11 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
     rows: dict[tuple[str, str], bool] = {}
     for line in path.read_text("utf-8").splitlines():
         # The published matcher never reaches an end of the text directly after a closed span.
-        if not line.startswith(("#", "@")) and ")\\e" not in line and len(fields := line.split("\t")) >= 3:
+        if (
+            not line.startswith(("#", "@"))
+            and ")\\e" not in line
+            and len(fields := line.split("\t")) >= 3
+        ):
             rows[fields[0], fields[2].strip()] = float(fields[1]) % 2 == 0
     rules: dict[str, list[_Rule]] = {"stbegin": [], "stend": []}
     for (text, kind), is_boundary in rows.items():
@@ -75,7 +79,9 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
 def _compiled_rule(text: str, is_boundary: bool) -> _Rule:
     parts: list[str] = []
     literals: set[str] = set()
-    for escaped, wildcard, literal, marker, plus in re.findall(r"(\\(.))|([^()+])|([()])|(\+)", text):
+    for escaped, wildcard, literal, marker, plus in re.findall(
+        r"(\\(.))|([^()+])|([()])|(\+)", text
+    ):
         if escaped and wildcard in "be":
             parts.append(r"\A" if wildcard == "b" else r"\Z")
         elif escaped:
@@ -107,7 +113,9 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
             end = match.start("end") if "end" in groups else match.end()
             matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
     spans: list[_Span] = []
-    taken: list[tuple[int, int, int]] = []  # begin, position and end of every span that was ever in the list, sorted
+    taken: list[
+        tuple[int, int, int]
+    ] = []  # begin, position and end of every span that was ever in the list, sorted
     longest = 0
     for _, span in sorted(matches, key=itemgetter(0)):
         length = span.end - span.begin
@@ -138,7 +146,11 @@ def _overlapping(span: _Span, taken: Sequence[tuple[int, int, int]], longest: in
 def _trimmed(text: str, begin: int, end: int) -> _Span | None:
     """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark."""
     inside = [position for position in range(begin, end) if not text[position].isspace()]
-    closing = [position for position in inside[1:] if text[position].isalnum() or text[position] in _CLOSING]
+    closing = [
+        position
+        for position in inside[1:]
+        if text[position].isalnum() or text[position] in _CLOSING
+    ]
     return _Span(inside[0], closing[-1] + 1) if closing else None
 
 
@@ -252,7 +264,9 @@ def entity_spans(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int
             continue
         if start is not None:
             spans.append((start, position, kind))
-        start, kind, was_closed = (position, label[2:], True) if following.startswith("B-") else (None, "", False)
+        start, kind, was_closed = (
+            (position, label[2:], True) if following.startswith("B-") else (None, "", False)
+        )
     if start is not None and not was_closed:
         spans.append((start, len(tokens) - 2, kind))
     return spans

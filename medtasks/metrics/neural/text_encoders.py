@@ -30,7 +30,9 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _RUNS_CODE = ("_attn_implementation_internal", "lightglue")
 
 
-def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
+def length_batches(
+    lengths: Sequence[int], batch_size: int, window: int | None = None
+) -> list[list[int]]:
     """Group texts of similar length, counted in tokens; return their positions.
 
     The longest come first, so that memory runs out at once or never. No text is shorter than the longest of its batch
@@ -64,7 +66,11 @@ def pad_rows(
 
 
 def run_batches(
-    batches: Sequence[Sequence[int]], run: Callable[[Sequence[int]], Sequence[T]], *, description: str, progress: bool
+    batches: Sequence[Sequence[int]],
+    run: Callable[[Sequence[int]], Sequence[T]],
+    *,
+    description: str,
+    progress: bool,
 ) -> Iterator[tuple[int, T]]:
     """Run an encoder over batches; if memory runs out, over halves of them, and no larger ones from then on.
 
@@ -77,7 +83,9 @@ def run_batches(
     signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     waiting = [list(batch) for batch in reversed(batches)]
     largest = max(map(len, batches), default=0)
-    with tqdm(total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress) as bar:
+    with tqdm(
+        total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress
+    ) as bar:
         while waiting:
             batch = waiting.pop()
             if len(batch) > largest:
@@ -101,7 +109,9 @@ def run_batches(
                         "MEDTASKS_METRICS_DEVICE=cpu"
                     )
                 largest = (len(batch) + 1) // 2
-                logger.warning("{}: memory ran out; going on with {} texts per batch", description, largest)
+                logger.warning(
+                    "{}: memory ran out; going on with {} texts per batch", description, largest
+                )
                 waiting.append(batch)
                 continue
             yield from zip(batch, results, strict=True)
@@ -114,7 +124,11 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     import torch
 
     is_half = dtype == "bfloat16"
-    with _exact_products(), torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=is_half):
+    with (
+        _exact_products(),
+        torch.inference_mode(),
+        torch.autocast(device.type, torch.bfloat16, enabled=is_half),
+    ):
         yield
 
 
@@ -167,7 +181,11 @@ def loading_fault(error: Exception) -> str:
     """Describe an error of loading a checkpoint, briefly."""
     if "trust_remote_code" in str(error):
         return "it comes with code of its own, which is not run"
-    return f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
+    return (
+        f"no {error}"
+        if isinstance(error, KeyError)
+        else shorten(str(error), 200, placeholder=" ...")
+    )
 
 
 def present(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -239,7 +257,9 @@ def quiet() -> Iterator[None]:
 def weights_digest(paths: Sequence[Path]) -> str:
     """Return the SHA-256 of files, in this order; a file is read again if it may have changed."""
     digests = [_digest(path.resolve(), file_state(path)) for path in paths]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return (
+        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    )
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,12 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
+from medtasks.runs.foreign.chat_messages import (
+    CUT_REASONS,
+    last_question,
+    message_text,
+    thinking_text,
+)
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader, records_of
@@ -23,7 +28,9 @@ _REQUESTS = {"body", "params"}  # keys of a request
 
 def recognise(content: FileContent) -> bool:
     """Return whether records are requests, responses or failures of a batch."""
-    return _ID in content.keys and bool({"response", "error", "result", *_REQUESTS} & {*content.keys})
+    return _ID in content.keys and bool(
+        {"response", "error", "result", *_REQUESTS} & {*content.keys}
+    )
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
@@ -31,7 +38,9 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     requests = list(filter(_is_request, contents))
     outputs = list(filterfalse(_is_request, contents))
     if not outputs:
-        raise RepliesError(f"{contents[0].path} holds requests and no replies; give the output of the batch, too")
+        raise RepliesError(
+            f"{contents[0].path} holds requests and no replies; give the output of the batch, too"
+        )
     questions = {record.values.get(_ID): _question(record) for record in records_of(requests)}
     by_file = [list(_rows(content, questions)) for content in outputs]
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
@@ -40,7 +49,9 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     rows_kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
     notes: list[str] = []
     if len(rows_kept) < len(rows):
-        notes.append(f"{len(rows) - len(rows_kept)} requests failed and were answered when sent again")
+        notes.append(
+            f"{len(rows) - len(rows_kept)} requests failed and were answered when sent again"
+        )
     return ForeignFile(BATCH.name, rows_kept, "response.body", notes=tuple(notes))
 
 
@@ -77,7 +88,10 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if values.get("error") or body.get("error"):
         return
     for choice in map(as_mapping, body.get("choices") or []):
-        yield _reply(as_mapping(choice.get("message")) or {"content": choice.get("text")}, choice.get("finish_reason"))
+        yield _reply(
+            as_mapping(choice.get("message")) or {"content": choice.get("text")},
+            choice.get("finish_reason"),
+        )
     if "output" in body:  # responses API
         parts = list(chain(*map(_parts_of, body["output"])))
         yield _reply({"content": parts}, as_mapping(body.get("incomplete_details")).get("reason"))

@@ -8,7 +8,9 @@ from medtasks.data.option_texts import without_marks
 from medtasks.runs.asked_questions import number_of
 
 _IMAGE_MARK = re.compile(r"<image(?:[ _]?\d+)?>", re.IGNORECASE)
-_REPEATED_OPTIONS = re.compile(r"\n\s*answer choices:.*", re.IGNORECASE | re.DOTALL)  # as in MedXpertQA's questions
+_REPEATED_OPTIONS = re.compile(
+    r"\n\s*answer choices:.*", re.IGNORECASE | re.DOTALL
+)  # as in MedXpertQA's questions
 _IMAGE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|bmp|tiff?|webp|dcm|nii(?:\.gz)?)$", re.IGNORECASE)
 # Texts that table readers take for an empty cell.
 _BLANK = frozenset(("", "none", "na", "n/a", "#na", "#n/a", "nan", "-nan", "null", "<na>"))

@@ -10,7 +10,12 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
+from medtasks.runs.foreign.chat_messages import (
+    CUT_REASONS,
+    last_question,
+    message_text,
+    thinking_text,
+)
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader, only_file
@@ -32,9 +37,15 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the subsets of one model: predictions if they say what was asked, else reviews."""
     reviews = [content for content in contents if _REVIEW in content.keys]
     predictions = [content for content in contents if content not in reviews]
-    if reviews and not any(_row(TableRow("", {**content.head[0]})).prompt for content in predictions):
+    if reviews and not any(
+        _row(TableRow("", {**content.head[0]})).prompt for content in predictions
+    ):
         predictions = reviews
-    return predictions if len({content.path.parent for content in predictions}) == 1 else only_file(predictions)
+    return (
+        predictions
+        if len({content.path.parent for content in predictions}) == 1
+        else only_file(predictions)
+    )
 
 
 def read(contents: Sequence[FileContent]) -> ForeignFile:
@@ -51,8 +62,16 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
         raise RepliesError(
             f"{contents[0].path} does not say what was asked; give the file of the same name in the folder 'reviews'"
         )
-    notes = [f"{lines - len(rows)} samples were asked again, and their last reply counts"] if lines > len(rows) else []
-    column = f"{_REVIEW}.score.prediction" if _REVIEW in contents[0].keys else f"{_PREDICTION}.choices[0].message"
+    notes = (
+        [f"{lines - len(rows)} samples were asked again, and their last reply counts"]
+        if lines > len(rows)
+        else []
+    )
+    column = (
+        f"{_REVIEW}.score.prediction"
+        if _REVIEW in contents[0].keys
+        else f"{_PREDICTION}.choices[0].message"
+    )
     return ForeignFile(EVALSCOPE.name, tuple(rows), column, notes=tuple(notes))
 
 
@@ -85,10 +104,14 @@ def _row(record: TableRow) -> ForeignRow:
 
 def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
     """Return rows by ``index`` with the number of their run, if the kit asked each question several times."""
-    if any(row.repeat for row in samples.values()) or not all(isinstance(index, int) for index in samples):
+    if any(row.repeat for row in samples.values()) or not all(
+        isinstance(index, int) for index in samples
+    ):
         return list(samples.values())
     count = _repeats({index: row.prompt for index, row in samples.items() if row.prompt})
-    return [replace(row, repeat=index % count if count > 1 else None) for index, row in samples.items()]
+    return [
+        replace(row, repeat=index % count if count > 1 else None) for index, row in samples.items()
+    ]
 
 
 def _repeats(prompts: Mapping[int, str | None]) -> int:

@@ -102,7 +102,13 @@ def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ())
     _check_twin(path)
     table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
     head = tuple(row.values for row in table.rows[:_HEAD])
-    return FileContent(path, "table", head, lambda: iter(table.rows), tuple(f"{path}: {note}" for note in table.notes))
+    return FileContent(
+        path,
+        "table",
+        head,
+        lambda: iter(table.rows),
+        tuple(f"{path}: {note}" for note in table.notes),
+    )
 
 
 def _check_twin(path: Path) -> None:
@@ -129,8 +135,13 @@ def _json(path: Path, beginning: bytes) -> FileContent:
             records = functools.partial(_lines, path, encoding)
             return FileContent(path, "lines", tuple(row.values for row in head), records)
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
-    rows = [TableRow(f"{path}, entry {number}", row) for number, row in enumerate(_columns(content), start=1)]
-    return _with_head(path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)]))
+    rows = [
+        TableRow(f"{path}, entry {number}", row)
+        for number, row in enumerate(_columns(content), start=1)
+    ]
+    return _with_head(
+        path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)])
+    )
 
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -139,7 +150,9 @@ def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows: Any = content.get("data")
     if not isinstance(names, list):
         names = list(content)
-        columns = [list(each.values()) if isinstance(each, dict) else each for each in content.values()]
+        columns = [
+            list(each.values()) if isinstance(each, dict) else each for each in content.values()
+        ]
         are_lists = len(columns) > 1 and all(isinstance(column, list) for column in columns)
         rows = zip(*columns, strict=True) if are_lists else ()
     try:
@@ -184,14 +197,18 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
     for number in itertools.count(1):
         if text[position : position + 1] == "]":
             if _skip_blank(text, position + 1) < len(text):
-                raise RepliesError(f"{path} goes on after the end of its list; save one list in a file")
+                raise RepliesError(
+                    f"{path} goes on after the end of its list; save one list in a file"
+                )
             return
         location = f"{path}, entry {number}"
         content, position = _parse(decoder.raw_decode, location, text, position)
         yield TableRow(location, _check_object(content, location))
         position = _skip_blank(text, position)
         if text[position : position + 1] not in (",", "]"):
-            raise RepliesError(f"{location} is followed by no comma or end of the list: the file is cut or damaged")
+            raise RepliesError(
+                f"{location} is followed by no comma or end of the list: the file is cut or damaged"
+            )
         position = _skip_blank(text, position + (text[position] == ","))
 
 
@@ -199,7 +216,9 @@ def _decode(data: bytes, encoding: str, location: object) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise RepliesError(f"{location} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
+        raise RepliesError(
+            f"{location} is not text in UTF-8 (byte {error.start + 1}); save it as UTF-8"
+        ) from error
 
 
 def _skip_blank(text: str, position: int) -> int:
@@ -230,11 +249,15 @@ def _check_object(content: Any, location: str) -> dict[str, Any]:
 def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     """List the samples in a log of inspect_ai, or none for another archive."""
     with zipfile.ZipFile(path) as archive:
-        members = [each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)]
+        members = [
+            each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)
+        ]
         if members:
             check_archive(archive, path.stat().st_size)
         elif "_journal/start.json" in archive.namelist():
-            raise RepliesError(f"{path} is a log of inspect_ai without any sample: no reply was saved in it")
+            raise RepliesError(
+                f"{path} is a log of inspect_ai without any sample: no reply was saved in it"
+            )
     return members
 
 
@@ -246,7 +269,9 @@ def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRo
             try:
                 data = _content_of(archive, stream, member)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-                raise RepliesError(f"{location} cannot be unpacked ({error}); copy the log again") from error
+                raise RepliesError(
+                    f"{location} cannot be unpacked ({error}); copy the log again"
+                ) from error
             yield TableRow(location, _object(_decode(data, "utf-8-sig", location), location))
 
 
@@ -271,7 +296,9 @@ def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.Zip
         ) from None
     stream.seek(member.header_offset)
     header = stream.read(_MEMBER_HEADER)
-    stream.seek(sum(struct.unpack("<HH", header[-4:])), os.SEEK_CUR)  # lengths of its name and of extra fields
+    stream.seek(
+        sum(struct.unpack("<HH", header[-4:])), os.SEEK_CUR
+    )  # lengths of its name and of extra fields
     packed = io.BytesIO(stream.read(member.compress_size))
     try:
         data = read_stream(zstandard.ZstdDecompressor().stream_reader(packed), MOST_TEXT)

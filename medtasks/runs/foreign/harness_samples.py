@@ -76,13 +76,20 @@ def _rows(record: TableRow, replies: Sequence[str]) -> list[ForeignRow]:
         answer=first_text(record, ("target",)),
     )
     repeats = range(len(replies)) if len(replies) > 1 else [None]
-    return [replace(row, reply=reply, repeat=repeat) for reply, repeat in zip(replies, repeats, strict=True)]
+    return [
+        replace(row, reply=reply, repeat=repeat)
+        for reply, repeat in zip(replies, repeats, strict=True)
+    ]
 
 
 def _prompt(record: TableRow) -> str | None:
     """Return the prompt, without few-shot examples in front of the question where the file has that, too."""
     doc = as_mapping(record.values.get("doc"))
-    texts = [text.strip() for key, text in doc.items() if key.lower() in _QUESTIONS and isinstance(text, str)]
+    texts = [
+        text.strip()
+        for key, text in doc.items()
+        if key.lower() in _QUESTIONS and isinstance(text, str)
+    ]
     questions = list(filter(None, texts))
     prompt = _shown_prompt(record.values)
     if prompt is None:

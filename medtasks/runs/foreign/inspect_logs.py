@@ -9,11 +9,23 @@ from dataclasses import replace
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import CUT_REASONS, last_question, message_text, thinking_text
+from medtasks.runs.foreign.chat_messages import (
+    CUT_REASONS,
+    last_question,
+    message_text,
+    thinking_text,
+)
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader, records_of
-from medtasks.runs.foreign.row_values import as_mapping, first_entry, first_text, image_names, option_texts, text_of
+from medtasks.runs.foreign.row_values import (
+    as_mapping,
+    first_entry,
+    first_text,
+    image_names,
+    option_texts,
+    text_of,
+)
 
 _REPLY = "completion"
 _ATTACHMENT = "attachment://"
@@ -32,7 +44,9 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     if not any(row.repeat for row in rows):
         rows = [replace(row, repeat=None) for row in rows]
     ids = [record.values.get("id") for record in records]
-    if all(isinstance(number, int) and 1 <= number <= len(ids) for number in ids):  # the kit numbered them
+    if all(
+        isinstance(number, int) and 1 <= number <= len(ids) for number in ids
+    ):  # the kit numbered them
         rows = [replace(row, identifier=None) for row in rows]
     return ForeignFile(INSPECT.name, tuple(rows), f"output.{_REPLY}")
 
@@ -40,10 +54,16 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
 def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
     for record in records_of(contents):
         samples = record.values.get("samples", [record.values])
-        for number, sample in enumerate(samples if isinstance(samples, list) else [samples], start=1):
+        for number, sample in enumerate(
+            samples if isinstance(samples, list) else [samples], start=1
+        ):
             if not isinstance(sample, dict):
-                raise RepliesError(f"{record.place}: 'samples' is no list of objects; take the whole log")
-            location = f"{record.place}, sample {number}" if "samples" in record.values else record.place
+                raise RepliesError(
+                    f"{record.place}: 'samples' is no list of objects; take the whole log"
+                )
+            location = (
+                f"{record.place}, sample {number}" if "samples" in record.values else record.place
+            )
             yield TableRow(location, sample)
 
 

@@ -14,7 +14,9 @@ def only_file(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the one file of a folder, or raise RepliesError for several."""
     if len(contents) > 1:
         names = listed([str(content.path) for content in contents])
-        raise RepliesError(f"the folder holds {len(contents)} files of several runs or sets: {names}; name one")
+        raise RepliesError(
+            f"the folder holds {len(contents)} files of several runs or sets: {names}; name one"
+        )
     return contents
 
 
@@ -44,7 +46,9 @@ def records_of(contents: Sequence[FileContent]) -> Iterator[TableRow]:
         yield from content.records()
 
 
-def without_copies(contents: Sequence[FileContent], originals: Mapping[str, str] | None = None) -> list[FileContent]:
+def without_copies(
+    contents: Sequence[FileContent], originals: Mapping[str, str] | None = None
+) -> list[FileContent]:
     """Leave out files made from others in their folder.
 
     Args:

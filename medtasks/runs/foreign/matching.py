@@ -76,7 +76,9 @@ class MatchedReplies:
             "ambiguous": len(self.ambiguous),
             "ambiguous_rows": [match.row.number for match in self.ambiguous],
             "ambiguous_samples": by_status["ambiguous"],
-            "options_not_compared": sum(match.step.startswith(BY_QUESTION_ALONE) for match in self.matches),
+            "options_not_compared": sum(
+                match.step.startswith(BY_QUESTION_ALONE) for match in self.matches
+            ),
             "reasoning": sum(bool(row.reasoning) for row in self.file.rows),
             "cut": sum(row.is_cut for row in self.file.rows),
         }
@@ -92,7 +94,11 @@ class MatchedReplies:
         """Yield the facts that a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        prompts = "our prompts" if file.has_our_prompts else "the prompts that were asked there, not of ours"
+        prompts = (
+            "our prompts"
+            if file.has_our_prompts
+            else "the prompts that were asked there, not of ours"
+        )
         yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {prompts}, under our rules."
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
@@ -102,13 +108,20 @@ class MatchedReplies:
             f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
             f"{lacking or 'none empty, failed or missing'}."
         )
-        for name, rows in (("Rows of no sample", self.unmatched), ("Ambiguous rows", self.ambiguous)):
+        for name, rows in (
+            ("Rows of no sample", self.unmatched),
+            ("Ambiguous rows", self.ambiguous),
+        ):
             if rows:
                 yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
         numbers = {
             "Rows that repeat a reply, counted once": self.duplicates,
-            "Rows without options, whose order could not be compared": counts["options_not_compared"],
-            "Replies with thinking in a field of its own, which only rules for thinking read": counts["reasoning"],
+            "Rows without options, whose order could not be compared": counts[
+                "options_not_compared"
+            ],
+            "Replies with thinking in a field of its own, which only rules for thinking read": counts[
+                "reasoning"
+            ],
             "Replies that end at a length limit": counts["cut"],
         }
         for sentence, number in numbers.items():
@@ -128,7 +141,9 @@ class MatchedReplies:
             rows = []
             for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
                 excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-                rows.append(f"row {number} ({f'sha256 {digest(text)}' if self.is_private else excerpt})")
+                rows.append(
+                    f"row {number} ({f'sha256 {digest(text)}' if self.is_private else excerpt})"
+                )
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
             descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
         return "; ".join(descriptions)
@@ -150,7 +165,9 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
     statuses = dict.fromkeys(ids, "missing")
     for number in _undecided_samples(matches):
         statuses[ids[number]] = "ambiguous"
-    runs: dict[int, dict[str, Reply]] = {repeat: {} for repeat in sorted({row.repeat or 0 for row in file.rows})}
+    runs: dict[int, dict[str, Reply]] = {
+        repeat: {} for repeat in sorted({row.repeat or 0 for row in file.rows})
+    }
     duplicates = 0
     for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
         row = _only_reply(of_sample)

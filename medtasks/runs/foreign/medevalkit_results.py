@@ -39,7 +39,8 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     ):
         return reply_files
     is_mmmu = all(
-        content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id"))) for content in reply_files
+        content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id")))
+        for content in reply_files
     )
     return reply_files if is_mmmu else only_file(reply_files)
 
@@ -64,7 +65,10 @@ def _mapped_rows(record: TableRow, content: FileContent) -> list[ForeignRow]:
             "holds the replies"
         )
     numbered = enumerate(record.values, start=1)
-    return [ForeignRow(0, f"{record.place}, entry {number}", text_of(record, key), key) for number, key in numbered]
+    return [
+        ForeignRow(0, f"{record.place}, entry {number}", text_of(record, key), key)
+        for number, key in numbered
+    ]
 
 
 def _row(record: TableRow) -> ForeignRow:

@@ -62,13 +62,17 @@ def _read(columns: Mapping[str, str], contents: Sequence[FileContent]) -> Foreig
     for content in contents:
         names = _named_columns(content, columns)
         _add_columns(content, names)
-        rows += [_row(record, names, is_cell=content.form == "table") for record in content.records()]
+        rows += [
+            _row(record, names, is_cell=content.form == "table") for record in content.records()
+        ]
         notes += content.notes
     lost = sum(row.reply is None for row in rows)
     if lost and all(content.form == "table" for content in contents):
         notes.append(f"{lost} replies are errors of the spreadsheet, such as #NAME?, and lost")
     is_id_named = names.get("id") == [_ID]
-    return ForeignFile("a table", tuple(rows), names["reply"][0], is_id_named=is_id_named, notes=tuple(notes))
+    return ForeignFile(
+        "a table", tuple(rows), names["reply"][0], is_id_named=is_id_named, notes=tuple(notes)
+    )
 
 
 def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str, list[str]]:
@@ -76,7 +80,9 @@ def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str
     names: dict[str, list[str]] = {}
     for field, text in columns.items():
         if field not in FIELDS:
-            raise RepliesError(f"a column can be named for {', '.join(FIELDS)} or sheet, but not '{field}'")
+            raise RepliesError(
+                f"a column can be named for {', '.join(FIELDS)} or sheet, but not '{field}'"
+            )
         is_one = field != "options" or _has(content, text)
         names[field] = [text] if is_one else [name.strip() for name in text.split(",")]
     for name in chain(*names.values()):
@@ -94,7 +100,11 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         taken = {*chain(*names.values())}
         candidates = [name for name in _candidates(field, content.keys) if name not in taken]
         if field == "reply" and len(candidates) != 1:
-            fault = f"{listed(candidates)} may all be replies" if candidates else "nothing has a name that replies have"
+            fault = (
+                f"{listed(candidates)} may all be replies"
+                if candidates
+                else "nothing has a name that replies have"
+            )
             raise RepliesError(
                 f"{content.path}: {fault}; name the one that is, by --columns reply=NAME. It has "
                 f"{content.described_keys}"
@@ -110,7 +120,9 @@ def _candidates(field: str, keys: Collection[str]) -> list[str]:
     if field != "options":
         return matches
     for form in _LETTER_COLUMNS:
-        lettered = list(takewhile(by_name.__contains__, (form.format(each) for each in ascii_lowercase)))
+        lettered = list(
+            takewhile(by_name.__contains__, (form.format(each) for each in ascii_lowercase))
+        )
         if len(lettered) > 1 and not matches:
             return [by_name[name] for name in lettered]
     return matches[:1]
@@ -138,8 +150,12 @@ def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool)
         cells = [_value(record.values, column) for column in columns]
         values[field] = cells if len(cells) > 1 else cells[0]
     if values["reply"] is _MISSING:
-        raise RepliesError(f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came")
-    named = TableRow(record.place, {field: value for field, value in values.items() if value is not _MISSING})
+        raise RepliesError(
+            f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came"
+        )
+    named = TableRow(
+        record.place, {field: value for field, value in values.items() if value is not _MISSING}
+    )
     reply = text_of(named, "reply")
     if is_cell and reply not in _ERRORS:
         reply = reply or ""

@@ -41,10 +41,14 @@ class ListedOptions:
     options: Options  # as shown
     start: int
     end: int
-    is_lettered: bool = False  # whether their order means something: a letter before the first, or no yes and no
+    is_lettered: bool = (
+        False  # whether their order means something: a letter before the first, or no yes and no
+    )
 
 
-def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = None) -> tuple[list[PromptMatch], bool]:
+def matches_in(
+    prompt: str, index: SampleIndex, row_options: Options | None = None
+) -> tuple[list[PromptMatch], bool]:
     """Find the samples' texts in a prompt. A question that contains another one replaces it.
 
     Args:
@@ -67,7 +71,9 @@ def matches_in(prompt: str, index: SampleIndex, row_options: Options | None = No
         asked, is_other_order = _asked_options(question, after, index, row_options)
         is_reordered = is_reordered or is_other_order
         for options in asked:
-            listed = next((each for each in after if index.shown[question].get(each.options) == options), None)
+            listed = next(
+                (each for each in after if index.shown[question].get(each.options) == options), None
+            )
             listed = listed or ListedOptions((), end, end)
             around = (text[:start], text[end : listed.start], text[listed.end :])
             frame = hash(tuple(_LETTERS.sub("", part) for part in around))
@@ -90,7 +96,9 @@ def _asked_options(
         own_options = [options for _, options in index.with_texts(question, row_options)]
         return own_options, index.has_in_any_order(question, row_options)
     known_options = index.shown[question]
-    listed_options = dict.fromkeys(known_options[listed.options] for listed in after if listed.options in known_options)
+    listed_options = dict.fromkeys(
+        known_options[listed.options] for listed in after if listed.options in known_options
+    )
     orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
     is_other_order = any(index.has_in_any_order(question, order) for order in orders)
     if listed_options or is_other_order:
@@ -101,18 +109,27 @@ def _asked_options(
 def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     """Leave out matches whose question is part of another one's."""
     questions = {match.texts[0] for match in matches}
-    parts = {part for part in questions for question in questions if part != question and part in question}
+    parts = {
+        part
+        for part in questions
+        for question in questions
+        if part != question and part in question
+    }
     return [match for match in matches if match.texts[0] not in parts]
 
 
 def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptions]:
     """Yield the lists of known options in a text from its character ``first`` on, and the parts of each."""
-    places = [position for position in index.options.find(text) if position[0] >= first] if first < len(text) else []
+    places = (
+        [position for position in index.options.find(text) if position[0] >= first]
+        if first < len(text)
+        else []
+    )
     starts = [start for start, _ in places]
     for start, option in places:
-        is_lettered = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start) is not None or not are_words(
-            [option]
-        )
+        is_lettered = _FIRST_LETTER.search(
+            text, max(0, start - _LONGEST_MARK), start
+        ) is not None or not are_words([option])
         lists = [ListedOptions((option,), start, start + len(option), is_lettered)]
         while lists:
             listed = lists.pop()
@@ -120,7 +137,11 @@ def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptio
             count = len(listed.options)
             marks = (None, letter(count).casefold(), str(count + 1))
             nearest = bisect_left(starts, listed.end)
-            farthest = bisect_right(starts, listed.end + _LONGEST_MARK) if count < index.most_options else nearest
+            farthest = (
+                bisect_right(starts, listed.end + _LONGEST_MARK)
+                if count < index.most_options
+                else nearest
+            )
             for following, other in places[nearest:farthest]:
                 mark = _MARK.fullmatch(text, listed.end, following)
                 if mark and mark["mark"] in marks:
@@ -145,4 +166,6 @@ def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]
             if count > 1 and count * _SHARE_OF_FRAME >= like_it[match.listed]:
                 of_row.append(match)
         matches_kept.append(of_row)
-    return matches_kept if 2 * sum(map(bool, matches_kept)) >= sum(map(bool, by_row)) else list(by_row)
+    return (
+        matches_kept if 2 * sum(map(bool, matches_kept)) >= sum(map(bool, by_row)) else list(by_row)
+    )

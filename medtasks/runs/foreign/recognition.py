@@ -80,14 +80,22 @@ def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) ->
     reader = _reader(all_contents, format, columns)
     if len(by_path) < len(paths):
         if reader is not None:
-            raise RepliesError(f"some files are in our own form, and others of {reader.name}; name those of one run")
+            raise RepliesError(
+                f"some files are in our own form, and others of {reader.name}; name those of one run"
+            )
         return None
-    if reader is None and all(map(Path.is_file, paths)) and not all(map(_has_id_alone, all_contents)):
+    if (
+        reader is None
+        and all(map(Path.is_file, paths))
+        and not all(map(_has_id_alone, all_contents))
+    ):
         reader = FORMATS["table"]
     return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
 
 
-def _contents_of(path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool) -> list[FileContent] | None:
+def _contents_of(
+    path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool
+) -> list[FileContent] | None:
     """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
     contents: list[FileContent] = []
     for file in _files_in(path):
@@ -98,13 +106,17 @@ def _contents_of(path: Path, sheet_name: str, header: Sequence[str], *, may_be_o
     return contents
 
 
-def _rows(by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool) -> ForeignFile | None:
+def _rows(
+    by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool
+) -> ForeignFile | None:
     """Return the rows of the files that a user named, and of those in folders that are the reader's."""
     selected: list[FileContent] = []
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
         if path.is_file() and not written:
-            raise RepliesError(f"{path} is no file of {reader.name}; it has {contents[0].described_keys}")
+            raise RepliesError(
+                f"{path} is no file of {reader.name}; it has {contents[0].described_keys}"
+            )
         selected += reader.select(written) if path.is_dir() and written else written
     if not selected:
         return None
@@ -143,13 +155,19 @@ def _is_ours(content: FileContent) -> bool:
     if not content.head or any(map(_is_our_record, content.head)):
         return True
     name = task_of(content.path)
-    is_of_run = results_next_to(content.path, lambda sentence: None) is not None  # else a file of the same name
+    is_of_run = (
+        results_next_to(content.path, lambda sentence: None) is not None
+    )  # else a file of the same name
     return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    return content.form == "lines" and bool({"doc_id", "id"} & {*content.keys}) and not has_reply(content)
+    return (
+        content.form == "lines"
+        and bool({"doc_id", "id"} & {*content.keys})
+        and not has_reply(content)
+    )
 
 
 def _is_our_record(record: Mapping[str, Any]) -> bool:
@@ -166,7 +184,9 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
     return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
 
 
-def _reader(contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]) -> KitReader | None:
+def _reader(
+    contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]
+) -> KitReader | None:
     """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
     if format == "table":
         return table_reader(columns)

@@ -123,7 +123,9 @@ def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIn
     """Select the samples with which a row has a text in common."""
     if match.has_text:
         return [number for number in samples if index.texts[number][0]]
-    return [number for number in samples if match.row.options is not None and index.texts[number][1]]
+    return [
+        number for number in samples if match.row.options is not None and index.texts[number][1]
+    ]
 
 
 def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
@@ -193,7 +195,9 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows = Counter(tuple(padded[position : position + 2 * near + 1]) for position in range(len(texts)))
+    windows = Counter(
+        tuple(padded[position : position + 2 * near + 1]) for position in range(len(texts))
+    )
     unique = sum(count == 1 for count in windows.values())
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
@@ -202,4 +206,6 @@ def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
     """Return whether a row may answer the sample at its place."""
     if len(match.samples) == 1:
         return match.samples[0] == number
-    return _agrees(match, number, index) and (not match.step.endswith(AND_IMAGE) or number in match.samples)
+    return _agrees(match, number, index) and (
+        not match.step.endswith(AND_IMAGE) or number in match.samples
+    )

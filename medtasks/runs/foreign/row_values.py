@@ -36,10 +36,14 @@ def text_of(record: TableRow, key: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and not math.isfinite(value):
-        raise RepliesError(f"{record.place}: '{key}' is {value}, and no text; write the text, or null where none is")
+        raise RepliesError(
+            f"{record.place}: '{key}' is {value}, and no text; write the text, or null where none is"
+        )
     if isinstance(value, bool | int | float):
         return name_of(value)
-    raise RepliesError(f"{record.place}: '{key}' is no text but {'a list' if isinstance(value, list) else 'an object'}")
+    raise RepliesError(
+        f"{record.place}: '{key}' is no text but {'a list' if isinstance(value, list) else 'an object'}"
+    )
 
 
 def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
@@ -48,7 +52,11 @@ def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
         value = record.values.get(key)
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        text = None if isinstance(value, list | dict) else text_of(TableRow(record.place, {key: value}), key)
+        text = (
+            None
+            if isinstance(value, list | dict)
+            else text_of(TableRow(record.place, {key: value}), key)
+        )
         if text and text.strip():
             return text
     return None
@@ -76,7 +84,9 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
         options = parts if is_lettered else options.splitlines()
     if not isinstance(options, list) or any(isinstance(option, list | dict) for option in options):
         return None
-    numbered = TableRow(record.place, {f"option {number}": option for number, option in enumerate(options, start=1)})
+    numbered = TableRow(
+        record.place, {f"option {number}": option for number, option in enumerate(options, start=1)}
+    )
     return without_blank_end([text_of(numbered, key) or "" for key in numbered.values])
 
 
@@ -94,7 +104,11 @@ def image_names(*values: Any) -> tuple[str, ...]:
     for value in values:
         if isinstance(value, list | tuple):
             names += image_names(*value)
-        elif isinstance(value, str) and value.strip() and not value.startswith(("data:", "attachment:")):
+        elif (
+            isinstance(value, str)
+            and value.strip()
+            and not value.startswith(("data:", "attachment:"))
+        ):
             name = PurePosixPath(value.strip().replace("\\", "/").partition("?")[0]).name
             names += [name] if 0 < len(name) <= _LONGEST_NAME else []
     return tuple(names)

@@ -24,7 +24,9 @@ Texts = tuple[str, Options | None]
 """Question and options in comparable form; None stands for any options."""
 _REPEATED_ID = re.compile(r" \(\d+\)$")  # of an id that is published more than once
 # A word, a sign, or a character of a script without blanks: a question may follow such a character directly.
-_TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\w\s]")
+_TOKEN = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\w\s]"
+)
 _FIRST = 3  # tokens by which texts are found
 
 
@@ -36,8 +38,12 @@ class SampleIndex:
         self.documents = documents
         self.texts: list[tuple[str, Options]] = []
         self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
-        self.shown: dict[str, dict[Options, Options]] = {}  # by question: options as prompts show them, and compared
-        self.worded: dict[str, list[Options]] = {}  # by question: options that prompts need not list
+        self.shown: dict[
+            str, dict[Options, Options]
+        ] = {}  # by question: options as prompts show them, and compared
+        self.worded: dict[
+            str, list[Options]
+        ] = {}  # by question: options that prompts need not list
         self._reordered: set[Texts] = set()  # with sorted options
         self._blank: dict[Texts, dict[Texts, None]] = {}  # by options with blanks
         for number, document in enumerate(documents):
@@ -52,7 +58,9 @@ class SampleIndex:
                 self.groups.setdefault((question, None), []).append(number)
                 self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
                 self._reordered.add((question, tuple(sorted(options))))
-                self._blank.setdefault((question, with_blanks(options)), {})[question, options] = None
+                self._blank.setdefault((question, with_blanks(options)), {})[question, options] = (
+                    None
+                )
 
     @cached_property
     def _names(self) -> QuestionIndex:

@@ -21,7 +21,9 @@ _OF_ONE_LETTER = (
 )
 
 
-def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str, Any]], ForeignFile]:
+def samples_from_file(
+    file: ForeignFile, task: TaskFile
+) -> tuple[list[dict[str, Any]], ForeignFile]:
     """Make documents of the questions, options and gold of a file.
 
     Returns:
@@ -32,20 +34,28 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
         MedTasksError: The gold can be read in several ways.
     """
     if not _asks_for_one_option(task):
-        raise RepliesError(f"only questions for one option can be scored without them, and '{task.name}' asks others")
+        raise RepliesError(
+            f"only questions for one option can be scored without them, and '{task.name}' asks others"
+        )
     names = list(_names(file.rows))
     by_id: dict[str, dict[str, Any]] = {}
     for name, row in zip(names, file.rows, strict=True):
         document = _document(name, row, task)
         if by_id.setdefault(name, document) != document:
-            raise RepliesError(f"{row.place}: '{name}' has another question, other options or another gold before")
+            raise RepliesError(
+                f"{row.place}: '{name}' has another question, other options or another gold before"
+            )
     documents = list(by_id.values())
     options = [document["options"] for document in documents]
-    gold, note = read_column("answer", Column.LETTER, [document["answer"] for document in documents], options)
+    gold, note = read_column(
+        "answer", Column.LETTER, [document["answer"] for document in documents], options
+    )
     incomplete = []
     for document, answer in zip(documents, gold, strict=True):
         document["answer"] = answer
-        if not Column.OPTIONS.holds(document["options"], None) or not Column.LETTER.holds(answer, document["options"]):
+        if not Column.OPTIONS.holds(document["options"], None) or not Column.LETTER.holds(
+            answer, document["options"]
+        ):
             incomplete.append(document["doc_id"])
     if incomplete:
         raise RepliesError(
@@ -54,7 +64,9 @@ def samples_from_file(file: ForeignFile, task: TaskFile) -> tuple[list[dict[str,
         )
     named = []
     for name, row in zip(names, file.rows, strict=True):
-        named.append(replace(row, identifier=name, question=None, prompt=None, options=None, image_names=()))
+        named.append(
+            replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
+        )
     notes = (*file.notes, *_notes(documents, task, note))
     return documents, replace(file, rows=tuple(named), is_id_named=True, notes=notes)
 
@@ -89,7 +101,9 @@ def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
             continue
         in_run = (row.repeat, row.image_names, _asked_texts(row))
         times_asked[in_run] += 1
-        number = numbers.setdefault((row.image_names, _asked_texts(row), times_asked[in_run]), row.number)
+        number = numbers.setdefault(
+            (row.image_names, _asked_texts(row), times_asked[in_run]), row.number
+        )
         yield f"row {number}"
 
 
@@ -108,7 +122,9 @@ def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
     if alike := sum(number for number in texts.values() if number > 1):
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
     info = CATALOGUE.get(task.dataset or "")
-    if (info is None or info.images != 0) and not any(document["image_id"] for document in documents):
+    if (info is None or info.images != 0) and not any(
+        document["image_id"] for document in documents
+    ):
         yield "The file names no images, so that intervals take each sample for independent."
 
 

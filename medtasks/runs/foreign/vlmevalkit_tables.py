@@ -41,11 +41,15 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
         is_judged = bool(_JUDGED & {*content.keys})
         rows += [_row(record, is_judged=is_judged) for record in content.records()]
         if is_judged:
-            notes.append(f"{content.path} was written after judging, which may have changed replies and options")
+            notes.append(
+                f"{content.path} was written after judging, which may have changed replies and options"
+            )
     questions: dict[Any, set[Any]] = {}
     for row in rows:
         questions.setdefault(row.identifier, set()).add((row.question, row.options))
-    single_rows = tuple(row for row in rows if row.identifier is None or len(questions[row.identifier]) == 1)
+    single_rows = tuple(
+        row for row in rows if row.identifier is None or len(questions[row.identifier]) == 1
+    )
     if len(single_rows) < len(rows):
         notes.append(
             f"{len(rows) - len(single_rows)} rows are left out: several questions have their index, for which the kit "

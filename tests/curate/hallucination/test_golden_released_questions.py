@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination_questions import PROMPTS, TypedQuestion, banned_phrases, drafts_in
+from medtasks.curate.hallucination_questions import (
+    PROMPTS,
+    TypedQuestion,
+    banned_phrases,
+    drafts_in,
+)
 from medtasks.curate.review.reviews import balance_answers
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
@@ -19,11 +24,17 @@ def drafts(test_data: Path):
     replies = defaultdict(list)
     for row in json.loads((test_data / FILE).read_text(encoding="utf-8")):
         published = {"type": row["hallucination_type"], "ground_truth_type": row["question_type"]}
-        replies[row["img_name"]].append({**{key: row[key] for key in ("question", "answer", "choices")}, **published})
+        replies[row["img_name"]].append(
+            {**{key: row[key] for key in ("question", "answer", "choices")}, **published}
+        )
     found = []
     for image, reply in replies.items():
-        prompt = prompts_in(PROMPTS)["visual_closed_boxes" if image.startswith("xmlab") else "visual_closed_pairs"]
-        found += drafts_in(TypedQuestion, image, banned_phrases(prompt.system), json.dumps(reply))["drafts"]
+        prompt = prompts_in(PROMPTS)[
+            "visual_closed_boxes" if image.startswith("xmlab") else "visual_closed_pairs"
+        ]
+        found += drafts_in(TypedQuestion, image, banned_phrases(prompt.system), json.dumps(reply))[
+            "drafts"
+        ]
     return found
 
 

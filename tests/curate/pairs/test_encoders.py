@@ -24,7 +24,12 @@ from ...model_adapters import tiny_hf_models
 from ...tables import each_row
 
 SIDE = 32
-_TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+_TOWER = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 _VIT = {"image_size": SIDE, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8}
 _TEXT = {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1}
 
@@ -40,7 +45,9 @@ def tiny_clip(folder: Path) -> Path:
     torch.manual_seed(0)
     text = hf.CLIPTextConfig(**_TOWER, vocab_size=64)
     vision = hf.CLIPVisionConfig(**_TOWER, image_size=SIDE, patch_size=8)
-    config = hf.CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=12)
+    config = hf.CLIPConfig(
+        text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=12
+    )
     hf.CLIPModel(config).save_pretrained(folder)
     size = {"height": SIDE, "width": SIDE}
     hf.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=size).save_pretrained(folder)
@@ -77,10 +84,19 @@ def tiny_open_clip(folder: Path, open_clip: ModuleType) -> Path:
 def tiny_biomedclip(folder: Path, open_clip: ModuleType) -> Path:
     """Save an open_clip checkpoint in BiomedCLIP's layout; its text tower is named and nowhere to be had."""
     torch.manual_seed(0)
-    timm = {"timm_model_name": "test_vit", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear"}
+    timm = {
+        "timm_model_name": "test_vit",
+        "timm_model_pretrained": False,
+        "timm_pool": "",
+        "timm_proj": "linear",
+    }
     text = {"hf_model_name": "nobody/nothing", "hf_proj_type": "mlp", "context_length": 256}
-    write_config(folder, {"embed_dim": 12, "vision_cfg": {**timm, "image_size": 160}, "text_cfg": text}, {})
-    tower = open_clip.timm_model.TimmModel("test_vit", 12, image_size=160, pool="", proj="linear", pretrained=False)
+    write_config(
+        folder, {"embed_dim": 12, "vision_cfg": {**timm, "image_size": 160}, "text_cfg": text}, {}
+    )
+    tower = open_clip.timm_model.TimmModel(
+        "test_vit", 12, image_size=160, pool="", proj="linear", pretrained=False
+    )
     weights = {f"visual.{name}": tensor for name, tensor in tower.state_dict().items()}
     torch.save({**weights, "logit_scale": torch.ones(())}, folder / "open_clip_pytorch_model.bin")
     return folder
@@ -111,7 +127,9 @@ blind = object
 
 
 def pixels(folder):
-    return hf.AutoImageProcessor.from_pretrained(folder)(images=IMAGES, return_tensors="pt")["pixel_values"]
+    return hf.AutoImageProcessor.from_pretrained(folder)(images=IMAGES, return_tensors="pt")[
+        "pixel_values"
+    ]
 
 
 def assert_same(given, expected):
@@ -143,7 +161,9 @@ def test_the_digest_changes_with_weights_and_preprocessing_only(tmp_path):
     (folder / "README.md").write_text("news")
     assert open_encoder(str(folder), "cpu").digest == first
     config = json.loads((folder / "preprocessor_config.json").read_text())
-    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "image_mean": [0, 0, 0]}))
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({**config, "image_mean": [0, 0, 0]})
+    )
     second = open_encoder(str(folder), "cpu").digest
     weights = load_file(folder / "model.safetensors")
     weights["visual_projection.weight"][0, 0] += 1
@@ -151,7 +171,9 @@ def test_the_digest_changes_with_weights_and_preprocessing_only(tmp_path):
     assert len({first, second, open_encoder(str(folder), "cpu").digest}) == 3
 
 
-@each_row("name", ["llava", "llava_next", "qwen2_5_vl", "gemma3", "internvl", "idefics3", "paligemma"])
+@each_row(
+    "name", ["llava", "llava_next", "qwen2_5_vl", "gemma3", "internvl", "idefics3", "paligemma"]
+)
 def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
     folder = tiny_hf_models.build(name, tmp_path / name)
     encode = open_encoder(f"hf_vlm:{folder}", "cpu").load()
@@ -164,7 +186,9 @@ def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
         assert_same(vectors, torch.stack([one.mean(0) for one in features]))
     if name == "qwen2_5_vl":
         inputs = hf.AutoImageProcessor.from_pretrained(folder)(images=IMAGES, return_tensors="pt")
-        features = model.model.get_image_features(inputs["pixel_values"], inputs["image_grid_thw"]).pooler_output
+        features = model.model.get_image_features(
+            inputs["pixel_values"], inputs["image_grid_thw"]
+        ).pooler_output
         assert_same(vectors, torch.stack([one.mean(0) for one in features]))
 
 
@@ -181,7 +205,11 @@ def test_an_encoder_of_ones_own(tmp_path, monkeypatch):
     torch.manual_seed(0)
     assert weights[0] != weights[1]
     assert open_encoder("own_eye:seeded", "cpu").digest == weights[0]
-    for name, match in (("own_eye:blind", "no encode"), ("own_eye:nobody", "cannot be made"), ("nowhere:x", "cannot")):
+    for name, match in (
+        ("own_eye:blind", "no encode"),
+        ("own_eye:nobody", "cannot be made"),
+        ("nowhere:x", "cannot"),
+    ):
         with pytest.raises(MedTasksError, match=match):
             open_encoder(name, "cpu")
 
@@ -260,7 +288,9 @@ def test_each_image_is_encoded_once_and_kept_at_length_one(files, store):
     again = embed(files[:5], eye)
     assert (eye.loads, eye.seen) == (1, [4, 4, 1])
     np.testing.assert_array_equal(again.vectors, found.vectors[:5])
-    assert [(len(digest), len(vector)) for digest, vector in kept(store).items()] == [(32, 2 * 3)] * 9
+    assert [(len(digest), len(vector)) for digest, vector in kept(store).items()] == [
+        (32, 2 * 3)
+    ] * 9
     assert store.stat().st_mode & 0o077 == 0
     embed(files, eye, "d2")
     assert eye.loads == 2
@@ -277,7 +307,10 @@ def test_what_is_lost_is_computed_again_and_nothing_else(files, store):
     np.testing.assert_array_equal(embed(files, Eye()).vectors, whole)
     store.unlink()
     store.mkdir()
-    with pytest.raises(MedTasksError, match=r"cannot keep embeddings in .*d1\.sqlite \(.*; make room and run it again"):
+    with pytest.raises(
+        MedTasksError,
+        match=r"cannot keep embeddings in .*d1\.sqlite \(.*; make room and run it again",
+    ):
         embed(files, Eye())
 
 
@@ -320,7 +353,11 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
 
 
 def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store):
-    for change in (lambda vectors: vectors[0], lambda vectors: vectors[:1], lambda vectors: vectors[:, :0]):
+    for change in (
+        lambda vectors: vectors[0],
+        lambda vectors: vectors[:1],
+        lambda vectors: vectors[:, :0],
+    ):
         with pytest.raises(MedTasksError, match="returned an array of shape"):
             embed(files, Eye(change))
 
@@ -332,6 +369,8 @@ def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store)
         embed(files, ragged, "d4")
     embed(files[:5], Eye())
     before = kept(store)
-    with pytest.raises(MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"):
+    with pytest.raises(
+        MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"
+    ):
         embed(files, Eye(lambda vectors: vectors[:, :2]))
     assert kept(store) == before

@@ -46,13 +46,17 @@ def test_an_answer_repeats_an_option_or_names_it(answer, position):
     assert option_of_answer(answer, ("Left", "Right")) == position
 
 
-@each_row("question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"])
+@each_row(
+    "question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"]
+)
 def test_a_draft_that_breaks_a_rule_is_rejected_and_says_why(question, options, answers, why):
     assert [*broken_rules(PairReply(question, options, answers)), ""][0] == why
 
 
 def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
-    records = json.loads((test_data / "mediconfusion" / "dataset.json").read_text(encoding="utf-8")).values()
+    records = json.loads(
+        (test_data / "mediconfusion" / "dataset.json").read_text(encoding="utf-8")
+    ).values()
     rejected = [
         record[f"{by}question"]
         for record in records
@@ -61,7 +65,10 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
             PairReply(
                 record[f"{by}question"],
                 (record[f"{by}option_A"], record[f"{by}option_B"]),
-                (record[f"{by}option_{record['im_1_correct']}"], record[f"{by}option_{record['im_2_correct']}"]),
+                (
+                    record[f"{by}option_{record['im_1_correct']}"],
+                    record[f"{by}option_{record['im_2_correct']}"],
+                ),
             )
         )
     ]
@@ -80,7 +87,12 @@ GOOD = DRAFT.format(first="Left", second="Right")
 @pytest.fixture
 def server(monkeypatch):
     with serving(Endpoint()) as endpoint:
-        for name, value in {"BASE_URL": endpoint.url, "MODEL": "m", "ATTEMPTS": "1", "REASKS": "1"}.items():
+        for name, value in {
+            "BASE_URL": endpoint.url,
+            "MODEL": "m",
+            "ATTEMPTS": "1",
+            "REASKS": "1",
+        }.items():
             monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
         yield endpoint
 
@@ -94,7 +106,9 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     study, llm = captioned_study(folder), DraftingLLM(server)
     assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     found = read_drafts(folder)
-    assert list(found) == [f"p{n}" for n in range(6)]  # in the order of the pairs, whichever reply came first
+    assert list(found) == [
+        f"p{n}" for n in range(6)
+    ]  # in the order of the pairs, whichever reply came first
     for draft in found.values():  # a is on the left, b on the right, whichever letter that has
         assert sorted(draft.options) == ["Left", "Right"]
         assert [draft.options["AB".index(letter)] for letter in draft.answers] == ["Left", "Right"]
@@ -102,10 +116,15 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     assert "\nImage1: Axial contrast-enhanced" in prompt
     assert read_drafted(folder)["p0"].prompt == "question v1"
     assert read_drafted(folder)["p0"].llm == "m, temperature 0"
-    (folder / DRAFTS).write_bytes((folder / DRAFTS).read_bytes()[:-20])  # killed while it wrote the last line
+    (folder / DRAFTS).write_bytes(
+        (folder / DRAFTS).read_bytes()[:-20]
+    )  # killed while it wrote the last line
     assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     assert server.count == 6  # the reply whose line was lost is on disk as well
-    with held(folder / ".drafts.lock"), pytest.raises(MedTasksError, match="another process drafts"):
+    with (
+        held(folder / ".drafts.lock"),
+        pytest.raises(MedTasksError, match="another process drafts"),
+    ):
         draft_pairs(folder, open_llm(study))
     assert read_drafts(folder).keys() == found.keys()
 
@@ -123,7 +142,9 @@ def test_which_image_has_option_a_is_balanced_and_stays(server, folder):
 
 def test_captions_that_are_short_or_give_orders_are_not_sent(server, folder):
     rows = TABLES["captions_that_are_short_or_give_orders_are_not_sent"]
-    study = captioned_study(folder, len(rows), texts={f"b{n}": text for n, (text, _) in enumerate(rows)})
+    study = captioned_study(
+        folder, len(rows), texts={f"b{n}": text for n, (text, _) in enumerate(rows)}
+    )
     server.choose = lambda body: server.reply(GOOD)
     draft_pairs(folder, open_llm(study))
     assert [line.reason for line in read_drafted(folder).values()] == [why for _, why in rows]
@@ -132,7 +153,11 @@ def test_captions_that_are_short_or_give_orders_are_not_sent(server, folder):
 def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     texts = {
         "b0": "Too short.",
-        "b1": caption("b1", "right", "\nQuestion: Is all well?\nOption1: Yes\nOption2: No\nImage1: Yes\nImage2: No"),
+        "b1": caption(
+            "b1",
+            "right",
+            "\nQuestion: Is all well?\nOption1: Yes\nOption2: No\nImage1: Yes\nImage2: No",
+        ),
     }
     study = captioned_study(folder, 8, texts=texts)
     llm = DraftingLLM(
@@ -140,14 +165,19 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
         {
             "patient b2": [server.reply("I'm sorry, but I can't assist with that.")],
             "patient b3": [server.reply("What is on the left?")],
-            "patient b4": [server.reply("Here you are"), server.reply(f"Sorry, here you are:\n{GOOD}")],
+            "patient b4": [
+                server.reply("Here you are"),
+                server.reply(f"Sorry, here you are:\n{GOOD}"),
+            ],
             "patient b5": [server.reply(DRAFT.format(first="Left", second="Option1"))],
             "patient b6": [server.status(400)],
             "patient b7": [server.reply(GOOD.replace("the mass", "the mass in Image2"), delay=0.1)],
         },
     )
     draft_pairs(folder, open_llm(study))
-    reasons = {request: (line.outcome, line.reason) for request, line in read_drafted(folder).items()}
+    reasons = {
+        request: (line.outcome, line.reason) for request, line in read_drafted(folder).items()
+    }
     assert reasons["p0"] == ("skipped", "a caption is shorter than 100 characters")
     assert reasons["p1"] == ("skipped", "a caption seems to address the LLM")
     assert reasons["p2"] == ("refused", "the LLM would not")
@@ -156,7 +186,10 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     assert "HTTP 400" in reasons["p6"][1]
     assert list(read_drafts(folder)) == ["p4"]
     counts = tally(folder, StudyKind.PAIRS)
-    rejected = [counts["questions", "rejected", why] for why in ("both answers are equal", "it speaks of the images")]
+    rejected = [
+        counts["questions", "rejected", why]
+        for why in ("both answers are equal", "it speaks of the images")
+    ]
     assert rejected == [1, 1]
     assert sum(number for (of, *_), number in counts.items() if of == "pairs") == 8
     before, llm.said = server.count, {}
@@ -164,17 +197,23 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     assert server.count == before + 1
     drafts = read_drafts(folder)
     assert list(drafts) == ["p4", "p6"]
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "another")  # which drafts what the first one would not
+    monkeypatch.setenv(
+        "MEDTASKS_JUDGE_MODEL", "another"
+    )  # which drafts what the first one would not
     draft_pairs(folder, open_llm(study))
     assert read_drafts(folder).items() > drafts.items()
-    llms = Counter(line.llm for line in read_drafted(folder).values() if line.outcome is DraftOutcome.DRAFTED)
+    llms = Counter(
+        line.llm for line in read_drafted(folder).values() if line.outcome is DraftOutcome.DRAFTED
+    )
     assert llms == {"m, temperature 0": 4, "another, temperature 0": 2}
 
 
 def test_each_image_is_asked_for_its_category_once(server, folder):
     study, llm = captioned_study(folder, 3), DraftingLLM(server)
     said = {"b1": "Vascular, Pulmonary.", "b2": "Hard to say"}
-    llm.said = {f"Caption: {caption(image, 'right')}": [server.reply(text)] for image, text in said.items()}
+    llm.said = {
+        f"Caption: {caption(image, 'right')}": [server.reply(text)] for image, text in said.items()
+    }
     draft_pairs(folder, open_llm(study))
     assert [draft.categories for draft in read_drafts(folder).values()] == [()] * 3
     counts = categorize(folder, open_llm(study), None)
@@ -195,7 +234,9 @@ def test_each_image_is_asked_for_its_category_once(server, folder):
     assert server.count == before
     categorize(folder, open_llm(study), ["Chest", "Pulmonary"])
     assert llm.asked("Caption:")[-1].endswith("Categories: Chest, Pulmonary")
-    assert [draft.digest for draft in read_drafts(folder).values()] == digests  # reviews of it stay valid
+    assert [
+        draft.digest for draft in read_drafts(folder).values()
+    ] == digests  # reviews of it stay valid
 
 
 def test_a_model_that_broke_is_read_in_linear_time():

@@ -21,7 +21,10 @@ def units(vectors):
 def planted():
     """Embeddings, and the pairs that are confusing: others are alike to both encoders or to neither."""
     draw = np.random.default_rng(4)
-    medical, general = units(draw.standard_normal((COUNT, 64))), units(draw.standard_normal((COUNT, 96)))
+    medical, general = (
+        units(draw.standard_normal((COUNT, 64))),
+        units(draw.standard_normal((COUNT, 96))),
+    )
     pairs = draw.permutation(COUNT)[:600].reshape(-1, 2)
     for first, second in pairs:
         medical[second] = units(medical[first] + 0.3 * units(draw.standard_normal(64)))
@@ -50,7 +53,10 @@ def test_the_exact_search_finds_exactly_the_planted_pairs_in_order_of_their_gaps
 
 def around(draw, count, dimension, spread):
     """Return vectors around one, whose cosines are about 1 / (1 + spread^2)."""
-    centre, noise = units(draw.standard_normal(dimension)), units(draw.standard_normal((count, dimension)))
+    centre, noise = (
+        units(draw.standard_normal(dimension)),
+        units(draw.standard_normal((count, dimension))),
+    )
     return units(centre + spread * noise).astype(np.float32)
 
 
@@ -84,7 +90,9 @@ def test_golden_mediconfusion_selection(recorded_data):
     """The released pairs meet the published limits by the similarities that they carry (section 2)."""
     records = json.loads((recorded_data / "mediconfusion/dataset.json").read_text()).values()
     assert len(records) == 176
-    medical, general = (np.array([one[key] for one in records]) for key in ("BiomedCLIP_sim", "DINO_sim"))
+    medical, general = (
+        np.array([one[key] for one in records]) for key in ("BiomedCLIP_sim", "DINO_sim")
+    )
     assert 0.9 <= medical.min() < 0.91
     assert 0.73 < general.max() <= 0.75
 
@@ -110,7 +118,9 @@ def lines(path, *rows):
     for name in ("1.png", "2.png", "3.png", "sub/4.png"):
         (path.parent / name).parent.mkdir(exist_ok=True)
         (path.parent / name).write_bytes(b"-")
-    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+    path.write_text(
+        "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows)
+    )
     return path
 
 
@@ -143,7 +153,10 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
     "rows, says",
     [
         ([row(1), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),
-        ([{"id": "a", "image": "1.png", "captoin": "x"}], "no line has a caption.*did you mean 'captoin'"),
+        (
+            [{"id": "a", "image": "1.png", "captoin": "x"}],
+            "no line has a caption.*did you mean 'captoin'",
+        ),
         ([row(1), '{"id": "a", \n'], "row 2 is no JSON"),
         ([{"image": "1.png", "caption": "x"}], "row 1 lacks 'id'"),
         ([row(1, group=1.5)], "row 1: group is .* and not a whole number"),
@@ -155,5 +168,7 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
 def test_a_list_that_cannot_be_used_is_one_sentence_without_ids(tmp_path, rows, says):
     with pytest.raises(SourceError, match=says):
         read_image_list(lines(tmp_path / "list.jsonl", *rows))
-    with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
+    with pytest.raises(
+        SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"
+    ):
         read_image_list(tmp_path)

@@ -41,7 +41,10 @@ PAIR = Draft(
 
 
 def reviews(**said):
-    return [Review(study="s", reviewer=who, items={} if one is None else {"p": one}) for who, one in said.items()]
+    return [
+        Review(study="s", reviewer=who, items={} if one is None else {"p": one})
+        for who, one in said.items()
+    ]
 
 
 def left_out(*_, min_score=5, wording=None, **said):
@@ -59,7 +62,9 @@ def test_scores():
     assert left_out(alice=one_low, min_score=4) == left_out(alice=scored(PAIR, 5)) == PAIR
     assert left_out(alice=scored(PAIR, 9), bob=half) == PAIR  # nobody waits for who is not done
     wrong = scored(PAIR, 9, judgements=(Judgement(), Judgement(score=1, correctness=False)))
-    assert left_out(alice=scored(PAIR, 9), bob=wrong) == TOO_LOW  # who found one wrong need not score the other
+    assert (
+        left_out(alice=scored(PAIR, 9), bob=wrong) == TOO_LOW
+    )  # who found one wrong need not score the other
     assert left_out(alice=wrong) == UNSCORED
     assert left_out(alice=scored(PAIR, 9, digest="0" * 16)) == UNSCORED  # drafted anew since
 
@@ -67,7 +72,11 @@ def test_scores():
 def test_words_of_reviewers():
     alice = scored(PAIR, 9, question=" Where? ", options=("left ", "right"), answers=("B", "A"))
     found = left_out(alice=alice)
-    assert (found.question, found.options, found.answers) == ("Where?", ("left", "right"), ("B", "A"))
+    assert (found.question, found.options, found.answers) == (
+        "Where?",
+        ("left", "right"),
+        ("B", "A"),
+    )
     assert found.categories == PAIR.categories
     assert left_out(alice=alice, bob=scored(PAIR, 9)) == DISAGREED
     assert left_out(alice=alice, bob=scored(PAIR, 9), wording="alice") == found
@@ -94,16 +103,24 @@ def test_edits_by_hand_that_make_no_question():
 
 
 def draft(number, letter, options=("Yes", "No"), question="Is it?"):
-    return Draft(item_id=f"i/{number}", images=("i",), question=question, options=options, answers=(letter,))
+    return Draft(
+        item_id=f"i/{number}", images=("i",), question=question, options=options, answers=(letter,)
+    )
 
 
 def drafts(yes, no, question="Is it?"):
     letters = ["A"] * yes + ["B"] * no
-    return {f"i/{number}": draft(number, letter, question=question) for number, letter in enumerate(letters)}
+    return {
+        f"i/{number}": draft(number, letter, question=question)
+        for number, letter in enumerate(letters)
+    }
 
 
 def test_as_many_yes_as_no_and_nothing_else_goes():
-    study = drafts(7, 3) | {"c": draft("c", "C", ("CT", "MRI", "X-ray")), "o": draft("o", "Fluid", ())}
+    study = drafts(7, 3) | {
+        "c": draft("c", "C", ("CT", "MRI", "X-ray")),
+        "o": draft("o", "Fluid", ()),
+    }
     kept, left_out = balance_answers(study)
     answers = [study[item].answers[0] for item in kept if study[item].options == ("Yes", "No")]
     assert sorted(answers) == ["A"] * 3 + ["B"] * 3
@@ -113,7 +130,9 @@ def test_as_many_yes_as_no_and_nothing_else_goes():
     turned = {"t": draft("t", "A", ("No", "Yes"))}
     assert balance_answers(drafts(1, 0) | turned)[0] == {"i/0", "t"}
     before, _ = balance_answers(drafts(40, 20))  # more drafts and other words change little
-    assert before != set(sorted(drafts(40, 0))[:20]) | set(drafts(40, 20).keys() - drafts(40, 0).keys())  # any images
+    assert before != set(sorted(drafts(40, 0))[:20]) | set(
+        drafts(40, 20).keys() - drafts(40, 0).keys()
+    )  # any images
     assert balance_answers(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
     after, _ = balance_answers(drafts(40, 20) | {"new": draft("new", "B")})
     assert (before < after, len(after - before)) == (True, 2)
@@ -128,17 +147,26 @@ def test_yes_and_no_that_a_reviewer_has_turned_around():
 
 def known_drafts(number):
     asked = {"question": "Which?", "options": ("a", "b"), "answers": ("A", "B")}
-    return {f"p{n}": Draft(item_id=f"p{n}", images=(f"i{2 * n}", f"i{2 * n + 1}"), **asked) for n in range(number)}
+    return {
+        f"p{n}": Draft(item_id=f"p{n}", images=(f"i{2 * n}", f"i{2 * n + 1}"), **asked)
+        for n in range(number)
+    }
 
 
 def images(number, group=lambda n: None):
-    return {f"i{n}": StudyImage(image_id=f"i{n}", file="", sha256="", text="", group=group(n)) for n in range(number)}
+    return {
+        f"i{n}": StudyImage(image_id=f"i{n}", file="", sha256="", text="", group=group(n))
+        for n in range(number)
+    }
 
 
 def review(name, known, judgements):
     """A reviewer who judged questions in their order, None for those that they did not."""
     pairs = zip(known.values(), judgements[::2], judgements[1::2], strict=True)
-    items = {draft.item_id: empty_review(draft).model_copy(update={"judgements": two}) for draft, *two in pairs}
+    items = {
+        draft.item_id: empty_review(draft).model_copy(update={"judgements": two})
+        for draft, *two in pairs
+    }
     return Review(study="s", reviewer=name, items=items)
 
 
@@ -153,9 +181,9 @@ def by_what(*reviews, known, seen=None):
 
 def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_what_passes_is_the_textbooks():
     known = known_drafts(2)
-    found = by_what(scored_by("anna", known, [1, 2, 9, 10]), scored_by("bert", known, [2, 2, 9, 8]), known=known)[
-        "score"
-    ]
+    found = by_what(
+        scored_by("anna", known, [1, 2, 9, 10]), scored_by("bert", known, [2, 2, 9, 8]), known=known
+    )["score"]
     # Observed squares are 1, 0, 0 and 4; by chance each score of one meets each of the other's.
     expected = sum((a - b) ** 2 for a in (1, 2, 9, 10) for b in (2, 2, 9, 8)) / 16
     assert found.kappa == pytest.approx(1 - 5 / 4 / expected)
@@ -164,7 +192,9 @@ def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_wh
     known = known_drafts(25)
     said = [(7, 7)] * 20 + [(7, 3)] * 5 + [(3, 7)] * 10 + [(2, 2)] * 15
     first, second = zip(*said, strict=True)
-    found = by_what(scored_by("anna", known, first), scored_by("bert", known, second), known=known)["score >= 5"]
+    found = by_what(scored_by("anna", known, first), scored_by("bert", known, second), known=known)[
+        "score >= 5"
+    ]
     assert (found.kappa, found.equal) == pytest.approx((0.4, 0.7))
 
 
@@ -175,7 +205,9 @@ def test_reviewers_who_always_say_the_same_are_named():
         ([1, 4, 7, 7, 9, 10], 0, ("anna",)),
         ([8] * 6, 0, ("anna", "bert")),
     ):
-        result = by_what(scored_by("anna", known, [7] * 6), scored_by("bert", known, scores), known=known)["score"]
+        result = by_what(
+            scored_by("anna", known, [7] * 6), scored_by("bert", known, scores), known=known
+        )["score"]
         assert result.kappa == pytest.approx(kappa, nan_ok=True)
         assert result.constant == constant
 
@@ -229,13 +261,19 @@ def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path
 def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tmp_path):
     study = pairs_study(tmp_path)
     with open_reviewer_file(tmp_path, "anna") as file:
-        save(file, "p1", judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)))
+        save(
+            file,
+            "p1",
+            judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)),
+        )
         assert file.review("p1").judgements == (
             Judgement(score=1, correctness=False),
             Judgement(score=8, correctness=True, relevance=False, language=True),
         )
         save(file, "p2", judgements=(Judgement(correctness=False), Judgement()), note="hm")
-        assert file.summary() == "anna: 1 of 3 drafts scored, 2 below 5"  # as on the page: one is enough
+        assert (
+            file.summary() == "anna: 1 of 3 drafts scored, 2 below 5"
+        )  # as on the page: one is enough
         for item in ("p1", "p2"):
             file.save(item, empty_review(file.drafts[item]), file.review(item).version)
     assert read_reviews(tmp_path, study)[0].items == {}  # everything was taken back
@@ -245,16 +283,28 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
     "changes, field, why",
     [
         ({"question": "  "}, "question", "the question is empty"),
-        ({"options": ("In  the apex", "in the Apex")}, "options.1", "option B says the same as option A"),
+        (
+            {"options": ("In  the apex", "in the Apex")},
+            "options.1",
+            "option B says the same as option A",
+        ),
         ({"answers": ("A", "C")}, "answers.1", "the answer is none of A, B"),
-        ({"judgements": (Judgement(), Judgement(score=11))}, "judgements.1.score", "the score is none of 1 to 10"),
+        (
+            {"judgements": (Judgement(), Judgement(score=11))},
+            "judgements.1.score",
+            "the score is none of 1 to 10",
+        ),
         (
             {"judgements": (Judgement(score=5, correctness=False), Judgement())},
             "judgements.0.score",
             "a question that is not correct has score 1; say first that it is correct",
         ),
         ({"hallucination": "anatomy"}, "hallucination", "questions of this study have no type"),
-        ({"judgements": (Judgement(),)}, "", "it does not have the options, images or categories of the draft"),
+        (
+            {"judgements": (Judgement(),)},
+            "",
+            "it does not have the options, images or categories of the draft",
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_field(tmp_path, changes, field, why):
@@ -279,9 +329,9 @@ def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
         with open_reviewer_file(tmp_path / kind, "anna") as file:
             draft = file.drafts["im1/1"]
             assert problems(draft, review_of(file, "im1/1", **changes)) == why
-    assert complete_review(draft, empty_review(draft).model_copy(update={"hallucination": "anatomy"})) == empty_review(
-        draft
-    )
+    assert complete_review(
+        draft, empty_review(draft).model_copy(update={"hallucination": "anatomy"})
+    ) == empty_review(draft)
 
 
 def test_only_one_process_works_on_a_reviewers_file(tmp_path):

@@ -24,7 +24,9 @@ class Expert(Reader):
     """Somebody who judges drafts by keys alone."""
 
     def open_review(self, url):
-        if self.browser.current_url.startswith("http"):  # a page that has something unsaved would ask
+        if self.browser.current_url.startswith(
+            "http"
+        ):  # a page that has something unsaved would ask
             self.run("window.onbeforeunload = null")
         metrics = {"width": WIDE[0], "height": WIDE[1], "deviceScaleFactor": 1, "mobile": False}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -66,7 +68,9 @@ class Expert(Reader):
         return [one.get_attribute("textContent") for one in self.all(f"{css} [aria-pressed=true]")]
 
     def images_are_shown(self):
-        return self.run("[...document.querySelectorAll('.shot img')].every((one) => one.naturalWidth > 0)")
+        return self.run(
+            "[...document.querySelectorAll('.shot img')].every((one) => one.naturalWidth > 0)"
+        )
 
 
 @pytest.fixture
@@ -82,7 +86,9 @@ def file_of(folder, reviewer="anna"):
 def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(expert, tmp_path):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
-        first, second, third = (empty_review(server.file.drafts[item]) for item in ("p1", "p2", "p3"))
+        first, second, third = (
+            empty_review(server.file.drafts[item]) for item in ("p1", "p2", "p3")
+        )
         expert.open_review(server.url)
         expert.press("8", "6", "n")  # both of the first pair
         expert.press("q", "x", "0", "w")  # the second: not correct, and 10 but not relevant
@@ -99,7 +105,9 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         expert.press(ESCAPE, "u", "4", "4", BACKSPACE, "3")
         expert.wait_until_saved()
         assert file_of(tmp_path).items == {
-            "p1": first.model_copy(update={"judgements": (Judgement(score=8, **MET), Judgement(score=6, **MET))}),
+            "p1": first.model_copy(
+                update={"judgements": (Judgement(score=8, **MET), Judgement(score=6, **MET))}
+            ),
             "p2": second.model_copy(
                 update={
                     "question": "Where is the nodule?",
@@ -113,7 +121,9 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
                     "note": '8 would be wrong: "q" & <b>ä</b>',
                 }
             ),
-            "p3": third.model_copy(update={"judgements": (Judgement(score=4, **MET), Judgement(score=3, **MET))}),
+            "p3": third.model_copy(
+                update={"judgements": (Judgement(score=4, **MET), Judgement(score=3, **MET))}
+            ),
         }
         assert expert.one("#tally").text == "3 of 3 scored, 2 below 5"
         shown = expert.one("#item").text, expert.pressed("#item"), expert.state
@@ -122,14 +132,20 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         assert (expert.one("#item").text, expert.pressed("#item"), expert.state) == shown
         assert expert.errors() == []
         here = f"http://127.0.0.1:{server.server_port}/"
-        assert all(url.startswith((server.url, f"{here}proof?", f"blob:{here}")) for url in expert.requests())
+        assert all(
+            url.startswith((server.url, f"{here}proof?", f"blob:{here}"))
+            for url in expert.requests()
+        )
 
 
 def test_keys_show_captions_move_filter_enlarge_and_explain(expert, tmp_path):
     pairs_study(tmp_path, 4)
     with reviewing(tmp_path) as server:
         expert.open_review(server.url)
-        for key, text in (("c", "Radiograph 2"), ("n", "Radiograph 4")):  # captions are hidden at first
+        for key, text in (
+            ("c", "Radiograph 2"),
+            ("n", "Radiograph 4"),
+        ):  # captions are hidden at first
             assert text not in expert.one("body").text
             expert.press(key)
             assert text in expert.one("body").text
@@ -140,7 +156,9 @@ def test_keys_show_captions_move_filter_enlarge_and_explain(expert, tmp_path):
         controls = {"button", "textbox", "combobox", "spinbutton", "progressbar", "dialog"}
         by_role = [node for node in tree if node.get("role", {}).get("value") in controls]
         assert len(by_role) > 40
-        assert [node["role"]["value"] for node in by_role if not node["name"]["value"].strip()] == []
+        assert [
+            node["role"]["value"] for node in by_role if not node["name"]["value"].strip()
+        ] == []
         expert.press("n", RIGHT, "p")
         assert expert.one("#item-id").text == "p2"
         expert.press("8", "3", "f")  # unscored
@@ -157,8 +175,13 @@ def test_keys_show_captions_move_filter_enlarge_and_explain(expert, tmp_path):
         assert not expert.one("#help").is_displayed()
         expert.press("z", "+", "]")
         assert expert.one("#zoomed img").is_displayed()
-        assert expert.run("getComputedStyle(document.documentElement).getPropertyValue('--zoom')") == "2"
-        assert "brightness(1.1)" in expert.run("getComputedStyle(document.querySelector('#zoomed img')).filter")
+        assert (
+            expert.run("getComputedStyle(document.documentElement).getPropertyValue('--zoom')")
+            == "2"
+        )
+        assert "brightness(1.1)" in expert.run(
+            "getComputedStyle(document.querySelector('#zoomed img')).filter"
+        )
         expert.press(ESCAPE)
         expert.wait_until_saved()
         assert list(file_of(tmp_path).items) == ["p2"]
@@ -168,7 +191,9 @@ def test_keys_show_captions_move_filter_enlarge_and_explain(expert, tmp_path):
         assert expert.pressed(".figure:first-child .scores") == ["5"]
 
 
-def test_what_cannot_be_kept_is_said_and_what_another_tab_changed_is_not_written_over(expert, tmp_path):
+def test_what_cannot_be_kept_is_said_and_what_another_tab_changed_is_not_written_over(
+    expert, tmp_path
+):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
         expert.open_review(server.url)
@@ -229,7 +254,9 @@ def impostor(port):
             thread.join()
 
 
-def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_takes_over(expert, tmp_path):
+def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_takes_over(
+    expert, tmp_path
+):
     pairs_study(tmp_path)
     process, address = start_review(tmp_path, port_is_free_at_once=True)
     expert.open_review(address)
@@ -244,14 +271,24 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
         expert.press("7", "n", "5", "m")
         expert.write("Mrs Example")
         expert.press(ESCAPE, "n")  # whose images were not asked for yet
-        expert.wait(lambda: "2 questions are not saved. The server has ended or does not answer" in expert.alert)
+        expert.wait(
+            lambda: (
+                "2 questions are not saved. The server has ended or does not answer" in expert.alert
+            )
+        )
         seen = len(arrived)
         expert.wait(lambda: len(arrived) > seen)  # it tries again
         assert expert.state_of_saving == "Not saved"
         assert {request.partition("?")[0] for request in arrived} == {"GET /proof"}
-        assert not [secret for secret in (*address.split("/")[3:4], key, "Example", "im") if secret in str(arrived)]
+        assert not [
+            secret
+            for secret in (*address.split("/")[3:4], key, "Example", "im")
+            if secret in str(arrived)
+        ]
         process, again = start_review(tmp_path)
-        expert.browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardSanitizedWrite"]})
+        expert.browser.execute_cdp_cmd(
+            "Browser.grantPermissions", {"permissions": ["clipboardSanitizedWrite"]}
+        )
         expert.one("#alert button").click()
         old = expert.browser.current_window_handle
         expert.browser.switch_to.new_window("tab")

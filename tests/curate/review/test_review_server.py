@@ -40,10 +40,15 @@ def start_review(folder, files=None, *, port_is_free_at_once=False):
 
     The system keeps the port from others for a minute after its end, unless ``port_is_free_at_once``.
     """
-    started = [sys.executable, *(("-c", _REUSABLE) if port_is_free_at_once else ("-m", "medtasks.cli.main"))]
+    started = [
+        sys.executable,
+        *(("-c", _REUSABLE) if port_is_free_at_once else ("-m", "medtasks.cli.main")),
+    ]
     command = [*started, "curate", "review", str(folder), "--reviewer", "anna"]
     limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
-    process = subprocess.Popen([*limited, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*limited, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     lines = [process.stdout.readline(), process.stdout.readline()]
     address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]+/", lines[0])
@@ -56,7 +61,9 @@ def start_review(folder, files=None, *, port_is_free_at_once=False):
 @contextlib.contextmanager
 def reviewing(folder, reviewer="anna", **settings):
     with open_reviewer_file(folder, reviewer) as file, ReviewServer(file, **settings) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             yield server
@@ -84,7 +91,9 @@ def ask(server, path, method="GET", body=None, token=None, **headers):
 
 def save(server, item, version=None, **changes):
     said = server.file.review(item).model_dump(mode="json") | changes
-    body = json.dumps({"item": item, "version": version or server.file.review(item).version, "said": said})
+    body = json.dumps(
+        {"item": item, "version": version or server.file.review(item).version, "said": said}
+    )
     status, _, reply = ask(server, "save", "POST", body, **JSON)
     return status, json.loads(reply)
 
@@ -112,11 +121,15 @@ def test_only_known_paths_are_served_and_nothing_is_kept_nor_shared_nor_loaded_f
     for path in ("", "review_page.css", "study", "image?id=im2", "nothing"):
         _, headers, _ = ask(server, path)
         assert headers["Cache-Control"] == "no-store"
-        assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+        assert headers["Content-Security-Policy"].startswith(
+            "default-src 'none'; script-src 'self';"
+        )
         assert headers["Referrer-Policy"] == "no-referrer"
         assert not [name for name in headers if name.startswith("Access-Control")]
         assert "Python" not in headers["Server"]
-    assert [ask(server, "study", method)[0] for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE")] == [501] * 5
+    assert [
+        ask(server, "study", method)[0] for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE")
+    ] == [501] * 5
     with socket.create_connection(server.server_address, timeout=300) as line:
         line.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
         assert line.recv(100).startswith(b"HTTP/1.1 400 ")
@@ -126,12 +139,20 @@ def test_images_are_shown_as_models_see_them_and_faults_without_their_path(serve
     for image in ("im1", "im3"):  # one in a format that browsers do not show
         status, headers, body = ask(server, f"image?id={image}")
         shown = Image.open(io.BytesIO(body))
-        assert (status, headers["Content-Type"], shown.format, shown.size) == (200, "image/png", "PNG", (SIDE, SIDE))
+        assert (status, headers["Content-Type"], shown.format, shown.size) == (
+            200,
+            "image/png",
+            "PNG",
+            (SIDE, SIDE),
+        )
     pairs_study(tmp_path)
     (tmp_path / "drawn" / "im1.png").write_bytes((tmp_path / "drawn" / "im2.png").read_bytes())
     (tmp_path / "drawn" / "im2.png").unlink()
     with reviewing(tmp_path) as other:
-        for image, sentence in (("im1", "changed since the study was made"), ("im2", "No such file")):
+        for image, sentence in (
+            ("im1", "changed since the study was made"),
+            ("im2", "No such file"),
+        ):
             status, _, body = ask(other, f"image?id={image}")
             assert (status, sentence in json.loads(body)["error"]) == (422, True)
             assert str(tmp_path).encode() not in body
@@ -142,7 +163,9 @@ def test_the_study_holds_what_the_page_shows_and_nobody_elses_word(server):
         assert save(other, "p1", note="of somebody else", judgements=SCORES)[0] == 200
         study = json.loads(ask(server, "study")[2])
         assert (other.key, other.token) != (study["key"], server.token)
-        assert ask(other, "study", token=server.token)[0] == 403  # each start has a token of its own
+        assert (
+            ask(other, "study", token=server.token)[0] == 403
+        )  # each start has a token of its own
     assert [item["id"] for item in study["items"]] == ["p1", "p2", "p3"]
     assert study["images"]["im1"]["text"].startswith("Radiograph 1")
     assert not any(text in json.dumps(study) for text in ("somebody else", "/drawn/"))
@@ -153,12 +176,21 @@ def test_the_study_holds_what_the_page_shows_and_nobody_elses_word(server):
 def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(server):
     assert save(server, "p1", note="\ud800")[0] == 400
     assert save(server, "p1", mood="good")[0] == 400
-    unknown = json.dumps({"item": "p9", "version": "", "said": server.file.review("p1").model_dump(mode="json")})
+    unknown = json.dumps(
+        {"item": "p9", "version": "", "said": server.file.review("p1").model_dump(mode="json")}
+    )
     assert ask(server, "save", "POST", unknown, **JSON)[0] == 404
-    assert save(server, "p1", question="") == (200, {"problems": {"question": "the question is empty"}})
+    assert save(server, "p1", question="") == (
+        200,
+        {"problems": {"question": "the question is empty"}},
+    )
     assert server.file.review("p1").question
     old = server.file.review("p3").version
-    assert save(server, "p3", note="one tab")[0] == save(server, "p3", version=old, note="one tab")[0] == 200  # a retry
+    assert (
+        save(server, "p3", note="one tab")[0]
+        == save(server, "p3", version=old, note="one tab")[0]
+        == 200
+    )  # a retry
     status, reply = save(server, "p3", version=old, note="another tab")
     assert (status, reply["said"]["note"]) == (409, "one tab")
     status, reply = save(server, "p3", digest="0" * 16)
@@ -188,12 +220,22 @@ def test_a_full_disk_is_a_sentence_and_the_next_try_is_saved(tmp_path, monkeypat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with reviewing(tmp_path) as server:
-        status, reply = save(server, "p1", judgements=SCORES, question=" Which side? ", note="before")
-        (review,) = read_reviews(tmp_path, study)  # on disk when it is answered, in the form of the file
-        assert (status, reply["remarks"], reply["version"]) == (200, [], server.file.review("p1").version)
+        status, reply = save(
+            server, "p1", judgements=SCORES, question=" Which side? ", note="before"
+        )
+        (review,) = read_reviews(
+            tmp_path, study
+        )  # on disk when it is answered, in the form of the file
+        assert (status, reply["remarks"], reply["version"]) == (
+            200,
+            [],
+            server.file.review("p1").version,
+        )
         assert review.items["p1"].model_dump(mode="json") == reply["said"]
         assert review.items["p1"].question == "Which side?"
-        assert review.items["p1"].judgements[1] == Judgement(score=6, correctness=True, relevance=True, language=False)
+        assert review.items["p1"].judgements[1] == Judgement(
+            score=6, correctness=True, relevance=True, language=False
+        )
         with monkeypatch.context() as patch:
             patch.setattr("pathlib.Path.replace", full)
             status, reply = save(server, "p1", note="after")
@@ -208,13 +250,16 @@ def test_many_saves_at_once_are_all_in_the_file(tmp_path):
     notes = {f"p{number}": str(number) for number in range(1, 13)}
     with reviewing(tmp_path) as server:
         threads = [
-            threading.Thread(target=save, args=(server, item), kwargs={"note": note}) for item, note in notes.items()
+            threading.Thread(target=save, args=(server, item), kwargs={"note": note})
+            for item, note in notes.items()
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert {item: saved.note for item, saved in read_reviews(tmp_path, study)[0].items.items()} == notes
+    assert {
+        item: saved.note for item, saved in read_reviews(tmp_path, study)[0].items.items()
+    } == notes
 
 
 def check_end(process, folder, ending):
@@ -242,7 +287,10 @@ def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
         strangers.callback(process.kill)
         strangers.enter_context(contextlib.closing(own)).request("GET", f"{path}study")
         assert own.getresponse().read()
-        idle = [strangers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
+        idle = [
+            strangers.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(300)
+        ]
         for line in idle[::2]:
             line.sendall(b"GET /proof HTTP/1.1\r\n")  # a request without an end
         with urllib.request.urlopen(f"{address}study", timeout=300) as reply:

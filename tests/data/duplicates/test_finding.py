@@ -10,7 +10,14 @@ from PIL import Image, ImageOps
 from medtasks.data.duplicates import duplicate_search, image_copies, image_hashes
 from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, find_duplicates
 from medtasks.data.duplicates.image_copies import dataset_images, other_images
-from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, ImageViews, hash_images, near
+from medtasks.data.duplicates.image_hashes import (
+    DISTANCE,
+    LIKENESS,
+    Alike,
+    ImageViews,
+    hash_images,
+    near,
+)
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -86,7 +93,11 @@ SETS = {
 def test_what_is_found_within_a_set(name):
     def rows(listed):
         for doc_id, number, *ids in listed:
-            yield row(doc_id, drawn(number, 80), **dict(zip(("image_id", "patient_id"), ids, strict=False)))
+            yield row(
+                doc_id,
+                drawn(number, 80),
+                **dict(zip(("image_id", "patient_id"), ids, strict=False)),
+            )
 
     shown, examples, findings, left_out, groups, shown_by = SETS[name]
     bench = f"bench{list(SETS).index(name)}"
@@ -116,12 +127,18 @@ def test_the_three_kinds_within_a_set():
         ],
     )
     found = found_in("kinds")
-    assert said(found.within)[0] == (CopyKind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
+    assert said(found.within)[0] == (
+        CopyKind.PIXELS,
+        Concern.TWICE,
+        {"same pixels 1", "same pixels 2"},
+    )
     alike = [questions for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR]
     assert {"near 1", "near 2"} in alike
     assert {"near 3", "near 4"} in alike
     assert len(alike) == 2 + 3
-    assert {finding.alike.inverted for finding in found.within if "near 3" in finding.questions} == {True}
+    assert {
+        finding.alike.inverted for finding in found.within if "near 3" in finding.questions
+    } == {True}
     assert found.left_out == ("same pixels 2", "near 2", "near 4", "chain 60", "chain 40")
     assert [len(group) for group in found.groups] == [3, 2, 2, 1]
 
@@ -149,10 +166,14 @@ def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, 
     monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
     picture = dataset_images("mediconfusion").images[0]
     (dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER).mkdir(exist_ok=True)
-    shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg")
+    shutil.copyfile(
+        picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg"
+    )
     found = found_in("mediconfusion")
     leaks = [finding for finding in found.within if finding.concern is Concern.EXAMPLE]
-    assert [finding.first.examples for finding in leaks if finding.first is finding.second] == [("planted_F1.jpg",)]
+    assert [finding.first.examples for finding in leaks if finding.first is finding.second] == [
+        ("planted_F1.jpg",)
+    ]
     assert set(picture.questions) <= set(found.left_out)
 
 
@@ -161,27 +182,52 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     alike = {quality: texture(quality, BIG) for quality in (20, 95, 60)}
     known = [kept, texture(2), texture(3), texture(4), *alike.values()]
     rows = [row(f"q{number}", picture) for number, picture in enumerate(known)]
-    prepare_set("bench", [*rows, row("several", texture(5), texture(7)), row("none")], [row("e", texture(6))])
+    prepare_set(
+        "bench",
+        [*rows, row("several", texture(5), texture(7)), row("none")],
+        [row("e", texture(6))],
+    )
     copies = {f"{quality}.jpg": jpeg_bytes(picture, quality) for quality, picture in alike.items()}
     files = {"a/copy.jpg": kept, "a/again.jpg": kept, "lossless.bmp": texture(2).convert("RGB")}
     # A picture of an example alone is no finding outside.
-    others = {"compressed.jpg": jpeg_bytes(texture(3), 75), "unknown.png": texture(9), "example.png": texture(6)}
+    others = {
+        "compressed.jpg": jpeg_bytes(texture(3), 75),
+        "unknown.png": texture(9),
+        "example.png": texture(6),
+    }
     others["several.jpg"] = jpeg_bytes(texture(7), 75)
     found = found_in("bench", write_folder(tmp_path / "training", {**files, **others, **copies}))
-    assert said(found.outside[:2]) == [(CopyKind.FILE, None, {"q0"}), (CopyKind.PIXELS, None, {"q1"})]
+    assert said(found.outside[:2]) == [
+        (CopyKind.FILE, None, {"q0"}),
+        (CopyKind.PIXELS, None, {"q1"}),
+    ]
     assert {kind for kind, *_ in said(found.outside[2:])} == {CopyKind.NEAR}
     order = [question for finding in found.outside[2:] for question in finding.questions]
-    assert [question for question in order if question not in ("q2", "several")] == ["q5", "q6", "q4"]
+    assert [question for question in order if question not in ("q2", "several")] == [
+        "q5",
+        "q6",
+        "q4",
+    ]
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
     assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
     assert (found.within, len(found.shown.documents)) == ((), 9)
 
 
 def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):
-    blank = [Image.new("L", (30, 30), 0), Image.new("L", (40, 30), 0), Image.new("RGB", (30, 30), "white")]
-    rows = [row(f"q{number}", one, patient_id=f"p{number}") for number, one in enumerate([*blank, texture(1)])]
+    blank = [
+        Image.new("L", (30, 30), 0),
+        Image.new("L", (40, 30), 0),
+        Image.new("RGB", (30, 30), "white"),
+    ]
+    rows = [
+        row(f"q{number}", one, patient_id=f"p{number}")
+        for number, one in enumerate([*blank, texture(1)])
+    ]
     prepare_set("blank", [*rows, row("q9", blank[0], patient_id="p9")])
-    found = found_in("blank", write_folder(tmp_path / "training", {"black.png": blank[0], "grey.png": texture(2)}))
+    found = found_in(
+        "blank",
+        write_folder(tmp_path / "training", {"black.png": blank[0], "grey.png": texture(2)}),
+    )
     assert [picture.questions for picture in found.uniform] == [("q0", "q9"), ("q1",), ("q2",)]
     assert found.uniform_outside == 1
     assert (found.within, found.outside, found.left_out) == ((), (), ())
@@ -201,7 +247,8 @@ def test_the_closest_views_are_reported(tmp_path):
     # With their borders the two are a little less alike, because the borders differ in width.
     inside = texture(1, BIG)
     folder = write_folder(
-        tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
+        tmp_path,
+        {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)},
     )
     looks = ImageViews(list(hash_images(sorted(folder.iterdir()))[0].items()))
     images = [image_hashes.read_image(looks.views[at].file)[0] for at in (0, 2)]
@@ -211,12 +258,17 @@ def test_the_closest_views_are_reported(tmp_path):
     assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
 
 
-def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_ones_says_what_to_do(tmp_path):
+def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_ones_says_what_to_do(
+    tmp_path,
+):
     volume = put_nifti(tmp_path / "v.nii.gz", scan(1))
     prepare_set("mixed", [row("q1", volume), row("q2", volume), row("q3", texture(1))])
     found = found_in("mixed")
     assert (found.shown.volumes, len(found.shown.images), found.within) == (1, 1, ())
-    for name, shown, why in (("volumes", [volume], "show no images but volumes"), ("text", [], "show no images")):
+    for name, shown, why in (
+        ("volumes", [volume], "show no images but volumes"),
+        ("text", [], "show no images"),
+    ):
         prepare_set(name, [row("q1", *shown)])
         with pytest.raises(MedTasksError, match=f"the questions of '{name}' {why}"):
             dataset_images(name)
@@ -230,34 +282,50 @@ def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_one
         assert (file.name in str(caught.value)) is (access == "public")
 
 
-questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)
+questions = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(questions, st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sets(st.integers(0, 3)))
+@given(
+    questions,
+    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4),
+    st.sets(st.integers(0, 3)),
+)
 def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outside):
     """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""
     known = image_hashes.ImageHash(file_sha256="", pixels_sha256="", size=(9, 9), views=("",))
-    documents = [{"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)]
+    documents = [
+        {"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)
+    ]
 
     def picture(shown, kept):
         uses = tuple(
-            image_copies.Use(f"q{number}", tmp_path, False, (f"i{name}", None), f"i{name}", None, f"p{pair}")
+            image_copies.Use(
+                f"q{number}", tmp_path, False, (f"i{name}", None), f"i{name}", None, f"p{pair}"
+            )
             for number, (which, name, pair) in enumerate(drawn)
             if which == shown and f"q{number}" in kept
         )
-        return image_copies.DistinctImage((tmp_path / str(shown),), known, frozenset([str(shown)]), uses)
+        return image_copies.DistinctImage(
+            (tmp_path / str(shown),), known, frozenset([str(shown)]), uses
+        )
 
     def findings(kept):
         pictures = [picture(shown, kept) for shown in range(4)]
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
-            duplicate_search.DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(
+                pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0)
+            )
             for one, two in sorted(pairs)
             if (concern := duplicate_search.concern_of(pictures[one], pictures[two]))
         ]
         away = [
-            duplicate_search.DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
+            duplicate_search.DuplicatePair(
+                pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0)
+            )
             for one in sorted(outside)
             if pictures[one].questions
         ]

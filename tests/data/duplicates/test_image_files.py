@@ -21,7 +21,9 @@ from ...tables import each_row
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_folder(tmp_path / "training", {"b.png": texture(1), "a/c.JPG": texture(2), "a/d.tif": texture(3)})
+    return write_folder(
+        tmp_path / "training", {"b.png": texture(1), "a/c.JPG": texture(2), "a/d.tif": texture(3)}
+    )
 
 
 def names(files):
@@ -32,7 +34,11 @@ def test_pictures_are_found_in_all_subfolders_once_and_the_rest_is_counted(folde
     for name in ("v.nii", "a/v.NII.gz", "notes.txt", "report.pdf", "table.h5", "none"):
         (folder / name).write_bytes(b"x")
     found = images_below(folder)
-    assert [path.relative_to(folder).as_posix() for path in found.files] == ["b.png", "a/c.JPG", "a/d.tif"]
+    assert [path.relative_to(folder).as_posix() for path in found.files] == [
+        "b.png",
+        "a/c.JPG",
+        "a/d.tif",
+    ]
     assert (found.volumes, found.without_decoder, found.others) == (2, 0, 4)
 
     (folder / "a" / "back").symlink_to(folder)
@@ -80,7 +86,10 @@ def test_equal_pixels_have_one_digest_and_what_no_model_would_see_is_spread_over
 
 
 def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch):
-    write_folder(folder, {"cut.jpg": jpeg_bytes(texture(1), 90)[:-900], "text.png": b"hello", "empty.gif": b""})
+    write_folder(
+        folder,
+        {"cut.jpg": jpeg_bytes(texture(1), 90)[:-900], "text.png": b"hello", "empty.gif": b""},
+    )
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
     read = ph.read_image
 
@@ -94,7 +103,9 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch)
     assert names(found) == ["c.JPG", "d.tif"]
     assert names(causes) == ["b.png", "cut.jpg", "empty.gif", "gone.png", "text.png"]
     assert causes[folder / "b.png"] == "IndexError: list index out of range"
-    assert all(cause and str(folder) not in cause and "0x" not in cause for cause in causes.values())
+    assert all(
+        cause and str(folder) not in cause and "0x" not in cause for cause in causes.values()
+    )
 
 
 def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(folder, monkeypatch):
@@ -122,7 +133,9 @@ def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(fo
     assert [changed[path] == first[path] for path in files] == [False, True, True]
 
 
-def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(folder, tmp_path, monkeypatch):
+def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(
+    folder, tmp_path, monkeypatch
+):
     hash_images(images_below(folder).files)
     cache = home() / CACHE_NAME
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
@@ -152,7 +165,9 @@ def alike(first, second):
 
 
 def brighter(picture, factor, offset):
-    return Image.fromarray(np.clip(np.asarray(picture, float) * factor + offset, 0, 255).astype(np.uint8))
+    return Image.fromarray(
+        np.clip(np.asarray(picture, float) * factor + offset, 0, 255).astype(np.uint8)
+    )
 
 
 def with_text(picture):
@@ -172,8 +187,12 @@ def drawn(draw, seed, **changes):
 
 COPIES = {
     "jpeg 50": lambda one: jpeg(one, 50),
-    "a quarter": lambda one: one.resize((one.width // 4, one.height // 4), Image.Resampling.BICUBIC),
-    "half, nearest": lambda one: one.resize((one.width // 2, one.height // 2), Image.Resampling.NEAREST),
+    "a quarter": lambda one: one.resize(
+        (one.width // 4, one.height // 4), Image.Resampling.BICUBIC
+    ),
+    "half, nearest": lambda one: one.resize(
+        (one.width // 2, one.height // 2), Image.Resampling.NEAREST
+    ),
     "twice": lambda one: one.resize((one.width * 2, one.height * 2), Image.Resampling.BICUBIC),
     "colour": lambda one: one.convert("RGB"),
     "more contrast": lambda one: brighter(one, 1.3, -38),
@@ -210,7 +229,9 @@ def test_a_picture_of_one_grey_has_no_sketch_and_the_smallest_have_one():
         picture = Image.new("L", size, 0)
         picture.putpixel((size[0] - 1, size[1] - 1), 255)
         shown = ph.sketches(picture)
-        assert {(sketch.shape, len(ph.perceptual_hash(sketch)) * 4) for sketch in shown} <= {((64, 64), ph.BITS)}
+        assert {(sketch.shape, len(ph.perceptual_hash(sketch)) * 4) for sketch in shown} <= {
+            ((64, 64), ph.BITS)
+        }
         assert (shown == []) == (size == (1, 1))
 
 
@@ -224,7 +245,10 @@ def test_only_a_plain_border_is_cut_off():
     # Both sizes of details are of unit length.
     for side in ph.LIKENESS:
         vector = ph.details(alone, side)
-        assert (vector.shape, float(vector @ vector)) == ((side * side,), pytest.approx(1, abs=1e-5))
+        assert (vector.shape, float(vector @ vector)) == (
+            (side * side,),
+            pytest.approx(1, abs=1e-5),
+        )
     # What is inside the border would be nothing but the line, stretched.
     line = Image.new("L", (100, 100), 0)
     ImageDraw.Draw(line).line((10, 50, 90, 50), fill=255, width=3)
@@ -243,7 +267,9 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
     """
     for made in first:
         flipped = bytearray.fromhex(made)
-        for bit in draw.sample(range(256), draw.choice([distance, distance + 1, 256 - distance, 255 - distance])):
+        for bit in draw.sample(
+            range(256), draw.choice([distance, distance + 1, 256 - distance, 255 - distance])
+        ):
             flipped[bit // 8] ^= 1 << bit % 8
         second = [*second, flipped.hex()]
     expected = set()
@@ -256,7 +282,9 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ph, "_ROWS", 2)
         patch.setattr(ph, "_BLOCK", 5)
-        for end, *arrays in ph.close_pairs(ph.stack_hashes(first), ph.stack_hashes(second), distance):
+        for end, *arrays in ph.close_pairs(
+            ph.stack_hashes(first), ph.stack_hashes(second), distance
+        ):
             pairs.update(zip(*(array.tolist() for array in arrays), strict=True))
             ends.append(end)
     assert pairs == expected

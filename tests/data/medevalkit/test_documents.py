@@ -54,7 +54,9 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     assert (manifest.rows, manifest.access) == (len(documents), CATALOGUE[name].access)
     kinds = {"slake": KIT_QUESTION, "_report": REPORT, "radrestruct": STRUCTURED_QUESTION}
     of_images = KIT_CHOICE if CATALOGUE[name].reader == "medevalkit" else KIT_TEXT
-    assert set(documents[0]) == set(next((kinds[part] for part in kinds if part in name), of_images))
+    assert set(documents[0]) == set(
+        next((kinds[part] for part in kinds if part in name), of_images)
+    )
     ids = [document["doc_id"] for document in documents]
     assert len(set(ids)) == len(ids)
     for document in documents:
@@ -104,7 +106,9 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
     path = folder / "QA_information/Open-access/Mura.json"
     rows = json.loads(path.read_bytes())
     rows[1] |= {"question_id": rows[0]["question_id"], "option_D": None}
-    rows[2] = {name: value for name, value in {**rows[0], "question_id": "x"}.items() if name != "option_B"}
+    rows[2] = {
+        name: value for name, value in {**rows[0], "question_id": "x"}.items() if name != "option_B"
+    }
     put(path, json.dumps([*rows, {**rows[0], "question_id": "y", "option_B": None}]))
     manifest, documents = prepared("omnimedvqa", folder)
     assert [one["doc_id"] for one in documents[3:]] == ["Mura_0000", "Mura_0000 (2)"]
@@ -122,8 +126,14 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
 def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
     folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
     _, documents = prepared("omnimedvqa_vlmevalkit", folder)
-    assert [document["part"] for document in documents[::2]] == [f"part_{number}" for number in range(1, 15)]
-    assert [document["doc_id"] for document in documents[:3]] == ["part_1/1", "part_1/101", "part_2/2"]
+    assert [document["part"] for document in documents[::2]] == [
+        f"part_{number}" for number in range(1, 15)
+    ]
+    assert [document["doc_id"] for document in documents[:3]] == [
+        "part_1/1",
+        "part_1/101",
+        "part_2/2",
+    ]
     assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
     assert (documents[0]["option_lines"], documents[0]["answer"]) == (["A. CT", "B. MR"], "B")
     (folder / "part_7.tsv").unlink()
@@ -137,7 +147,12 @@ def test_medxpertqa(source, prepared):
     twice, *_, last = prepared("medxpertqa_mm", folder)[1]
     assert len(twice["image_files"]) == 2
     assert len(set(twice["image_files"])) == 1
-    assert (len(last["image_files"]), last["answer"], last["medical_task"], last["body_system"]) == (
+    assert (
+        len(last["image_files"]),
+        last["answer"],
+        last["medical_task"],
+        last["body_system"],
+    ) == (
         *(4, "D", "Treatment"),
         "Skeletal",
     )
@@ -170,7 +185,9 @@ def test_medqa_and_medbullets_write_their_options_differently(source, prepared):
     lines = {}
     for name in ("medqa_usmle", "medbullets_op4", "medbullets_op5"):
         _, documents = prepared(name, source(name))
-        assert [document["answer"] for document in documents] == list("ABCDA" if name != "medbullets_op5" else "ABCDE")
+        assert [document["answer"] for document in documents] == list(
+            "ABCDA" if name != "medbullets_op5" else "ABCDE"
+        )
         lines[name] = documents[0]["option_lines"]
     assert lines["medqa_usmle"] == [f"{letter}. drug {letter}0" for letter in "ABCD"]
     assert lines["medbullets_op4"] == [f"{letter}.drug {letter}0" for letter in "ABCD"]
@@ -221,10 +238,17 @@ def test_slake_and_its_english_part(home, source, prepared):
     whole = load_documents("medevalkit_slake")
     assert [document["language"] for document in whole] == ["en", "zh"] * 4
     assert english == [document for document in whole if document["language"] == "en"]
-    assert (manifest.selected_from, manifest.selection) == ("medevalkit_slake", {"language": ("en",)})
+    assert (manifest.selected_from, manifest.selection) == (
+        "medevalkit_slake",
+        {"language": ("en",)},
+    )
     assert manifest.images == 4
     assert not (home / "datasets/medevalkit_slake_en/images").exists()
-    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == ("不是", "CLOSED", "Abdomen")
+    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == (
+        "不是",
+        "CLOSED",
+        "Abdomen",
+    )
 
 
 def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepared, tmp_path):
@@ -243,16 +267,22 @@ def test_rotated_option_lines_keep_their_form(source, prepared, name):
     _, documents = prepared(name, source(name))
     by_id = {document["doc_id"]: document for document in documents}
     turned = rotated(documents)
-    assert len(turned) == sum(len(document["options"]) for document in documents if document["answer"])
+    assert len(turned) == sum(
+        len(document["options"]) for document in documents if document["answer"]
+    )
     for document in turned:
         original = by_id[document["rotation_of"]]
         right = document["options"]["ABCD".index(document["answer"])]
         assert right == original["options"]["ABCD".index(original["answer"])]
         assert document["rotation"] or document["option_lines"] == original["option_lines"]
-        for place, (line, option) in enumerate(zip(document["option_lines"], document["options"], strict=True)):
+        for place, (line, option) in enumerate(
+            zip(document["option_lines"], document["options"], strict=True)
+        ):
             assert line.rstrip().endswith(option.rstrip())
             assert not document["rotation"] or line.lstrip(" (").startswith("ABCD"[place])
-        assert name == "omnimedvqa" or document["gold"].strip() == document["answer"]  # there it is a text
+        assert (
+            name == "omnimedvqa" or document["gold"].strip() == document["answer"]
+        )  # there it is a text
 
 
 OMNI = "QA_information/Open-access/Mura.json"
@@ -265,15 +295,24 @@ MEDQA = "phrases_no_exclude_test.jsonl"
 
 REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
     "pmc_vqa": [
-        (text("test_2.csv", "Choice C", "Choice E"), "test_2.csv lacks 'Choice C'; it has Answer, Caption"),
+        (
+            text("test_2.csv", "Choice C", "Choice E"),
+            "test_2.csv lacks 'Choice C'; it has Answer, Caption",
+        ),
         (cut("test_2.csv", -30), "test_2.csv row 6: ", " is empty and not a text"),
     ],
     "omnimedvqa": [
-        (lost("QA_information/Open-access"), "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip")
+        (
+            lost("QA_information/Open-access"),
+            "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip",
+        )
     ],
     "medxpertqa_mm": [
         (row("MM/test.jsonl", 2, label=["A"]), "test.jsonl row 2: label is a list and not a text"),
-        (row("MM/test.jsonl", 2, images=[{"path": "x"}]), "test.jsonl row 2: images is a list and not a list of texts"),
+        (
+            row("MM/test.jsonl", 2, images=[{"path": "x"}]),
+            "test.jsonl row 2: images is a list and not a list of texts",
+        ),
     ],
     "mmmu_med_val": [
         (lost("Pharmacy"), "mmmu holds no Pharmacy/validation-*.parquet"),
@@ -281,30 +320,51 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
             row(PHARMACY, 2, options="__import__('os')"),
             "Pharmacy/validation-00000-of-00001.parquet row 2: options is not",
         ),
-        (row(PHARMACY, 2, options="['a', 2]"), "row 2: options is not the text of a list of at least two texts"),
-        (row(PHARMACY, 2, question_type="essay"), "row 2: question_type is none of multiple-choice, open"),
+        (
+            row(PHARMACY, 2, options="['a', 2]"),
+            "row 2: options is not the text of a list of at least two texts",
+        ),
+        (
+            row(PHARMACY, 2, question_type="essay"),
+            "row 2: question_type is none of multiple-choice, open",
+        ),
     ],
     "medframeqa": [(row(FRAMES, 2, options=["one"]), "row 2: options are fewer than two")],
     "mmlu_med": [
-        (row("all/test-00000-of-00001.parquet", 1, answer=4), "row 1: answer is 4, and the options are 0 to 3"),
+        (
+            row("all/test-00000-of-00001.parquet", 1, answer=4),
+            "row 1: answer is 4, and the options are 0 to 3",
+        ),
         (lost("all"), "mmlu_med holds no all/test-*.parquet"),
     ],
     "pubmedqa": [
-        (row("data/test-00000-of-00001.parquet", 2, data=None), "row 2: data is empty and not an object"),
-        (row("data/test-00000-of-00001.parquet", 2, data={"Question": "?"}), "row 2: Options is empty and not an"),
+        (
+            row("data/test-00000-of-00001.parquet", 2, data=None),
+            "row 2: data is empty and not an object",
+        ),
+        (
+            row("data/test-00000-of-00001.parquet", 2, data={"Question": "?"}),
+            "row 2: Options is empty and not an",
+        ),
         (
             lambda folder: put_texts("pubmedqa", [{"data": {"Question": "?"}}], folder),
             "test-00000-of-00001.parquet row 1: data lacks 'Options', 'Correct Option', 'Context'; it has Question",
         ),
     ],
     "medqa_usmle": [
-        (row(MEDQA, 2, options={"B": "x", "A": "y"}), f"{MEDQA} row 2: the options' keys are not A, B, ... in order"),
+        (
+            row(MEDQA, 2, options={"B": "x", "A": "y"}),
+            f"{MEDQA} row 2: the options' keys are not A, B, ... in order",
+        ),
         (row(MEDQA, 2, options="x"), f"{MEDQA} row 2: options is a text and not an object"),
         (row(MEDQA, 2, answer_idx=1), f"{MEDQA} row 2: answer_idx is a number and not a text"),
         (text(MEDQA, '"answer_idx"', '"key"'), f"{MEDQA} row 1 lacks 'answer_idx'; it has"),
     ],
     "slake": [
-        (row("test.json", 3, answer_type="BOTH"), "test.json row 3: answer_type is none of OPEN, CLOSED"),
+        (
+            row("test.json", 3, answer_type="BOTH"),
+            "test.json row 3: answer_type is none of OPEN, CLOSED",
+        ),
         (text("test.json", '"answer_type"', '"kind"'), "test.json row 1: answer_type is missing"),
     ],
 }
@@ -314,13 +374,29 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
         (text("test_2.csv", "f3.jpg", ""), 5, "test_2.csv row 4: its image is missing"),
     ],
     "omnimedvqa": [
-        (lost("Images/Mura/test (1)/0.png"), 4, *(f"Mura.json row {n}: its image Images/Mura" for n in (1, 2))),
+        (
+            lost("Images/Mura/test (1)/0.png"),
+            4,
+            *(f"Mura.json row {n}: its image Images/Mura" for n in (1, 2)),
+        ),
         (row(OMNI, 1, image_path="a\0b"), 5, "Mura.json row 1: its image a\0b is missing"),
         (row(OMNI, 3, option_B=None), 5, "Mura.json row 3: it has fewer than two options"),
-        (row(OMNI, 1, gt_answer="x"), 6, "the right option of 2 rows (the published answer is none of the options)"),
+        (
+            row(OMNI, 1, gt_answer="x"),
+            6,
+            "the right option of 2 rows (the published answer is none of the options)",
+        ),
     ],
-    "medxpertqa_mm": [(lost("images.zip!images/MM-2-1.jpeg"), 3, "test.jsonl row 3: its image MM-2-1.jpeg is missing")],
-    "mmmu_med_val": [(row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")],
+    "medxpertqa_mm": [
+        (
+            lost("images.zip!images/MM-2-1.jpeg"),
+            3,
+            "test.jsonl row 3: its image MM-2-1.jpeg is missing",
+        )
+    ],
+    "mmmu_med_val": [
+        (row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")
+    ],
     "medframeqa": [],
     "medbullets_op5": [
         (
@@ -330,9 +406,19 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
         ),
     ],
     "medqa_usmle": [
-        (row(MEDQA, 2, answer_idx="E"), 5, "the right option of 1 row (the published answer is none of the options)"),
+        (
+            row(MEDQA, 2, answer_idx="E"),
+            5,
+            "the right option of 1 row (the published answer is none of the options)",
+        ),
     ],
-    "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image xmlab1" for n in (3, 4)))],
+    "slake": [
+        (
+            lost("imgs.zip!imgs/xmlab1/source.jpg"),
+            6,
+            *(f"test.json row {n}: its image xmlab1" for n in (3, 4)),
+        )
+    ],
 }
 
 
@@ -398,7 +484,9 @@ def recorded(golden):
 
 def seen(manifest, folder, file):
     """Return the beginning of the digest of the pixels that a model sees."""
-    return hashlib.sha256(decode_image(folder / file, manifest.decoding).pixels.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(
+        decode_image(folder / file, manifest.decoding).pixels.tobytes()
+    ).hexdigest()[:16]
 
 
 def published_target(name, document):
@@ -415,18 +503,34 @@ def test_golden_medevalkit_datasets(golden, recorded_data, home, name):
     if not source.is_dir():
         pytest.skip(f"no files in the published format in {source}")
     manifest = prepare(dataset, Options(source, allow_incomplete=True))
-    documents, records = load_documents(dataset), [case for case in recorded(golden) if case["set"] == name]
+    documents, records = (
+        load_documents(dataset),
+        [case for case in recorded(golden) if case["set"] == name],
+    )
     assert len(documents) == len(records)
     for document, case in zip(documents, records, strict=True):
         files = document["image_files"][: 1 if name.startswith("mmmu") else None]
-        assert [seen(manifest, home / "datasets" / dataset, file) for file in files] == case["images"]
+        assert [seen(manifest, home / "datasets" / dataset, file) for file in files] == case[
+            "images"
+        ]
         assert document["question"] == case.get("question", document["question"])
         assert document["question"] in case["prompt"]
-        lines = case.get("choices", [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()])
+        lines = case.get(
+            "choices", [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()]
+        )
         assert list(document.get("option_lines", ())) == lines
-        assert published_target(name, document) == (None if name == "mmmu_med_test" else case["answer"])
-        published = (case.get("id", case.get("question_id")), case.get("question_type"), case.get("medical_task"))
+        assert published_target(name, document) == (
+            None if name == "mmmu_med_test" else case["answer"]
+        )
+        published = (
+            case.get("id", case.get("question_id")),
+            case.get("question_type"),
+            case.get("medical_task"),
+        )
         ours = [document.get(column) for column in ("doc_id", "question_type", "medical_task")]
         assert all(value in (None, own) for value, own in zip(published, ours, strict=True))
         assert document.get("modality") == case.get("modality_type", document.get("modality"))
-        assert (document.get("language"), document.get("answer_type")) == (case.get("lang"), case.get("answer_type"))
+        assert (document.get("language"), document.get("answer_type")) == (
+            case.get("lang"),
+            case.get("answer_type"),
+        )

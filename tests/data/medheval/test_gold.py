@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.sources.medheval_gold import Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
+from medtasks.data.sources.medheval_gold import (
+    Flag,
+    bare_letters,
+    parsed_options,
+    resolve_choice,
+    resolve_yes_no,
+)
 
 from ...tables import each_row
 
@@ -25,7 +31,10 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str
         ("A: Cyst, B: Stone, C: Both A and B", ["Cyst", "Stone", "Both A and B"]),
         ("A. 1.5 cm, B. 2.5 cm", ["1.5 cm", "2.5 cm"]),
         # These name no two options.
-        *((choices, []) for choices in ("", " ", "A", "A. MRI", "A, B, C", "A; B", "left or right")),
+        *(
+            (choices, [])
+            for choices in ("", " ", "A", "A. MRI", "A, B, C", "A; B", "left or right")
+        ),
         *((choices, []) for choices in ("B. CT, C. MRI", "A. , B. CT", "é" * 5000)),
     ],
 )
@@ -44,16 +53,26 @@ def test_letters_without_text(choices, letters):
     assert bare_letters(choices) == list(letters)
 
 
-@given(st.lists(WORDS, min_size=2, max_size=6), st.sampled_from([".", ":", ")"]), st.sampled_from([", ", "; ", "\n"]))
+@given(
+    st.lists(WORDS, min_size=2, max_size=6),
+    st.sampled_from([".", ":", ")"]),
+    st.sampled_from([", ", "; ", "\n"]),
+)
 def test_what_is_written_is_read(texts, mark, between):
-    written = between.join(f"{letter}{mark} {text}" for letter, text in zip("ABCDEF", texts, strict=False))
+    written = between.join(
+        f"{letter}{mark} {text}" for letter, text in zip("ABCDEF", texts, strict=False)
+    )
     assert parsed_options(written) == texts
 
 
 SIDES = ["Upper left", "Upper right", "Lower left", "Lower right"]
 ORGANS = ["Liver", "Heart", "Lung"]
 LARGER = ["The liver is larger", "The heart is larger"]
-SEVERAL, CONTRADICTORY, UNRESOLVED = Flag.GOLD_SEVERAL, Flag.GOLD_CONTRADICTORY, Flag.GOLD_UNRESOLVED
+SEVERAL, CONTRADICTORY, UNRESOLVED = (
+    Flag.GOLD_SEVERAL,
+    Flag.GOLD_CONTRADICTORY,
+    Flag.GOLD_UNRESOLVED,
+)
 
 
 @each_row(
@@ -79,7 +98,10 @@ SEVERAL, CONTRADICTORY, UNRESOLVED = Flag.GOLD_SEVERAL, Flag.GOLD_CONTRADICTORY,
         ("GI and IV contrast", ["GI contrast", "IV contrast", "Both"], None, (SEVERAL,)),
         *((gold, ORGANS, None, (CONTRADICTORY,)) for gold in ("A. Heart", "A. The heart is shown")),
         ("Cannot be determined from the image", ORGANS, None, (UNRESOLVED,)),
-        *((gold, ORGANS, None, (UNRESOLVED,)) for gold in ("Not the heart", "No", "D", "", " \n", "Kidney " * 5000)),
+        *(
+            (gold, ORGANS, None, (UNRESOLVED,))
+            for gold in ("Not the heart", "No", "D", "", " \n", "Kidney " * 5000)
+        ),
         ("Left", ["Left", "left"], None, (UNRESOLVED,)),
     ],
 )
@@ -102,7 +124,10 @@ ASKED, WHICH = "Is there a fracture?", "Which organ is it?"
         ("There is no fracture.", ASKED, "", "B", (Flag.GOLD_INTERPRETED,)),
         ("None", ASKED, "", "B", (Flag.GOLD_INTERPRETED,)),
         ("No, it is the lung.", WHICH, "", "B", (Flag.GOLD_INTERPRETED,)),
-        *((gold, ASKED, "", None, (UNRESOLVED,)) for gold in ("Cannot be determined", "No information provided")),
+        *(
+            (gold, ASKED, "", None, (UNRESOLVED,))
+            for gold in ("Cannot be determined", "No information provided")
+        ),
         *((gold, ASKED, "", None, (UNRESOLVED,)) for gold in ("", "\t")),
         ("Abnormal", "What is the condition of the lung?", "", None, (UNRESOLVED,)),
         ("None", "Which organ is enlarged?", "", None, (UNRESOLVED,)),

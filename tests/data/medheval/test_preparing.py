@@ -40,7 +40,10 @@ def rewrite(clone):
 
 @pytest.fixture
 def prepared(home, clone):
-    return lambda name, **options: (prepare(name, Options(clone, allow_changed=True, **options)), load_documents(name))
+    return lambda name, **options: (
+        prepare(name, Options(clone, allow_changed=True, **options)),
+        load_documents(name),
+    )
 
 
 @pytest.fixture
@@ -99,28 +102,44 @@ def test_keys_and_flags(prepared):
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
         *(("A",), ("B",), ("B",), ("B",), ("C",), ("B",), (None, "options_without_text"), ("B",)),
-        *((None, "gold_several"), (None, "gold_unresolved"), (None, "gold_contradictory"), (None, "gold_unresolved")),
+        *(
+            (None, "gold_several"),
+            (None, "gold_unresolved"),
+            (None, "gold_contradictory"),
+            (None, "gold_unresolved"),
+        ),
         ("B", "gold_interpreted"),
     ]
     assert documents[6]["options"] == ["A", "B", "C"]
     types = {"anatomy": 3, "measurement": 2, "symptom": 6, "technique": 2}
-    assert {kind: sum(document["hallucination"] == kind for document in documents) for kind in types} == types
+    assert {
+        kind: sum(document["hallucination"] == kind for document in documents) for kind in types
+    } == types
 
 
 def test_sources_patients_and_files_without_question_type(prepared):
     _, documents = prepared(CXR)
     assert [document["source"] for document in documents] == ["iu_xray"] * 3 + ["mimic_cxr"] * 3
-    assert [document["patient_id"] for document in documents] == [None] * 3 + ["10000001", "10000001", "10000002"]
+    assert [document["patient_id"] for document in documents] == [None] * 3 + [
+        "10000001",
+        "10000001",
+        "10000002",
+    ]
     assert (documents[4]["options"], documents[4]["flags"]) == ([], ["options_unparsed"])
     assert (documents[3]["kind"], documents[3]["answer"]) == ("binary", "B")
     _, documents = prepared("medheval_knowledge_closed")
-    assert {(document["kind"], document["hallucination"]) for document in documents} == {("binary", None)}
+    assert {(document["kind"], document["hallucination"]) for document in documents} == {
+        ("binary", None)
+    }
     assert [document["answer"] for document in documents] == ["B", "A", "B", None]
 
 
 def test_open_sets(prepared):
     _, reports = prepared("medheval_visual_report")
-    assert (reports[1]["doc_id"], reports[1]["report"]) == ("MIMIC-CXR_pairs/2", "A nodule of 8 mm in the left lung.")
+    assert (reports[1]["doc_id"], reports[1]["report"]) == (
+        "MIMIC-CXR_pairs/2",
+        "A nodule of 8 mm in the left lung.",
+    )
     assert reports[1]["measurement"] == ["8 mm"]
     assert reports[0]["measurement"] == []
     assert reports[0]["question"] == sources.INSTRUCTION
@@ -141,7 +160,9 @@ def test_physionets_own_folders_and_only_the_data_of_the_clone(home, clone):
     files = clone.parent / "physionet.org" / "files" / "mimic-cxr-jpg" / "2.1.0" / "files"
     files.mkdir(parents=True)
     (clone / "images" / "p10").rename(files / "p10")
-    options = Options(clone / "benchmark_data", allow_changed=True, images={"mimic_cxr": clone.parent})
+    options = Options(
+        clone / "benchmark_data", allow_changed=True, images={"mimic_cxr": clone.parent}
+    )
     assert prepare(CONTEXT, options).rows == 4
 
 
@@ -150,7 +171,10 @@ def test_some_images_are_missing_or_broken(clone, complains, prepared):
     broken = clone / "images" / "xmlab2" / "source.jpg"
     broken.write_bytes(broken.read_bytes()[:-40])
     sentences = [
-        *(f"MM-VisHal.json row {row}: its image xmlab2/source.jpg (SLAKE) cannot be read" for row in (4, 5, 6)),
+        *(
+            f"MM-VisHal.json row {row}: its image xmlab2/source.jpg (SLAKE) cannot be read"
+            for row in (4, 5, 6)
+        ),
         "MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing, such as synpic8.jpg, and with them 3 questions",
     ]
     complains(MM, *sentences[:3], "and 1 more", "--allow-incomplete")
@@ -178,10 +202,19 @@ def record(number, **fields):
 @each_row(
     "change, complaint",
     [
-        (record(4, hallucination_type="type_5"), ": hallucination_type is 'type_5', and only type_1, type_2, type_3, "),
-        (record(4, question_type="open"), ": question_type is 'open', and only binary and multi-choice are known"),
+        (
+            record(4, hallucination_type="type_5"),
+            ": hallucination_type is 'type_5', and only type_1, type_2, type_3, ",
+        ),
+        (
+            record(4, question_type="open"),
+            ": question_type is 'open', and only binary and multi-choice are known",
+        ),
         (record(4, qid=0), ": it has the qid 0 of row 1; qids must be unique"),
-        (record(4, img_name="../secret.jpg"), ": img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
+        (
+            record(4, img_name="../secret.jpg"),
+            ": img_name has none of the forms xmlab7/x.jpg, synpic7.jpg",
+        ),
         (lambda records: records[4].pop("choices"), " lacks 'choices'"),
     ],
 )
@@ -191,16 +224,27 @@ def test_records_that_make_no_sense(rewrite, complains, change, complaint):
 
 
 def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
-    with refuses(f"'{CONTEXT}'", "clone of https://github.com/Aofei-Chang/MedHEval", "--source CLONE --images"):
+    with refuses(
+        f"'{CONTEXT}'",
+        "clone of https://github.com/Aofei-Chang/MedHEval",
+        "--source CLONE --images",
+    ):
         prepare(CONTEXT, Options())
     (tmp_path / "empty").mkdir()  # a folder that the user names is the only one
     missing = f"'{MM}' needs 2 images of SLAKE, and none of them is below {tmp_path / 'empty'}"
     complains(MM, missing, "--images slake=DIR", images={"slake": tmp_path / "empty"})
     known = "unknown source of images 'slack'; did you mean 'slake'?"
     complains(MM, known, kind=UnknownName, images={"slack": tmp_path})
-    complains(MM, f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist", images={"slake": tmp_path / "x"})
+    complains(
+        MM,
+        f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist",
+        images={"slake": tmp_path / "x"},
+    )
     (clone / sources.file_of(MM)).unlink()
-    complains(MM, f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json")
+    complains(
+        MM,
+        f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json",
+    )
 
 
 @pytest.fixture
@@ -217,10 +261,17 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
         for path in sorted((clone / "images").glob(names)):
             path.rename(tmp_path / key / path.name)
     (tmp_path / "vqa_rad" / "synpic8.jpg").unlink()
-    named = [argument for key in ("slake", "vqa_rad") for argument in ("--images", f"{key}={tmp_path / key}")]
+    named = [
+        argument
+        for key in ("slake", "vqa_rad")
+        for argument in ("--images", f"{key}={tmp_path / key}")
+    ]
     result = command(MM, "--source", clone, "--allow-changed", "--allow-incomplete", *named)
     lines = result.output.splitlines()
-    assert lines[:2] == ["images of SLAKE: 2 of 2 found", "images of VQA-RAD: 1 of 2 found, 1 missing"]
+    assert lines[:2] == [
+        "images of SLAKE: 2 of 2 found",
+        "images of VQA-RAD: 1 of 2 found, 1 missing",
+    ]
     assert lines[2].startswith("left out: MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing")
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
 
@@ -234,13 +285,19 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
     plan = [line.split() for line in lines[:7]]
     assert plan[0] == ["dataset", "prepared", "access", "size", "to", "do"]
     assert plan[1] == [MM, "no", "public", "1.4", "MB", "read", "--source"]
-    prepared = [line.split(":")[0].removeprefix("Prepared ") for line in lines if line.startswith("Prepared ")]
+    prepared = [
+        line.split(":")[0].removeprefix("Prepared ")
+        for line in lines
+        if line.startswith("Prepared ")
+    ]
     assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
     first, second = (line for line in lines if line.startswith("not prepared: "))
     assert first.startswith(
         f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
     )
-    assert second.startswith(f"not prepared: {CONTEXT}: {clone} holds no {sources.file_of(CONTEXT)}; ")
+    assert second.startswith(
+        f"not prepared: {CONTEXT}: {clone} holds no {sources.file_of(CONTEXT)}; "
+    )
     copy = "--source CLONE --images"
     assert lines[-2:] == [
         f"medtasks data prepare {CXR} {copy} iu_xray=DIR --images mimic_cxr=DIR && \\",
@@ -253,7 +310,9 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
 def test_a_group_of_which_no_set_is_complete(command, tmp_path):
     result = command("medheval", "--source", tmp_path)
     lines = result.output.splitlines()
-    assert [line.split(": ")[:2] for line in lines[7:13]] == [["not prepared", name] for name in sources.SETS]
+    assert [line.split(": ")[:2] for line in lines[7:13]] == [
+        ["not prepared", name] for name in sources.SETS
+    ]
     images = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
     assert lines[13:] == [
         "For the rest (words in capitals are yours to replace):",
@@ -265,13 +324,17 @@ def test_a_group_of_which_no_set_is_complete(command, tmp_path):
 def test_golden_medheval_published_set(home, command, test_data):
     source = test_data / "medheval"
     result = command(MM, "--source", source)
-    assert "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
+    assert (
+        "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
+    )
     manifest = Manifest.read(dataset_folder(MM))
     assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
     assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
     documents = load_documents(MM)
     published = json.loads(next(source.rglob("MM-VisHal.json")).read_text(encoding="utf-8"))
-    assert [document["doc_id"] for document in documents] == [f"MM-VisHal/{record['qid']}" for record in published]
+    assert [document["doc_id"] for document in documents] == [
+        f"MM-VisHal/{record['qid']}" for record in published
+    ]
     assert sum(document["source"] == "slake" for document in documents) == 1536
     assert all(
         (document["question"], document["choices"], document["gold"])

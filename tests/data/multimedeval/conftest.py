@@ -50,7 +50,9 @@ def prepared(home: Path) -> Callable[[str, Path], tuple[Manifest, Documents, Doc
 
 
 @pytest.fixture
-def complains(home: Path, refuses: Callable[..., AbstractContextManager[None]]) -> Callable[..., None]:
+def complains(
+    home: Path, refuses: Callable[..., AbstractContextManager[None]]
+) -> Callable[..., None]:
     """Preparing a source is refused in one sentence that has all ``parts``, whatever loss is accepted."""
 
     def run(name: str, source: Path, *parts: str, allow_incomplete: bool = True) -> None:

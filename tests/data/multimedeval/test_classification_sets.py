@@ -60,7 +60,10 @@ def test_images_and_labels(source, prepared, name):
 
 def test_class_names_are_the_packages():
     assert list(CLASSES) == list(CLASS_NAMES)
-    digests = {name: hashlib.sha256("\n".join(classes).encode()).hexdigest() for name, classes in CLASSES.items()}
+    digests = {
+        name: hashlib.sha256("\n".join(classes).encode()).hexdigest()
+        for name, classes in CLASSES.items()
+    }
     assert {name: digest[:12] for name, digest in digests.items()} == CLASS_NAMES
 
 
@@ -95,7 +98,9 @@ def test_the_download_of_medmnist(origin, home, tmp_path, prepared):
     assert (manifest.rows, manifest.revision) == (6, "MedMNIST v3 (10519652)")
     assert origin.requests == ["files/octmnist.npz"]
     assert not (home / "datasets" / "multimedeval_octmnist" / "scratch").exists()
-    assert prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"  # of an equal copy
+    assert (
+        prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"
+    )  # of an equal copy
 
 
 def ids(documents):
@@ -108,8 +113,15 @@ def test_every_row_is_evaluated(source, prepared):
     assert ids(documents) == [*TEST, *TRAIN]
     assert documents[0]["options"] == list(SKIN_CLASSES.values())
     assert documents[0]["options"][4] == "Bowen’s disease (BOD)"
-    assert [document["patient_id"] for document in documents[:6]] == [*["PAT_0"] * 4, "PAT_1", "PAT_1"]
-    shown = [(dataset_folder(manifest.name) / document["image_files"][0]).read_bytes() for document in documents]
+    assert [document["patient_id"] for document in documents[:6]] == [
+        *["PAT_0"] * 4,
+        "PAT_1",
+        "PAT_1",
+    ]
+    shown = [
+        (dataset_folder(manifest.name) / document["image_files"][0]).read_bytes()
+        for document in documents
+    ]
     assert shown == [picture(number, "PNG") for number in (*TEST, *TRAIN)]
     assert ids(shots) == list(SPREAD)  # of the ten rows whose lesion is not in the test split
 
@@ -120,7 +132,9 @@ def test_held_out_lesions(source, prepared, complains):
     lesions = [{"ids": lesion} for lesion in (0, 0, *range(50, 55))]
     put_parquet(folder / "split" / "data" / "train-00000-of-00001.parquet", lesions)
     sentence = "metadata.csv: it holds 16 rows, the published table 2298"
-    complains("pad_ufes_20_disjoint", folder, sentence, "--allow-incomplete", allow_incomplete=False)
+    complains(
+        "pad_ufes_20_disjoint", folder, sentence, "--allow-incomplete", allow_incomplete=False
+    )
     manifest, documents, shots = prepared("pad_ufes_20_disjoint", folder)
     assert (ids(documents), ids(shots)) == ([2, 3, 4, 5], list(SPREAD))
     assert manifest.left_out == (sentence,)
@@ -144,8 +158,14 @@ def mendeley(source, published, monkeypatch, home):
     """A server has the published files, and the Hub the split."""
     folder = source("pad_ufes_20")
     files = {name: (folder / name).read_bytes() for name in sets._FILES}
-    published.files |= {f"files/{sets._FILES[name]}/file_downloaded": body for name, body in files.items()}
-    digests = {name: hashlib.sha256(body).hexdigest() for name, body in files.items() if name.endswith(".zip")}
+    published.files |= {
+        f"files/{sets._FILES[name]}/file_downloaded": body for name, body in files.items()
+    }
+    digests = {
+        name: hashlib.sha256(body).hexdigest()
+        for name, body in files.items()
+        if name.endswith(".zip")
+    }
     monkeypatch.setattr(sets, "_INFO", replace(sets._INFO, sha256=MappingProxyType(digests)))
     monkeypatch.setenv("MEDTASKS_PAD_UFES_URL", f"{published.url}/files")
 
@@ -179,4 +199,6 @@ def test_an_archive_of_nothing_but_zeros_is_not_unpacked(source, complains):
     folder = source("pad_ufes_20")
     with zipfile.ZipFile(folder / "more.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("imgs_part_4.zip", bytes(60_000_000))
-    complains("pad_ufes_20", folder, "more.zip would fill 60 MB, which no real one of its size does")
+    complains(
+        "pad_ufes_20", folder, "more.zip would fill 60 MB, which no real one of its size does"
+    )

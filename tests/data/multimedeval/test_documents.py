@@ -17,7 +17,15 @@ from medtasks.home import dataset_folder
 
 from ...damages import changed, content, lost, parquet_rows, row, text, written
 from ...medical_files import noise
-from ...multimedeval_sources import WRITERS, csv_text, json_lines, picture, put, put_parquet, put_zip
+from ...multimedeval_sources import (
+    WRITERS,
+    csv_text,
+    json_lines,
+    picture,
+    put,
+    put_parquet,
+    put_zip,
+)
 from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
@@ -35,22 +43,44 @@ def test_every_set_becomes_what_its_source_holds_and_verifies(prepared, tmp_path
     folder, expected = WRITERS[name](tmp_path / "source")
     manifest, documents, shots = prepared(name, folder)
     if (evaluated := dataset_info(manifest.name).rows) is not None:
-        assert manifest.left_out == (f"the source holds {len(documents)} rows, the evaluated set {evaluated}",)
+        assert manifest.left_out == (
+            f"the source holds {len(documents)} rows, the evaluated set {evaluated}",
+        )
     assert [document["doc_id"] for document in documents] == list(expected.test)
     assert [document["doc_id"] for document in shots] == list(expected.demonstrations)
     (key,) = {"answer", "label", "labels", "report"} & documents[0].keys()
     assert [document[key] for document in documents] == list(expected.keys)
-    assert len({file for document in documents for file in document["image_files"]}) == expected.images
+    assert (
+        len({file for document in documents for file in document["image_files"]}) == expected.images
+    )
     assert list(verify(manifest.name)) == []
 
 
 @each_row(
     "name, doc_id, texts, options, answer",
     [
-        ("medqa", "test/3", (None, None, "Which 3?"), [f"drug {letter}3" for letter in "ABCDE"], "D"),
-        ("medmcqa", "q2", ("Skin", None, "Which 2"), [f"nerve {letter}2" for letter in "abcd"], "C"),
+        (
+            "medqa",
+            "test/3",
+            (None, None, "Which 3?"),
+            [f"drug {letter}3" for letter in "ABCDE"],
+            "D",
+        ),
+        (
+            "medmcqa",
+            "q2",
+            ("Skin", None, "Which 2"),
+            [f"nerve {letter}2" for letter in "abcd"],
+            "C",
+        ),
         ("pubmedqa", "1", (None, "N=1. So.", "Is it?"), ["yes", "no", "maybe"], "B"),
-        ("mednli", "p2", (None, "He has 2.", "He is ill."), ["entailment", "contradiction", "neutral"], "C"),
+        (
+            "mednli",
+            "p2",
+            (None, "He has 2.", "He is ill."),
+            ["entailment", "contradiction", "neutral"],
+            "C",
+        ),
     ],
 )
 def test_questions_with_options(source, prepared, name, doc_id, texts, options, answer):
@@ -71,9 +101,15 @@ def test_solved_examples_are_spread_over_the_training_rows(source, prepared):
     """Empty lines are no rows, and a question may have no subject."""
     folder = source("medmcqa")
     row("data/validation-00000-of-00001.parquet", 1, subject_name=None)(folder)
-    assert [document["subject"] for document in prepared("medmcqa", folder)[1][:2]] == [None, "Skin"]
+    assert [document["subject"] for document in prepared("medmcqa", folder)[1][:2]] == [
+        None,
+        "Skin",
+    ]
     folder = source("medqa")
-    changed("data_clean.zip!data_clean/questions/US/test.jsonl", lambda data: data.replace(b"\n", b"\n\n"))(folder)
+    changed(
+        "data_clean.zip!data_clean/questions/US/test.jsonl",
+        lambda data: data.replace(b"\n", b"\n\n"),
+    )(folder)
     name = "data_clean/questions/US/train.jsonl"
     members = content(folder / "data_clean.zip")
     line = json.loads(members[name].splitlines()[0])
@@ -89,23 +125,44 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
     """Here of nine questions each; subjects come in alphabetical order, whatever that of the file."""
     folder = source("mmlu")
     (first, *_) = parquet_rows(folder / MMLU_TEST)
-    subjects = ["marketing", "college_medicine", "anatomy", "abstract_algebra", "clinical_knowledge"]
-    rows = [{**first, "question": f"Question {n}", "subject": name} for name in subjects for n in range(9)]
+    subjects = [
+        "marketing",
+        "college_medicine",
+        "anatomy",
+        "abstract_algebra",
+        "clinical_knowledge",
+    ]
+    rows = [
+        {**first, "question": f"Question {n}", "subject": name}
+        for name in subjects
+        for n in range(9)
+    ]
     put_parquet(folder / MMLU_TEST, rows)
     manifest, documents, shots = prepared("mmlu", folder)
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 271",)
-    assert [document["subject"] for document in documents[::2]] == ["anatomy", "clinical_knowledge", "college_medicine"]
+    assert [document["subject"] for document in documents[::2]] == [
+        "anatomy",
+        "clinical_knowledge",
+        "college_medicine",
+    ]
     assert [document["question"] for document in documents] == ["Question 0", "Question 1"] * 3
     assert [document["doc_id"] for document in documents[:3]] == ["test/18", "test/19", "test/36"]
     assert shots[0]["subject"] == "abstract_algebra"
 
 
-@each_row("name, third_image, question_type", [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")])
+@each_row(
+    "name, third_image, question_type",
+    [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")],
+)
 def test_questions_on_images(source, prepared, name, third_image, question_type):
     manifest, (first, second, third, *_), shots = prepared(name, source(name))
     digest = first["image_sha256"][0]
     assert (first["image_id"], first["image_files"]) == (digest[:16], [f"images/{digest[:16]}.jpg"])
-    assert (first["question"], first["patient_id"], first["question_type"]) == ("What is 0?", None, question_type)
+    assert (first["question"], first["patient_id"], first["question_type"]) == (
+        "What is 0?",
+        None,
+        question_type,
+    )
     assert (first["image_id"] == second["image_id"]) is (name != "slake")
     assert first["image_id"] != third["image_id"]
     assert stored(manifest, third) == [picture(third_image)]
@@ -117,7 +174,9 @@ def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatc
     """PathVQA asks 6,719 questions on fewer than a thousand images."""
     calls = []
     monkeypatch.setattr(
-        image_store, "decode_image", lambda stream, decoding: (calls.append(stream), decode_image(stream, decoding))[1]
+        image_store,
+        "decode_image",
+        lambda stream, decoding: (calls.append(stream), decode_image(stream, decoding))[1],
     )
     prepared("path_vqa", source("path_vqa"))
     assert len(calls) == 3 + 5  # tested, demonstrations
@@ -127,14 +186,26 @@ def test_cbis_shows_cropped_images_else_undescribed_ones(source, prepared):
     folder = source("cbis_ddsm_mass")
     info = [
         *((0, "1-1", "cropped images"), (0, "2-1", "ROI mask images")),
-        *((1, "2-1", ""), (2, "2-1", ""), (2, "1-1", "cropped images"), (2, "3-1", "full mammogram images")),
+        *(
+            (1, "2-1", ""),
+            (2, "2-1", ""),
+            (2, "1-1", "cropped images"),
+            (2, "3-1", "full mammogram images"),
+        ),
         *((number, "1-1", "cropped images") for number in (3, 4, 5, *range(100, 110))),
     ]
-    rows = [(f"CBIS-DDSM/jpeg/1.3.{number}/{name}.jpg", description) for number, name, description in info]
+    rows = [
+        (f"CBIS-DDSM/jpeg/1.3.{number}/{name}.jpg", description)
+        for number, name, description in info
+    ]
     put(folder / "csv" / "dicom_info.csv", csv_text("image_path,SeriesDescription", rows))
     manifest, documents, _ = prepared("cbis_ddsm_mass", folder)
-    assert [stored(manifest, document) for document in documents] == [[picture(n)] for n in (0, 127, 2, 3, 4, 5)]
-    assert [document["patient_id"] for document in documents] == [f"P_{number}" for number in range(6)]
+    assert [stored(manifest, document) for document in documents] == [
+        [picture(n)] for n in (0, 127, 2, 3, 4, 5)
+    ]
+    assert [document["patient_id"] for document in documents] == [
+        f"P_{number}" for number in range(6)
+    ]
     assert documents[0]["options"] == ["BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]
 
 
@@ -150,7 +221,14 @@ def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
     manifest, documents, _ = prepared("vindr_mammo", source("vindr_mammo"))
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 429",)
     assert [document["image_id"] for document in documents] == ["i0", "i1", "i2", "i3", "i4", "i4"]
-    assert [document["patient_id"] for document in documents] == ["s0", "s0", "s0", "s0", "s1", "s1"]
+    assert [document["patient_id"] for document in documents] == [
+        "s0",
+        "s0",
+        "s0",
+        "s0",
+        "s1",
+        "s1",
+    ]
     assert documents[0]["options"] == ["1", "2", "3", "4", "5"]
     assert read == [f"i{number}" for number in (*range(5), *range(100, 110, 2))]  # each once
     for document, number in zip(documents, (0, 1, 2, 3, 4, 4), strict=True):
@@ -167,12 +245,22 @@ def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, pr
         return head + b"".join(reversed(lines))
 
     changed("mimic-cxr-2.0.0-chexpert.csv.gz", reverse)(folder)
-    text("mimic-cxr-2.0.0-split.csv.gz", "d100,50,10000050,train", "d100,50,10000050,validate")(folder)
+    text("mimic-cxr-2.0.0-split.csv.gz", "d100,50,10000050,train", "d100,50,10000050,validate")(
+        folder
+    )
     manifest, documents, shots = prepared("mimic_cxr_classification", folder)
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 5159",)
     assert [document["doc_id"] for document in documents] == ["d4", "d5", "d2", "d3", "d0", "d1"]
-    assert [document["labels"] for document in documents[::2]] == [[0, 0, 0, 1, 0], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0]]
-    assert [document["patient_id"] for document in documents[::2]] == ["10000002", "10000001", "10000000"]
+    assert [document["labels"] for document in documents[::2]] == [
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 1],
+        [1, 0, 0, 0, 0],
+    ]
+    assert [document["patient_id"] for document in documents[::2]] == [
+        "10000002",
+        "10000001",
+        "10000000",
+    ]
     assert documents[0]["options"][4] == "Pleural Effusion"
     assert [shot["doc_id"] for shot in shots] == ["d108", "d109", "d107", "d105", "d103"]
 
@@ -180,7 +268,9 @@ def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, pr
 def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
     manifest, (first, second, third, *_), shots = prepared("diff_vqa", source("diff_vqa"))
     assert (manifest.rows, manifest.images, len(shots)) == (6, 6, 5)
-    assert manifest.left_out == ("mimic_pair_questions.csv: it holds 16 rows, the published table 700703",)
+    assert manifest.left_out == (
+        "mimic_pair_questions.csv: it holds 16 rows, the published table 700703",
+    )
     assert first["image_files"] == second["image_files"] != third["image_files"]
     assert stored(manifest, first) == [picture(0), picture(1)]
     assert (first["doc_id"], first["question"], first["answer"]) == ("test/0", "what is 0?", "no")
@@ -191,7 +281,11 @@ def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
 def test_chestxray14_in_the_order_of_its_table(source, prepared):
     manifest, documents, shots = prepared("chestxray14", source("chestxray14"))
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 25596",)
-    present = [name for name, label in zip(documents[1]["options"], documents[1]["labels"], strict=True) if label]
+    present = [
+        name
+        for name, label in zip(documents[1]["options"], documents[1]["labels"], strict=True)
+        if label
+    ]
     assert present == ["Cardiomegaly", "Hernia"]
     assert documents[0]["options"] == list(x_rays.FOURTEEN_FINDINGS)
     assert [document["patient_id"] for document in documents] == ["0", "0", "1", "1", "2", "2"]
@@ -201,7 +295,9 @@ def test_chestxray14_in_the_order_of_its_table(source, prepared):
 MIMIC_CXR = "multimedeval_mimic_cxr_report"
 REPORT = "mimic-cxr-reports.zip!files/p10/p1000000{0}/s{0}.txt"
 NOTES, CT = "NOTEEVENTS.csv.gz", "dataset/radiology_text_reports/validation_reports.csv"
-OUTSIDE = "2 not in the evaluated set: notes of the split without findings and exactly one impression"
+OUTSIDE = (
+    "2 not in the evaluated set: notes of the split without findings and exactly one impression"
+)
 
 
 def test_studies_with_findings_show_all_their_images(source, prepared, capsys):
@@ -209,19 +305,32 @@ def test_studies_with_findings_show_all_their_images(source, prepared, capsys):
     written(REPORT.format(1), " x\n IMPRESSION: Normal.\n")(folder)
     written(REPORT.format(2), " x\n FINDINGS: Café au lait.\n")(folder)
     order = b"dicom_id,study_id,subject_id,split\n"  # images are in the order of the table
-    changed("mimic-cxr-2.0.0-split.csv.gz", lambda data: order + b"".join(data.splitlines(True)[:0:-1]))(folder)
+    changed(
+        "mimic-cxr-2.0.0-split.csv.gz", lambda data: order + b"".join(data.splitlines(True)[:0:-1])
+    )(folder)
     manifest, (second, first), shots = prepared("mimic_cxr_report", folder)
     assert (manifest.rows, manifest.images, manifest.access, shots) == (2, 4, "credentialed", [])
     outside = "1 not in the evaluated set: studies whose report has no findings section"
     assert manifest.left_out == ("the source holds 2 rows, the evaluated set 2347", outside)
-    assert [first[key] for key in ("doc_id", "image_id", "patient_id", "context")] == ["0", "s0", "10000000", None]
+    assert [first[key] for key in ("doc_id", "image_id", "patient_id", "context")] == [
+        "0",
+        "s0",
+        "10000000",
+        None,
+    ]
     assert (first["report"], first["indication"]) == (" Clear.\n\n 0 nodules.\n", "Cough.")
-    assert (second["doc_id"], second["report"], second["indication"]) == ("2", "Café au lait.\n", "")
+    assert (second["doc_id"], second["report"], second["indication"]) == (
+        "2",
+        "Café au lait.\n",
+        "",
+    )
     images = [(dataset_folder(MIMIC_CXR) / file).read_bytes() for file in first["image_files"]]
     assert images == [picture(1), picture(0)]
 
     # A study outside is no damage: a copy of the right size is complete.
-    manifest = prepare_recipe(replace(dataset_info(MIMIC_CXR), rows=2), recipe_of(MIMIC_CXR), Options(folder))
+    manifest = prepare_recipe(
+        replace(dataset_info(MIMIC_CXR), rows=2), recipe_of(MIMIC_CXR), Options(folder)
+    )
     assert (manifest.complete, manifest.left_out) == (True, (outside,))
 
     # No message names a patient or quotes a report.
@@ -240,7 +349,12 @@ def test_notes_group_after_group(source, prepared):
     manifest, documents, shots = prepared("mimic_iii_summary", folder)
     assert manifest.left_out == ("the source holds 4 rows, the evaluated set 13054", OUTSIDE)
     assert (manifest.access, manifest.images, shots) == ("credentialed", 0, [])
-    assert [document["doc_id"] for document in documents] == ["904", "905", "902", "903"]  # CT before MR
+    assert [document["doc_id"] for document in documents] == [
+        "904",
+        "905",
+        "902",
+        "903",
+    ]  # CT before MR
     assert documents[0] == {
         "doc_id": "904",
         "dataset": "multimedeval_mimic_iii_summary",
@@ -252,9 +366,14 @@ def test_notes_group_after_group(source, prepared):
         "indication": None,
         "report": "a nodule, 4",
     }
-    manifest, documents, _ = prepared("mimic_iii_summary_head", folder)  # keeps case and white space
+    manifest, documents, _ = prepared(
+        "mimic_iii_summary_head", folder
+    )  # keeps case and white space
     assert manifest.left_out == ("idsTest.csv: it holds 6 rows, the published table 13057", OUTSIDE)
-    assert (documents[0]["context"], documents[0]["report"]) == ('A "quoted", Word of it.', "A nodule, 4")
+    assert (documents[0]["context"], documents[0]["report"]) == (
+        'A "quoted", Word of it.',
+        "A nodule, 4",
+    )
 
 
 def test_volumes_are_linked(source, prepared):
@@ -263,7 +382,11 @@ def test_volumes_are_linked(source, prepared):
     changed(CT, lambda data: data.splitlines(True)[0] + rows)(folder)
     manifest, (first, second), _ = prepared("ct_rate_report", folder)
     assert (manifest.rows, manifest.images, manifest.access) == (2, 2, "gated")
-    assert (first["doc_id"], first["image_id"], first["patient_id"]) == ("valid_5_a_1", "valid_5_a_1", "valid_5")
+    assert (first["doc_id"], first["image_id"], first["patient_id"]) == (
+        "valid_5_a_1",
+        "valid_5_a_1",
+        "valid_5",
+    )
     assert (first["report"], first["indication"], first["context"]) == ("Heart 5.", None, None)
     assert second["doc_id"] == "valid_1_a_1"
     linked = dataset_folder(manifest.name) / first["image_files"][0]

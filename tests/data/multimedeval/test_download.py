@@ -54,9 +54,19 @@ def test_a_file_arrives_once(server, target):
 @each_row(
     "arrived, ranges, faults, asked",
     [
-        (b"", True, ["cut804000", 503], [None, "bytes=1048576-", "bytes=1048576-"]),  # whole pieces are kept
+        (
+            b"",
+            True,
+            ["cut804000", 503],
+            [None, "bytes=1048576-", "bytes=1048576-"],
+        ),  # whole pieces are kept
         (BODY[:1000], True, [], ["bytes=1000-"]),  # of an earlier attempt
-        (b"", False, ["cut804000"], [None, "bytes=1048576-"]),  # a server without ranges starts over
+        (
+            b"",
+            False,
+            ["cut804000"],
+            [None, "bytes=1048576-"],
+        ),  # a server without ranges starts over
         (BODY + b"of another file", True, [], [f"bytes={len(BODY) + 15}-", None]),
     ],
 )
@@ -127,7 +137,12 @@ class Hub(LocalServer):
 
     def listing(self):
         for path, data in self.files.items():
-            entry = {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            entry = {
+                "type": "file",
+                "path": path,
+                "size": len(data),
+                "oid": hashlib.sha1(data).hexdigest(),
+            }
             if path in self.large:
                 entry["lfs"] = {"oid": self.large[path], "size": len(data), "pointerSize": 130}
             yield entry
@@ -144,7 +159,9 @@ class _Handler(QuietHandler):
 
     def answer(self, body=True):
         path = urlsplit(self.path).path
-        if path in [f"/api/datasets/{REPOSITORY}/revision/{revision}" for revision in ("main", COMMIT)]:
+        if path in [
+            f"/api/datasets/{REPOSITORY}/revision/{revision}" for revision in ("main", COMMIT)
+        ]:
             data = json.dumps({"id": REPOSITORY, "sha": COMMIT}).encode()
         elif path == f"/api/datasets/{REPOSITORY}/tree/{COMMIT}":
             data = json.dumps(list(self.server.listing())).encode()
@@ -176,7 +193,12 @@ def hub(monkeypatch):
 @pytest.fixture
 def tiny_mmlu(hub, tmp_path):
     rows = [
-        {"question": f"Question {n}", "subject": "anatomy", "choices": ["a", "b", "c", "d"], "answer": 0}
+        {
+            "question": f"Question {n}",
+            "subject": "anatomy",
+            "choices": ["a", "b", "c", "d"],
+            "answer": 0,
+        }
         for n in range(8)
     ]
     for split in ("test", "dev"):
@@ -210,18 +232,32 @@ def prepare(info):
 def test_only_what_is_needed_is_downloaded(tiny_mmlu, info, home):
     manifest = prepare(replace(info, revision="main"))  # a branch is followed to its commit
     assert (manifest.rows, manifest.source, manifest.revision) == (2, INFO.source, COMMIT)
-    assert sorted(tiny_mmlu.requests) == ["all/dev-00000-of-00001.parquet", "all/test-00000-of-00001.parquet"]
+    assert sorted(tiny_mmlu.requests) == [
+        "all/dev-00000-of-00001.parquet",
+        "all/test-00000-of-00001.parquet",
+    ]
     final = home / "datasets" / manifest.name
-    assert {path.name for path in final.iterdir()} == {"dataset_dict.json", "demonstrations", "manifest.json", "test"}
+    assert {path.name for path in final.iterdir()} == {
+        "dataset_dict.json",
+        "demonstrations",
+        "manifest.json",
+        "test",
+    }
 
 
 def test_an_interrupted_download_goes_on(tiny_mmlu, info, home, refuses, tmp_path):
     tiny_mmlu.sent["all/dev-00000-of-00001.parquet"] = None
-    with refuses(f"{INFO.source} has no all/validation-*.parquet at {COMMIT}", "--source", kind=SourceError):
+    with refuses(
+        f"{INFO.source} has no all/validation-*.parquet at {COMMIT}", "--source", kind=SourceError
+    ):
         hub_download(info, ["all/validation-*.parquet"], tmp_path)
-    with refuses("cannot download 'multimedeval_mmlu'", "run the same command again", kind=SourceError):
+    with refuses(
+        "cannot download 'multimedeval_mmlu'", "run the same command again", kind=SourceError
+    ):
         prepare(info)
-    tiny_mmlu.sent["all/dev-00000-of-00001.parquet"] = tiny_mmlu.files["all/dev-00000-of-00001.parquet"]
+    tiny_mmlu.sent["all/dev-00000-of-00001.parquet"] = tiny_mmlu.files[
+        "all/dev-00000-of-00001.parquet"
+    ]
     tiny_mmlu.requests.clear()
     assert prepare(info).rows == 2
     assert tiny_mmlu.requests == ["all/dev-00000-of-00001.parquet"]
@@ -231,15 +267,27 @@ def test_an_interrupted_download_goes_on(tiny_mmlu, info, home, refuses, tmp_pat
 def test_other_bytes_than_published_are_refused(hub, info, tmp_path, refuses, large):
     hub.add("all/test.parquet", b"published", large)
     hub.sent["all/test.parquet"] = b"publishes"
-    info = replace(info, sha256=MappingProxyType({"all/test.parquet": hashlib.sha256(b"published").hexdigest()}))
-    with refuses("sent another all/test.parquet than it published", "run the same command again", kind=SourceError):
+    info = replace(
+        info,
+        sha256=MappingProxyType({"all/test.parquet": hashlib.sha256(b"published").hexdigest()}),
+    )
+    with refuses(
+        "sent another all/test.parquet than it published",
+        "run the same command again",
+        kind=SourceError,
+    ):
         fetch(info, tmp_path / "copy", "all/test.parquet")
     hub.sent["all/test.parquet"] = b"published"
-    assert (fetch(info, tmp_path / "copy", "all/test.parquet") / "all/test.parquet").read_bytes() == b"published"
+    assert (
+        fetch(info, tmp_path / "copy", "all/test.parquet") / "all/test.parquet"
+    ).read_bytes() == b"published"
 
 
 def test_a_copy_of_the_published_files_has_their_revision(info, tmp_path):
-    known = replace(info, sha256=MappingProxyType({"all/test.parquet": hashlib.sha256(b"published").hexdigest()}))
+    known = replace(
+        info,
+        sha256=MappingProxyType({"all/test.parquet": hashlib.sha256(b"published").hexdigest()}),
+    )
     for name in ("all/test.parquet", "test.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"published")
@@ -247,4 +295,6 @@ def test_a_copy_of_the_published_files_has_their_revision(info, tmp_path):
         (tmp_path / name).write_bytes(b"changed")
         assert hub_revision(known, tmp_path) == "local"
         (tmp_path / name).unlink()
-        assert hub_revision(known, tmp_path) == hub_revision(known, tmp_path / "data.zip") == "local"
+        assert (
+            hub_revision(known, tmp_path) == hub_revision(known, tmp_path / "data.zip") == "local"
+        )

@@ -36,13 +36,26 @@ def vqa(**fields):
 
 
 def qa(**fields):
-    return {"question": "Which?", "answer": " ASPIRIN ", "options": ["Insulin", "Aspirin", "aspirin"], **fields}
+    return {
+        "question": "Which?",
+        "answer": " ASPIRIN ",
+        "options": ["Insulin", "Aspirin", "aspirin"],
+        **fields,
+    }
 
 
 def test_open_questions_with_any_number_of_images(rows):
-    samples = [vqa(), vqa(images=["scans/1.jpg", "scans/0.jpg"]), vqa(images=[]), {"question": "?", "answer": "yes"}]
+    samples = [
+        vqa(),
+        vqa(images=["scans/1.jpg", "scans/0.jpg"]),
+        vqa(images=[]),
+        {"question": "?", "answer": "yes"},
+    ]
     one, two, none, unnamed = rows("VQA", *samples)
-    assert [row.place for row in (one, unnamed)] == ["dataset.json sample 1", "dataset.json sample 4"]
+    assert [row.place for row in (one, unnamed)] == [
+        "dataset.json sample 1",
+        "dataset.json sample 4",
+    ]
     assert [len(row.images) for row in (one, two, none, unnamed)] == [1, 2, 0, 0]
     first, second = two.images
     assert one.images == [second]
@@ -62,9 +75,15 @@ def test_open_questions_with_any_number_of_images(rows):
 def test_questions_with_options(rows):
     text, pictured = rows("QA", qa(), qa(images=["scans/2.jpg"], answer="insulin"))
     # The reference compares texts without case; of equal options it can only choose the first.
-    assert (text.document["answer"], text.document["options"]) == ("B", ["Insulin", "Aspirin", "aspirin"])
+    assert (text.document["answer"], text.document["options"]) == (
+        "B",
+        ["Insulin", "Aspirin", "aspirin"],
+    )
     assert (text.document["subject"], text.document["context"]) == ("Radiology", None)
-    assert (pictured.document["answer"], pictured.document["image_id"]) == ("A", pictured.images[0].image_id)
+    assert (pictured.document["answer"], pictured.document["image_id"]) == (
+        "A",
+        pictured.images[0].image_id,
+    )
 
 
 def test_samples_that_cannot_be_used_say_why(rows, folder):
@@ -74,21 +93,35 @@ def test_samples_that_cannot_be_used_say_why(rows, folder):
     fix = "; put the image in its place"
     assert [(row.document, row.cause) for row in rows("VQA", *samples)] == [
         (None, "its image scans/9.jpg is missing"),
-        (None, f"its image scans/1.jpg is broken (it is no image that can be read, but a text file{fix})"),
+        (
+            None,
+            f"its image scans/1.jpg is broken (it is no image that can be read, but a text file{fix})",
+        ),
         (None, "its image scans is missing"),
         (None, "its image scans/0.jpg/x is missing"),
     ]
     (row,) = rows("QA", qa(answer="option 4"))
-    assert (row.document, row.cause) == (None, "its answer is none of its options, so that no reply could be right")
+    assert (row.document, row.cause) == (
+        None,
+        "its answer is none of its options, so that no reply could be right",
+    )
 
 
 @each_row(
     "kind, sample, complaint",
     [
-        ("VQA", vqa(images="scans/0.jpg"), "dataset.json sample 2: images is a text and not a list of texts"),
+        (
+            "VQA",
+            vqa(images="scans/0.jpg"),
+            "dataset.json sample 2: images is a text and not a list of texts",
+        ),
         ("VQA", {"question": "?"}, "dataset.json sample 2 lacks 'answer'; it has question"),
         ("QA", vqa(), "dataset.json sample 2 lacks 'options'; it has answer, images, question"),
-        ("QA", qa(options=["aspirin"] * 27), "dataset.json sample 2: it has 27 options; 2 to 26 are possible"),
+        (
+            "QA",
+            qa(options=["aspirin"] * 27),
+            "dataset.json sample 2: it has 27 options; 2 to 26 are possible",
+        ),
     ],
 )
 def test_samples_of_another_form(rows, kind, sample, complaint, refuses):

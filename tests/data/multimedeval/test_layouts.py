@@ -39,7 +39,9 @@ def in_shards(folder, target):
     for split, starts in {"validation": (0, 3, 4), "train": (0, 4)}.items():
         rows = parquet_rows(folder / "data" / f"{split}-00000-of-00001.parquet")
         for part, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
-            put_parquet(target / f"{split}-{part:05d}-of-{len(starts):05d}-af.parquet", rows[start:end])
+            put_parquet(
+                target / f"{split}-{part:05d}-of-{len(starts):05d}-af.parquet", rows[start:end]
+            )
     return target
 
 
@@ -59,7 +61,9 @@ def nested(*places, plain=()):
 
 
 def notes_nested(folder, target):
-    inside = nested("physionet.org", "files", "mimiciii", "1.4", plain=["NOTEEVENTS.csv"])(folder, target)
+    inside = nested("physionet.org", "files", "mimiciii", "1.4", plain=["NOTEEVENTS.csv"])(
+        folder, target
+    )
     (ids,) = inside.rglob("split")
     return ids.rename(inside / "split").parent
 
@@ -92,13 +96,19 @@ def reports_in_physionets_tree(is_packed):
 
 def windows_line_ends(folder, _):
     texts = content(folder / f"{REPORTS}.zip")
-    put_zip(folder / f"{REPORTS}.zip", {name: text.replace(b"\n", b"\r\n") for name, text in texts.items()})
+    put_zip(
+        folder / f"{REPORTS}.zip",
+        {name: text.replace(b"\n", b"\r\n") for name, text in texts.items()},
+    )
     return folder
 
 
 JPG = ("physionet.org", "files", "mimic-cxr-jpg", "2.0.0")
 QUESTIONS = "data_clean/questions"
-LOOKALIKES = [f"{QUESTIONS}/US/4_options/phrases_no_exclude_test.jsonl", f"__MACOSX/{QUESTIONS}/US/test.jsonl"]
+LOOKALIKES = [
+    f"{QUESTIONS}/US/4_options/phrases_no_exclude_test.jsonl",
+    f"__MACOSX/{QUESTIONS}/US/test.jsonl",
+]
 LAYOUTS = [
     ("medqa", lambda folder, _: folder / "data_clean.zip"),
     ("medqa", unpacked("data_clean.zip")),
@@ -112,7 +122,10 @@ LAYOUTS = [
     ("octmnist", lambda folder, _: folder / "octmnist.npz"),
     ("pad_ufes_20", pad_in_folders),
     ("vindr_mammo", nested("physionet.org", "files", "vindr-mammo", "1.0.0")),
-    ("mimic_cxr_classification", nested(*JPG, plain=[f"mimic-cxr-2.0.0-{name}.csv" for name in ("split", "chexpert")])),
+    (
+        "mimic_cxr_classification",
+        nested(*JPG, plain=[f"mimic-cxr-2.0.0-{name}.csv" for name in ("split", "chexpert")]),
+    ),
     ("mimic_iii_summary", notes_nested),
     ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", keep=True)),
     ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", REPORTS, keep=True)),
@@ -120,7 +133,12 @@ LAYOUTS = [
     ("mimic_cxr_report", reports_in_physionets_tree(is_packed=True)),
     ("mimic_cxr_report", windows_line_ends),
     ("ct_rate_report", nested("ct_rate")),
-    ("ct_rate_report", lambda folder, _: (folder / "dataset/valid").rename(folder / "dataset/valid_fixed").parents[1]),
+    (
+        "ct_rate_report",
+        lambda folder, _: (
+            (folder / "dataset/valid").rename(folder / "dataset/valid_fixed").parents[1]
+        ),
+    ),
 ]
 
 

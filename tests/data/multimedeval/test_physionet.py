@@ -40,7 +40,9 @@ class Server(LocalServer):
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         files = {name: data for name, data in files.items() if not names or name.startswith(names)}
-        sums = "".join(f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data in files.items())
+        sums = "".join(
+            f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data in files.items()
+        )
         self.files |= {f"{project}/{name}": data for name, data in files.items()}
         self.files[f"{project}/SHA256SUMS.txt"] = sums.encode()
         self.signed.add(project)
@@ -74,7 +76,9 @@ class _Handler(QuietHandler):
         rest = body[begin:]
         is_cut = name in self.server.cut
         self.server.cut.discard(name)
-        self.reply(206 if begin else 200, rest[:-1] if is_cut else rest, Content_Length=str(len(rest)))
+        self.reply(
+            206 if begin else 200, rest[:-1] if is_cut else rest, Content_Length=str(len(rest))
+        )
 
 
 @pytest.fixture
@@ -96,7 +100,10 @@ def other():
 @pytest.fixture
 def lines(server, tmp_path):
     """MedNLI, published in miniature."""
-    texts = {split: f'{{"gold_label": "neutral", "pairID": "{split}"}}\n' for split in ("test", "train", "dev")}
+    texts = {
+        split: f'{{"gold_label": "neutral", "pairID": "{split}"}}\n'
+        for split in ("test", "train", "dev")
+    }
     for split, text in texts.items():
         put(tmp_path / "mednli" / f"mli_{split}_v1.jsonl", text)
     server.publish("mednli/1.0.0", tmp_path / "mednli")
@@ -123,20 +130,31 @@ def test_the_published_address_is_https():
         ),
     ],
 )
-def test_only_what_is_evaluated_and_shown_is_downloaded(name, project, tables, images, server, source):
+def test_only_what_is_evaluated_and_shown_is_downloaded(
+    name, project, tables, images, server, source
+):
     pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
     folder = source(name)
     expected = prepare(f"multimedeval_{name}", Options(folder, allow_incomplete=True))
-    shown = {dataset: load_documents(expected.name, dataset) for dataset in ("test", DEMONSTRATIONS_SPLIT)}
+    shown = {
+        dataset: load_documents(expected.name, dataset)
+        for dataset in ("test", DEMONSTRATIONS_SPLIT)
+    }
     server.publish(project, folder)
     manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
     info = CATALOGUE[expected.name]
     assert (manifest.source, manifest.revision) == (info.source, info.revision)
-    assert (manifest.fingerprint, manifest.rows, manifest.images) == (expected.fingerprint, 6, images)
+    assert (manifest.fingerprint, manifest.rows, manifest.images) == (
+        expected.fingerprint,
+        6,
+        images,
+    )
     assert {dataset: load_documents(manifest.name, dataset) for dataset in shown} == shown
     requests = [request.removeprefix(f"{project}/") for request in server.requests]
     assert {*requests[: len(tables) + 1]} == {"SHA256SUMS.txt", *tables}
-    assert len(requests) == len(set(requests)) == 1 + len(tables) + images + 5  # of ten training images five
+    assert (
+        len(requests) == len(set(requests)) == 1 + len(tables) + images + 5
+    )  # of ten training images five
 
 
 def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
@@ -149,7 +167,9 @@ def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
     assert sum(request.endswith(".jpg") for request in server.requests) == 6
 
 
-def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(server, tmp_path, home, capfd):
+def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(
+    server, tmp_path, home, capfd
+):
     texts = {"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}
     for split in ("test", "train"):
         lines = json_lines({**texts, "pairID": str(number)} for number in range(6))
@@ -161,7 +181,9 @@ def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(server, tm
     names = {path.name for path in dataset_folder("multimedeval_mednli").iterdir()}
     assert names == {"dataset_dict.json", "demonstrations", "manifest.json", "test"}
     files = [path for path in home.rglob("*") if path.is_file()]
-    assert all(path.stat().st_mode & 0o077 == 0 for path in files if "multimedeval_mednli" in path.parts)
+    assert all(
+        path.stat().st_mode & 0o077 == 0 for path in files if "multimedeval_mednli" in path.parts
+    )
     secrets = [PASSWORD.encode(), USER.encode(), AUTHORIZATION.removeprefix("Basic ").encode()]
     printed = "".join(capfd.readouterr()) + repr(options) + repr(LOGIN)
     written = [*(path.read_bytes() for path in files), printed.encode()]
@@ -179,7 +201,9 @@ def test_a_download_goes_on_where_it_stopped(lines, tmp_path):
     assert ranges[:2] == [None, "bytes=10-"]
     assert len(ranges) == 3
     fetch(tmp_path / "copy")
-    assert len(lines.requests) == 3  # what is there is compared with its checksum, and not asked for again
+    assert (
+        len(lines.requests) == 3
+    )  # what is there is compared with its checksum, and not asked for again
     put(tmp_path / "copy" / "mli_test_v1.jsonl", b"changed since")
     fetch(tmp_path / "copy")
     assert (tmp_path / "copy" / "mli_test_v1.jsonl").read_bytes() == lines.files[name]
@@ -187,7 +211,11 @@ def test_a_download_goes_on_where_it_stopped(lines, tmp_path):
 
 def test_other_bytes_than_published_are_not_kept(lines, tmp_path, refuses):
     lines.files["mednli/1.0.0/mli_test_v1.jsonl"] += b" "
-    with refuses("cannot download mli_test_v1.jsonl of mednli/1.0.0", "its checksum differs", kind=SourceError):
+    with refuses(
+        "cannot download mli_test_v1.jsonl of mednli/1.0.0",
+        "its checksum differs",
+        kind=SourceError,
+    ):
         fetch(tmp_path / "copy")
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mednli-1.0.0-SHA256SUMS.txt"]
 
@@ -195,8 +223,15 @@ def test_other_bytes_than_published_are_not_kept(lines, tmp_path, refuses):
 def test_a_file_without_a_checksum_is_not_downloaded(lines, tmp_path, refuses):
     lines.files["mednli/1.0.0/extra.jsonl"] = b"{}"
     fetch(tmp_path / "copy", names=("extra.jsonl", "mli_dev_v1.jsonl"))
-    assert [request.split("/")[-1] for request in lines.requests] == ["SHA256SUMS.txt", "mli_dev_v1.jsonl"]
-    with refuses("SHA256SUMS.txt of mednli/1.0.0", "lists none of the files that are needed", kind=SourceError):
+    assert [request.split("/")[-1] for request in lines.requests] == [
+        "SHA256SUMS.txt",
+        "mli_dev_v1.jsonl",
+    ]
+    with refuses(
+        "SHA256SUMS.txt of mednli/1.0.0",
+        "lists none of the files that are needed",
+        kind=SourceError,
+    ):
         fetch(tmp_path / "copy", names=("extra.jsonl",))
     digest = hashlib.sha256(b"{}").hexdigest()
     lines.files["mednli/1.0.0/SHA256SUMS.txt"] += f"{digest} extra.jsonl\n".encode()
@@ -207,8 +242,16 @@ def test_a_file_without_a_checksum_is_not_downloaded(lines, tmp_path, refuses):
 @each_row(
     "login, is_signed, sentence",
     [
-        ((USER, "wrong"), True, "PhysioNet does not know this login; check MEDTASKS_PHYSIONET_USER and MEDTASKS_"),
-        ((USER, PASSWORD), False, "has not signed the agreement of the project; sign it at {}/content/mednli/1.0.0/"),
+        (
+            (USER, "wrong"),
+            True,
+            "PhysioNet does not know this login; check MEDTASKS_PHYSIONET_USER and MEDTASKS_",
+        ),
+        (
+            (USER, PASSWORD),
+            False,
+            "has not signed the agreement of the project; sign it at {}/content/mednli/1.0.0/",
+        ),
     ],
 )
 def test_a_refused_login_is_sent_once(lines, tmp_path, refuses, login, is_signed, sentence):
@@ -220,11 +263,15 @@ def test_a_refused_login_is_sent_once(lines, tmp_path, refuses, login, is_signed
     assert "wrong" not in sentence
 
 
-@each_row("target", ["{other}/files/mednli/1.0.0/SHA256SUMS.txt", "/login/?next=/files/", "//{host}/x"])
+@each_row(
+    "target", ["{other}/files/mednli/1.0.0/SHA256SUMS.txt", "/login/?next=/files/", "//{host}/x"]
+)
 def test_a_redirect_is_not_followed_with_a_login(lines, other, tmp_path, refuses, target):
     location = target.format(other=other.url, host=urlsplit(other.url).netloc)
     lines.redirect["mednli/1.0.0/SHA256SUMS.txt"] = location
-    with refuses("cannot download SHA256SUMS.txt of mednli/1.0.0", "InsecureRedirect", kind=SourceError):
+    with refuses(
+        "cannot download SHA256SUMS.txt of mednli/1.0.0", "InsecureRedirect", kind=SourceError
+    ):
         fetch(tmp_path / "copy")
     assert other.requests == []
 
@@ -235,7 +282,9 @@ def test_messages_name_no_image(server, source, refuses):
     for name in [name for name in server.files if name.endswith(".jpg")]:
         server.files[name] += b" "
     with pytest.raises(SourceError) as caught:
-        prepare("multimedeval_mimic_cxr_classification", Options(login=LOGIN, allow_incomplete=True))
+        prepare(
+            "multimedeval_mimic_cxr_classification", Options(login=LOGIN, allow_incomplete=True)
+        )
     assert "cannot download a file of mimic-cxr-jpg/2.0.0" in str(caught.value)
     assert not re.search(r"p10|d\d", str(caught.value))
     assert caught.value.__cause__ is None  # nor does the traceback
@@ -247,7 +296,12 @@ NETRC = "machine example.org login x password y\ndefault login anonymous passwor
 @each_row(
     "variables, text, mode, login",
     [
-        ({"USER": "u", "PASSWORD": "p"}, "machine physionet.org login a password b", 0o600, ("u", "p")),
+        (
+            {"USER": "u", "PASSWORD": "p"},
+            "machine physionet.org login a password b",
+            0o600,
+            ("u", "p"),
+        ),
         ({"USER": "u"}, "machine physionet.org login a password b", 0o600, ("a", "b")),
         ({}, f"{NETRC}machine physionet.org login a password b", 0o600, ("a", "b")),
         ({"USER": "u"}, NETRC, 0o600, None),  # neither half a login nor that of others
@@ -270,6 +324,8 @@ def test_where_a_login_comes_from(tmp_path, monkeypatch, variables, text, mode, 
 
 
 def test_without_a_login_the_message_names_the_variables(home, refuses):
-    with refuses("needs credentials", "or set MEDTASKS_PHYSIONET_USER and MEDTASKS_PHYSIONET_PASSWORD"):
+    with refuses(
+        "needs credentials", "or set MEDTASKS_PHYSIONET_USER and MEDTASKS_PHYSIONET_PASSWORD"
+    ):
         prepare("multimedeval_mednli", Options())
     assert not Manifest.model_fields.keys() & {"login"}

@@ -18,8 +18,19 @@ from medtasks.data.sources.multimedeval.report_sets import (
 from ...tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
-HEADERS = ["FINDINGS", "IMPRESSION", "INDICATION", "CHEST, PA AND LATERAL", "FINDNGS", "NDICATION", "XX", " - "]
-PIECES = st.sampled_from(["\n", "\n ", "\n \n", " ", "Clear.", "é", "12:30 AM", *(f"\n {name}:" for name in HEADERS)])
+HEADERS = [
+    "FINDINGS",
+    "IMPRESSION",
+    "INDICATION",
+    "CHEST, PA AND LATERAL",
+    "FINDNGS",
+    "NDICATION",
+    "XX",
+    " - ",
+]
+PIECES = st.sampled_from(
+    ["\n", "\n ", "\n \n", " ", "Clear.", "é", "12:30 AM", *(f"\n {name}:" for name in HEADERS)]
+)
 REPORTS = st.lists(PIECES, max_size=20).map("".join)
 
 
@@ -73,7 +84,11 @@ def test_a_header_below_an_empty_one_is_its_text():
 
 def test_empty_findings_are_dropped_and_the_last_paragraph_is_named():
     report = "x\n FINDINGS: \n \n TECHNIQUE: One.\n \n Two.\n \n Three.\n IMPRESSION: \n \n "
-    assert parts(report) == [("preamble", "x\n "), ("technique", "One."), (LAST_PARAGRAPH, " Two.\n \n Three.")]
+    assert parts(report) == [
+        ("preamble", "x\n "),
+        ("technique", "One."),
+        (LAST_PARAGRAPH, " Two.\n \n Three."),
+    ]
     *_, last = report_sections(report)
     assert report[last.start :].startswith("\n \n Two.")
     assert parts("just one.\n \n another")[1] == (LAST_PARAGRAPH, " another")
@@ -115,7 +130,10 @@ def test_golden_multimedeval_sections_of_mimic_iii(golden):
 
 
 def test_the_two_protocols():
-    text = note("FINDINGS:  No Bleed is\nseen.\n Ventricles  normal.", "IMPRESSION: Normal [**Name (STitle) 3**] CT.\n")
+    text = note(
+        "FINDINGS:  No Bleed is\nseen.\n Ventricles  normal.",
+        "IMPRESSION: Normal [**Name (STitle) 3**] CT.\n",
+    )
     paper, head = both(text)
     assert paper == ("no bleed isseen. ventricles normal.", "normal ___ ct.")
     assert head == (" No Bleed is seen. Ventricles normal.", "Normal ___ CT. ")
@@ -156,8 +174,14 @@ def test_page_breaks():
     assert both(text)[1][0] == "One two three."
     assert both(note("FINDINGS: One (Over) two.", "IMPRESSION: Four."))[1][0] == "One (Over) two."
     # Here the reference does not come to an end.
-    assert both(note("FINDINGS: (Cont) one (Over) x (Cont) two.", "IMPRESSION: Four."))[1][0] == "(Cont) one two."
-    assert both(note("FINDINGS: (Cont) one (Over) two.", "IMPRESSION: Four."))[1][0] == "(Cont) one (Over) two."
+    assert (
+        both(note("FINDINGS: (Cont) one (Over) x (Cont) two.", "IMPRESSION: Four."))[1][0]
+        == "(Cont) one two."
+    )
+    assert (
+        both(note("FINDINGS: (Cont) one (Over) two.", "IMPRESSION: Four."))[1][0]
+        == "(Cont) one (Over) two."
+    )
 
 
 def test_placeholders_within_placeholders():

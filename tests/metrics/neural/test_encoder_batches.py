@@ -35,7 +35,9 @@ def test_batches_hold_every_text_once_the_longest_first(lengths, size):
         assert len(batch) == size or longest - lengths[following[0]] > max(0.1 * longest, 8)
     assert all(lengths[b[0]] - lengths[b[-1]] <= max(0.1 * lengths[b[0]], 8) for b in batches)
     in_segments = length_batches(lengths, size, window=100)
-    assert sorted(position for batch in in_segments for position in batch) == list(range(len(lengths)))
+    assert sorted(position for batch in in_segments for position in batch) == list(
+        range(len(lengths))
+    )
     for sizes in ([lengths[position] for position in batch] for batch in in_segments):
         assert sizes == sorted(sizes, reverse=True)
         assert len(sizes) == 1 or sum(max(1, -(-length // 100)) for length in sizes) <= size
@@ -81,7 +83,9 @@ def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
     one.write_bytes(b"abc")
     other.write_bytes(b"abc")
     assert weights_digest([one]) == weights_digest([other])
-    assert weights_digest([one]) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert (
+        weights_digest([one]) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
     assert len({weights_digest([one]), weights_digest([one, other])}) == 2
     opened = []
     original = type(one).open
@@ -95,7 +99,9 @@ def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
     assert opened == []
     state = one.stat()
     one.write_bytes(b"abd")
-    os.utime(one, ns=(state.st_atime_ns, state.st_mtime_ns))  # same size and time, as after touch -r
+    os.utime(
+        one, ns=(state.st_atime_ns, state.st_mtime_ns)
+    )  # same size and time, as after touch -r
     assert weights_digest([one, other]) != before
     assert opened == [(one, "wb"), (one, "rb")]
     with pytest.raises(FileNotFoundError):

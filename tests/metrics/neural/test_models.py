@@ -43,14 +43,20 @@ def by_chexbert(settings, texts):
 
 
 def by_radgraph(settings, texts):
-    return [(json.dumps(annotation), np.zeros(0)) for annotation in RadGraph("radgraph", settings).annotate(texts)]
+    return [
+        (json.dumps(annotation), np.zeros(0))
+        for annotation in RadGraph("radgraph", settings).annotate(texts)
+    ]
 
 
 def by_bertscore(settings, pairs):
     references, hypotheses = ([pair[side] for pair in pairs] for side in (0, 1))
     matches = BertScore("distilroberta-base", 2, settings).matches(references, hypotheses)
     return [
-        ((one.reference_ids.tolist(), one.hypothesis_ids.tolist()), np.append(one.reference_best, one.hypothesis_best))
+        (
+            (one.reference_ids.tolist(), one.hypothesis_ids.tolist()),
+            np.append(one.reference_best, one.hypothesis_best),
+        )
         for one in matches
     ]
 
@@ -70,7 +76,9 @@ def model(request):
     folder, read, network, title = MODELS[request.param]
     weights: Path = request.getfixturevalue(folder)
     items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
-    settings = ModelSettings(named_weights=named(request.param, weights), device="cpu", cache=None, progress=False)
+    settings = ModelSettings(
+        named_weights=named(request.param, weights), device="cpu", cache=None, progress=False
+    )
     return SimpleNamespace(settings=settings, read=read, items=items, network=network, title=title)
 
 
@@ -104,7 +112,9 @@ def test_results_do_not_depend_on_batches_company_or_order(model):
     together = model.read(model.settings, model.items)
     assert len({str(exact) for exact, _ in together}) > 4  # else the comparisons would say nothing
     for batch_size in (1, 3, 100):
-        assert_same(model.read(replace(model.settings, batch_size=batch_size), model.items), together)
+        assert_same(
+            model.read(replace(model.settings, batch_size=batch_size), model.items), together
+        )
     assert_same([model.read(model.settings, [item])[0] for item in model.items[::4]], together[::4])
     order = random.Random(0).sample(range(len(model.items)), len(model.items))
     shuffled = model.read(model.settings, [model.items[position] for position in order])
@@ -137,7 +147,10 @@ def test_a_second_run_or_process_needs_no_network(model, watch, tmp_path, monkey
     monkeypatch.undo()
     watch(lambda size: pytest.fail("the network was run"))
     new = ("new words", "other words") if isinstance(model.items[0], tuple) else "new words"
-    for settings, items in ((kept, [*model.items, new]), (replace(kept, dtype="bfloat16"), model.items)):
+    for settings, items in (
+        (kept, [*model.items, new]),
+        (replace(kept, dtype="bfloat16"), model.items),
+    ):
         with pytest.raises(pytest.fail.Exception):
             model.read(settings, items)
 
@@ -148,7 +161,10 @@ def test_only_what_is_new_and_that_once_goes_through_the_network(model, watch, t
     seen = []
     watch(seen.append)
     new = model.items[4:6]
-    spaced = [tuple(f" {text}\n" for text in item) if isinstance(item, tuple) else f" {item}\n" for item in new]
+    spaced = [
+        tuple(f" {text}\n" for text in item) if isinstance(item, tuple) else f" {item}\n"
+        for item in new
+    ]
     model.read(kept, [*model.items[:4], *new, *spaced, *new])
     assert sum(seen) == 2  # of the two pairs of texts one has an empty side
 
@@ -184,17 +200,35 @@ def other_spans(folder):
 
 def larger(folder):
     state = load_file(folder / "model.safetensors")
-    save_file({key: 1.5 * value for key, value in state.items()}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {key: 1.5 * value for key, value in state.items()},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
 
 
 @each_row(
     "name, change",
     [
-        ("chexbert", lambda folder: torch.save(tiny_chexbert.checkpoint(1), folder / "chexbert.pth")),
-        ("chexbert", lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid")),
+        (
+            "chexbert",
+            lambda folder: torch.save(tiny_chexbert.checkpoint(1), folder / "chexbert.pth"),
+        ),
+        (
+            "chexbert",
+            lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid"),
+        ),
         ("radgraph", other_spans),
-        ("radgraph", lambda folder: replaced(folder / "radgraph/vocabulary/radgraph__ner_labels.txt", "S-U", "S-X")),
-        ("radgraph", lambda folder: replaced(folder / "encoder" / "vocab.txt", "effusion", "infusion")),
+        (
+            "radgraph",
+            lambda folder: replaced(
+                folder / "radgraph/vocabulary/radgraph__ner_labels.txt", "S-U", "S-X"
+            ),
+        ),
+        (
+            "radgraph",
+            lambda folder: replaced(folder / "encoder" / "vocab.txt", "effusion", "infusion"),
+        ),
         ("bertscore", larger),
         ("bertscore", lambda folder: replaced(folder / "vocab.json", '"e"', '"e_"')),
     ],
@@ -202,7 +236,9 @@ def larger(folder):
 def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, request, tmp_path):
     folder, read, *_ = MODELS[name]
     copy = Path(shutil.copytree(request.getfixturevalue(folder), tmp_path / "copy"))
-    settings = ModelSettings(named_weights=named(name, copy), device="cpu", cache=tmp_path / "cache", progress=False)
+    settings = ModelSettings(
+        named_weights=named(name, copy), device="cpu", cache=tmp_path / "cache", progress=False
+    )
     items = [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
     read(settings, items)
     change(copy)
@@ -226,7 +262,9 @@ def own_code(tmp_path, monkeypatch):
     folder = tmp_path / "own_code"
     folder.mkdir()
     (folder / "own.py").write_text(CODE.format(marker=str(tmp_path / "attacked")))
-    auto_map = dict.fromkeys(("AutoConfig", "AutoModel", "AutoModelForTokenClassification"), "own.Own")
+    auto_map = dict.fromkeys(
+        ("AutoConfig", "AutoModel", "AutoModelForTokenClassification"), "own.Own"
+    )
     config = {"model_type": "own", "auto_map": auto_map | {"AutoImageProcessor": "own.Own"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
@@ -241,7 +279,9 @@ def own_code(tmp_path, monkeypatch):
 
 
 def radgraph_of(folder, v1):
-    archive = open_archive("radgraph", ModelSettings(named_weights={"radgraph": v1, "pubmedbert": folder}))
+    archive = open_archive(
+        "radgraph", ModelSettings(named_weights={"radgraph": v1, "pubmedbert": folder})
+    )
     WordEncoder(archive, {}, torch.device("cpu"), "float32")
 
 
@@ -249,7 +289,9 @@ def radgraph_of(folder, v1):
     "load",
     [
         lambda folder, _: ContextualEncoder(folder, 1, ModelSettings(device="cpu")),
-        lambda folder, _: rate_networks._load("biolord", AutoModel, ModelSettings(named_weights={"biolord": folder})),
+        lambda folder, _: rate_networks._load(
+            "biolord", AutoModel, ModelSettings(named_weights={"biolord": folder})
+        ),
         lambda folder, _: open_encoder(str(folder), "cpu").load(),
         radgraph_of,
     ],
@@ -268,7 +310,10 @@ def test_layers_have_caches_of_their_own(roberta, tmp_path):
 
 
 def test_bfloat16_is_close_and_float32_holds_in_a_process_that_allows_less(model):
-    exact, rough = (model.read(replace(model.settings, dtype=dtype), model.items) for dtype in ("float32", "bfloat16"))
+    exact, rough = (
+        model.read(replace(model.settings, dtype=dtype), model.items)
+        for dtype in ("float32", "bfloat16")
+    )
     distances = [np.abs(a - b).max() for (_, a), (_, b) in zip(exact, rough, strict=True) if len(a)]
     assert not distances or 0 < max(distances) < 0.2
     torch.set_float32_matmul_precision("medium")

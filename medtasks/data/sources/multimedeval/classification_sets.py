@@ -53,12 +53,17 @@ PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
 _INFO = dataset_info("multimedeval_pad_ufes_20")
 _SPLIT = dataclasses.replace(
-    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
+    _INFO,
+    source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split",
+    revision="main",
+    sha256={},
 )
 _NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
 SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
-_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
+_HISTORY: Mapping[str, str] = _NAMES[
+    "history"
+]  # columns of the table, by their names in the prompt
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
@@ -81,7 +86,9 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
 
 
 def _other_array(path: Path, name: str, array: NDArray[Any], form: str) -> SourceError:
-    return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}")
+    return SourceError(
+        f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}"
+    )
 
 
 class _MedMNIST(TableReader):
@@ -99,17 +106,26 @@ class _MedMNIST(TableReader):
         labels = _read_array(path, f"{split}_labels")
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
         if images.shape[1:] != pixels or images.dtype != np.uint8:
-            raise _other_array(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
+            raise _other_array(
+                path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}"
+            )
         if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
-            raise _other_array(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
+            raise _other_array(
+                path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)"
+            )
         if self.name in _QUARTERED and split == "test":  # as the reference
             images = images[: len(images) // 4]
             labels = labels[: len(labels) // 4]
         rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
-        records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
+        records = (
+            (f"{path.name} {split} row {n}", {"image": image, "label": label})
+            for n, (image, label) in rows
+        )
         return source_tables.records_table(records, ("image", "label"))
 
-    def rows(self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(
+        self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore
+    ) -> Iterator[PublishedRow]:
         """Store the pixels of each row."""
         classes = CLASSES[self.name]
         for row in rows:
@@ -123,10 +139,14 @@ class _MedMNIST(TableReader):
 
     def published(self) -> Published:
         md5 = dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"]
-        return Published(f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5)
+        return Published(
+            f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5
+        )
 
     def revision(self, source: Path) -> str:
-        unchanged = self.published().matches(source / f"{self.name}.npz" if source.is_dir() else source)
+        unchanged = self.published().matches(
+            source / f"{self.name}.npz" if source.is_dir() else source
+        )
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
@@ -144,7 +164,8 @@ def _metadata(source: Path) -> SourceFile:
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
     return frozenset(
-        str(row.values["ids"]).strip() for row in source_tables.hub_table(source / "split", split, ("ids",)).rows()
+        str(row.values["ids"]).strip()
+        for row in source_tables.hub_table(source / "split", split, ("ids",)).rows()
     )
 
 
@@ -155,15 +176,24 @@ class _PadUfes(TableReader):
         if split == "test":
             return source_tables.csv_table(_metadata(source), _COLUMNS)
         tested = _lesions(source, "test")
-        return source_tables.csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
+        return source_tables.csv_table(
+            _metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested
+        )
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
         # The text on a patient in the reference's later prompt, without unknown fields.
-        fields = {name: row.values[column] for name, column in _HISTORY.items() if row.values[column]}
-        history = ", ".join(f"{name} {_TRUTH_VALUES.get(text.lower(), text)}" for name, text in fields.items())
+        fields = {
+            name: row.values[column] for name, column in _HISTORY.items() if row.values[column]
+        }
+        history = ", ".join(
+            f"{name} {_TRUTH_VALUES.get(text.lower(), text)}" for name, text in fields.items()
+        )
         about = {"patient_id": row.text("patient_id"), "details": f"Patient history: {history}"}
-        classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
+        classes = {
+            "options": list(SKIN_CLASSES.values()),
+            "label": list(SKIN_CLASSES).index(diagnosis),
+        }
         return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
     @contextlib.contextmanager
@@ -182,13 +212,18 @@ class _PadUfes(TableReader):
                 with source_files.unpacking(path):
                     archive = opened.enter_context(source_files.open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
-                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
+                        where.setdefault(
+                            PurePosixPath(member).name,
+                            functools.partial(read, path, archive, member),
+                        )
             yield lambda name: where[name]()
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        yield from check_count(metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows)
+        yield from check_count(
+            metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows
+        )
         lesions = _lesions(source, "test") - _lesions(source, "train")
         table = source_tables.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)
@@ -200,7 +235,9 @@ def _download(folder: Path, split_required: bool) -> Path:
         hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
     for name, key in _FILES.items():
-        download(Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name)
+        download(
+            Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name
+        )
     return folder
 
 
@@ -208,7 +245,9 @@ _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
-    "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
+    "pad_ufes_20": dataclasses.replace(
+        _WHOLE, download=functools.partial(_download, split_required=False)
+    ),
     "pad_ufes_20_disjoint": dataclasses.replace(
         _WHOLE,
         test=_PadUfes().held_out,

@@ -28,7 +28,13 @@ from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
-from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+)
 from medtasks.data.samples import MOST_LETTERS, letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -79,8 +85,12 @@ class _MedQA(TableReader):
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
-        right = list(options).index(row.one_of("answer_idx", options, "answer_idx is none of the options' keys"))
-        return choice_document(f"{split}/{row.index}", row.text("question"), list(options.values()), right)
+        right = list(options).index(
+            row.one_of("answer_idx", options, "answer_idx is none of the options' keys")
+        )
+        return choice_document(
+            f"{split}/{row.index}", row.text("question"), list(options.values()), right
+        )
 
 
 class _MedMCQA(TableReader):
@@ -91,7 +101,9 @@ class _MedMCQA(TableReader):
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
         right, subject = answer_index(row, "cop", len(options)), row.optional_text("subject_name")
-        return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
+        return choice_document(
+            row.text("id"), row.text("question"), options, right, subject=subject
+        )
 
 
 class _PubMedQA(TableReader):
@@ -99,7 +111,9 @@ class _PubMedQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
-        file = source_files.required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
+        file = source_files.required_file(
+            source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}"
+        )
         content = source_tables.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
@@ -108,12 +122,18 @@ class _PubMedQA(TableReader):
             ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
         )
         entries = zip(content, published.rows(), strict=True)
-        return source_tables.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
+        return source_tables.records_table(
+            ((row.place, {**row.values, "id": key}) for key, row in entries), columns
+        )
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
-        right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
+        right = YES_NO_MAYBE.index(
+            row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of")
+        )
         context = " ".join(row.texts("CONTEXTS"))
-        return choice_document(row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context)
+        return choice_document(
+            row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context
+        )
 
 
 class _MMLU(TableReader):
@@ -122,7 +142,9 @@ class _MMLU(TableReader):
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options, subject = row.texts("choices"), row.text("subject")
         right = answer_index(row, "answer", len(options))
-        return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=subject)
+        return choice_document(
+            f"{split}/{row.index}", row.text("question"), options, right, subject=subject
+        )
 
     def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
@@ -146,12 +168,16 @@ class _MedNLI(TableReader):
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
         context = row.text("sentence1")
-        return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=context)
+        return choice_document(
+            row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=context
+        )
 
 
 def open_question(row: SourceRow, doc_id: str, **more: str | None) -> NewDocument:
     """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
-    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more)
+    return new_document(
+        OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more
+    )
 
 
 class _QuestionsWithImages(TableReader):
@@ -171,22 +197,33 @@ class Slake(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Find a split in a source."""
-        path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
+        path, columns = (
+            source / f"{split}.json",
+            ("qid", "img_name", "question", "answer", "q_lang"),
+        )
         if not path.is_file():
             raise source_files.not_found(source, path.name)
         questions = source_tables.listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
-        chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
+        chosen = (
+            (row.place, row.values)
+            for row in questions.rows()
+            if row.text("q_lang") == self.language
+        )
         return source_tables.records_table(chosen, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
-        return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+        return open_question(
+            row, str(row.integer("qid")), question_type=row.optional_text("content_type")
+        )
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return source_files.unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
+        return source_files.unpacked_or_archived(
+            source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",)
+        )
 
 
 class OwnQuestions(TableReader):
@@ -201,16 +238,25 @@ class OwnQuestions(TableReader):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
         source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
-        self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
+        self.folder, self.kind, self.modality = (
+            folder,
+            whole.text("taskType"),
+            whole.text("modality"),
+        )
         if self.kind not in (QA, VQA):
             raise whole.error(f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared")
         self.columns = CHOICE if self.kind == QA else OPEN_QUESTION
         if not isinstance(content["samples"], list) or not content["samples"]:
             raise whole.error("samples is not a list of questions")
         columns = ("question", "answer", *(["options"] if self.kind == QA else []))
-        samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in enumerate(content["samples"], 1))
+        samples = (
+            (f"{FILE_NAME} sample {number}", sample)
+            for number, sample in enumerate(content["samples"], 1)
+        )
         try:
-            self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
+            self.decoding = (
+                Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
+            )
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.samples = source_tables.records_table(samples, columns)
@@ -240,18 +286,32 @@ class OwnQuestions(TableReader):
         if not 2 <= len(options) <= MOST_LETTERS:
             raise row.error(f"it has {len(options)} options; 2 to {MOST_LETTERS} are possible")
         # As the reference compares them. Of equal options it can only ever choose the first.
-        same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
+        same = [
+            index
+            for index, option in enumerate(options)
+            if option.strip().lower() == answer.strip().lower()
+        ]
         if not same:
             raise UnusableRow("its answer is none of its options, so that no reply could be right")
-        return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
+        return choice_document(
+            doc_id, row.text("question"), options, same[0], subject=self.modality or None
+        )
 
 
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
-    "medqa": _MedQA().recipe("data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]),
-    "medmcqa": _MedMCQA().recipe(f"{_HUB} {_MEDMCQA_FILES[0]}", ("validation", "train"), _MEDMCQA_FILES),
-    "pubmedqa": _PubMedQA().recipe("pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]),
-    "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
+    "medqa": _MedQA().recipe(
+        "data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]
+    ),
+    "medmcqa": _MedMCQA().recipe(
+        f"{_HUB} {_MEDMCQA_FILES[0]}", ("validation", "train"), _MEDMCQA_FILES
+    ),
+    "pubmedqa": _PubMedQA().recipe(
+        "pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]
+    ),
+    "mmlu": replace(
+        _MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test
+    ),
     "mednli": _MedNLI().physionet_recipe(
         "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl",
         "mednli/1.0.0",

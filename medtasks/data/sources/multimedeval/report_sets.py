@@ -67,7 +67,9 @@ _EMPTY_LINE = "\n \n"
 FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
 _KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
-_CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
+_CANONICAL: dict[str, str] = {
+    spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of
+}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 SetProtocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
@@ -82,7 +84,9 @@ _EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
 GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
-SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
+SPELLINGS = {
+    spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings
+}
 _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
 _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"
@@ -121,7 +125,9 @@ def split_at_headers(report: str) -> list[ReportSection]:
     while header is not None:
         name, start = header[1].lower(), header.end()
         header = _HEADER.search(report, max(report.find("\n", start), start))
-        sections.append(ReportSection(name, report[start : header.start() if header else len(report)], start))
+        sections.append(
+            ReportSection(name, report[start : header.start() if header else len(report)], start)
+        )
     return sections
 
 
@@ -141,7 +147,11 @@ def report_sections(report: str) -> list[ReportSection]:
     if not empty_line:
         return sections
     # The start is that of the empty line, as the official parser counts it.
-    return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
+    return [
+        *sections[:-1],
+        replace(last, text=before),
+        ReportSection(LAST_PARAGRAPH, after, last.start + len(before)),
+    ]
 
 
 def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
@@ -187,7 +197,9 @@ def _without_placeholders(text: str) -> str:
 def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
-    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    published = (
+        f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    )
     for row in source_tables.csv_table(
         source_files.required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)
     ).rows():
@@ -200,7 +212,9 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Itera
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     read = set()
-    for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
+    for row in tqdm(
+        notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None
+    ):
         read.add(row.text("ROW_ID"))
         group = GROUP_OF.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
@@ -227,8 +241,13 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
         rows = studies.setdefault(row.text("study_id"), [])
         image = row.text("dicom_id")
         patient = row.text("subject_id")
-        if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
-            raise row.error("its image stands in an earlier row, or its study belongs to two patients")
+        if any(
+            before.text("dicom_id") == image or before.text("subject_id") != patient
+            for before in rows
+        ):
+            raise row.error(
+                "its image stands in an earlier row, or its study belongs to two patients"
+            )
         rows.append(row)
     return studies
 
@@ -263,13 +282,20 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
                 yield PublishedRow(location, None, cause=cause, outside=True)
                 continue
             about = {"patient_id": subject_id, "indication": first.get("indication", "")}
-            document = new_document(REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about)
+            document = new_document(
+                REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about
+            )
             root = split.path.parent
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
             for number, row in enumerate(rows, 1):
                 file = root / image_name(row)
-                adding.append((f"{number} of {len(rows)}", functools.partial(images.add_file, file, root=root)))
+                adding.append(
+                    (
+                        f"{number} of {len(rows)}",
+                        functools.partial(images.add_file, file, root=root),
+                    )
+                )
             yield images_row(location, adding, document)
 
 
@@ -299,15 +325,23 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
         paths = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
         path = next(filter(Path.is_file, paths), paths[0])
-        document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
+        document = new_document(
+            REPORT, volume, report=findings, image_id=volume, patient_id=patient
+        )
         yield images_row(
-            row.place, [(name, functools.partial(images.add_volume, path, file.path.parents[1]))], document
+            row.place,
+            [(name, functools.partial(images.add_volume, path, file.path.parents[1]))],
+            document,
         )
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
-    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT),
-    "mimic_cxr_report": SourceRecipe(REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports),
+    "mimic_iii_summary_head": SourceRecipe(
+        REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT
+    ),
+    "mimic_cxr_report": SourceRecipe(
+        REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports
+    ),
     "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
 }

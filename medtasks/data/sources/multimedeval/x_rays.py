@@ -46,24 +46,46 @@ from medtasks.data.prepare.source_tables import (
     UnusableRow,
     by_name,
 )
-from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, NewDocument, new_document
+from medtasks.data.schema import (
+    CLASSIFICATION,
+    MULTILABEL,
+    OPEN_QUESTION,
+    NewDocument,
+    new_document,
+)
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
 
 FOURTEEN_FINDINGS = (
-    *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
+    *(
+        "Atelectasis",
+        "Cardiomegaly",
+        "Effusion",
+        "Infiltration",
+        "Mass",
+        "Nodule",
+        "Pneumonia",
+        "Pneumothorax",
+    ),
     *("Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"),
 )
 FIVE_FINDINGS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion")
 _NONE = "No Finding"
-_IMAGES = ("images*/images/*.png", "images*/*.png")  # the archives of the source unpack into folders of their own
+_IMAGES = (
+    "images*/images/*.png",
+    "images*/*.png",
+)  # the archives of the source unpack into folders of their own
 _LISTS = {"test": "test_list.txt", "train": "train_val_list.txt"}
 _VALUES = {"1.0": 1, "1": 1, "0.0": 0, "0": 0, "-1.0": 0, "-1": 0, "": 0}
 _SPLIT_COLUMNS = ("dicom_id", "study_id", "subject_id", "split")
 _QUESTIONS = "mimic_pair_questions.csv"
 _QUESTIONS_IN_ALL = 700_703  # of all splits; Hu et al., KDD 2023
 _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
-_MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
+_MIMIC_IMAGES = (
+    "files",
+    "mimic-cxr-jpg/2.0.0/files",
+    "physionet.org/files/mimic-cxr-jpg/2.0.0/files",
+)
 _STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
@@ -72,7 +94,10 @@ PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 _annotations = functools.partial(
-    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
+    source_files.physionet_file,
+    project="vindr-mammo",
+    version="1.0.0",
+    names=("finding_annotations.csv",),
 )
 MIMIC_CXR_JPG, MIMIC_SPLIT = "mimic-cxr-jpg/2.0.0", "mimic-cxr-2.0.0-split.csv.gz"
 _MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
@@ -101,11 +126,17 @@ class _ChestXray14(TableReader):
         findings = row.text("Finding Labels").split("|")
         unknown = [name for name in findings if name not in (*FOURTEEN_FINDINGS, _NONE)]
         if unknown:
-            raise row.error(f"unknown finding {unknown[0]!r}; known: {', '.join(FOURTEEN_FINDINGS)}, {_NONE}")
+            raise row.error(
+                f"unknown finding {unknown[0]!r}; known: {', '.join(FOURTEEN_FINDINGS)}, {_NONE}"
+            )
         if _NONE in findings and len(findings) > 1:
             raise row.error(f"{_NONE!r} stands beside findings")
         labels = [int(finding in findings) for finding in FOURTEEN_FINDINGS]
-        columns = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
+        columns = {
+            "patient_id": row.text("Patient ID"),
+            "options": list(FOURTEEN_FINDINGS),
+            "labels": labels,
+        }
         return new_document(MULTILABEL, row.text("Image Index"), **columns)
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
@@ -167,7 +198,11 @@ class _MimicCxr(TableReader):
             if row.text(finding) not in _VALUES:
                 raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
         labels = [_VALUES[row.text(finding)] for finding in FIVE_FINDINGS]
-        columns = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
+        columns = {
+            "patient_id": row.text("subject_id"),
+            "options": list(FIVE_FINDINGS),
+            "labels": labels,
+        }
         return new_document(MULTILABEL, row.text("dicom_id"), **columns)
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -185,10 +220,16 @@ class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_tables.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        return source_tables.csv_table(
+            _questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split
+        )
 
-    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
+    def rows(
+        self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
+    ) -> Iterator[PublishedRow]:
+        files = next(
+            (source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None
+        )
         if files is None:
             raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
@@ -197,7 +238,9 @@ class _DiffVqa(TableReader):
         def of_study(folder: Path) -> list[StoredImage] | str:
             paths = sorted(folder.glob("*.jpg"))
             try:
-                return [images.add_file(path, root=files) for path in paths] or f"its study {folder.name} has no images"
+                return [
+                    images.add_file(path, root=files) for path in paths
+                ] or f"its study {folder.name} has no images"
             except (UnreadableImage, UnusableFile) as error:
                 return f"an image of its study {folder.name} is broken ({error})"
 
@@ -206,11 +249,16 @@ class _DiffVqa(TableReader):
             if isinstance(stored, str):
                 yield PublishedRow(row.place, None, cause=stored)
             else:
-                empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
+                empty = next(
+                    (column for column in ("question", "answer") if not row.text(column).strip()),
+                    None,
+                )
                 if empty:
                     raise row.error(f"{empty} is empty")
                 ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
-                document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
+                document = open_question(
+                    row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids
+                )
                 yield PublishedRow(row.place, document, stored)
         if split == "test":
             of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
@@ -226,9 +274,13 @@ def read_dicom(path: Path) -> Image.Image:
     d9ac283. Errors are those of :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
     with reading_dicom(str(path), path) as (_, dataset):
-        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)  # some files say 12 bits and use more
+        dataset.BitsStored = min(
+            _ALLOCATED_BITS, dataset.BitsAllocated
+        )  # some files say 12 bits and use more
         values = dataset.pixel_array
-        values = values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
+        values = (
+            values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
+        )
     if values.ndim != 2 or not values.size:
         raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
     spread = values - values.min()
@@ -247,12 +299,16 @@ class _VinDrMammo(TableReader):
     def named(self, row: SourceRow) -> Sequence[str]:
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
 
-    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(
+        self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
+    ) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            return images.add_pixels(read_dicom(named_file(folder / name, folder / "images")), _STRETCHED)
+            return images.add_pixels(
+                read_dicom(named_file(folder / name, folder / "images")), _STRETCHED
+            )
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
@@ -261,14 +317,21 @@ class _VinDrMammo(TableReader):
             grade = row.text("finding_birads")[-1:]
             if grade not in _GRADES:
                 raise row.error("finding_birads does not end in a grade from 1 to 5")
-            columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
+            columns = {
+                "image_id": image,
+                "patient_id": study,
+                "options": list(_GRADES),
+                "label": _GRADES.index(grade),
+            }
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
             adding = [(name, functools.partial(add, name)) for name in self.named(row)]
             yield source_recipe.images_row(row.place, adding, document)
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return source_tables.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+    return source_tables.csv_table(
+        source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns
+    )
 
 
 class _CbisDdsm(TableReader):
@@ -280,7 +343,9 @@ class _CbisDdsm(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         return _kaggle_table(self.cases.format(split), _CASE_COLUMNS, source)
 
-    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(
+        self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
+    ) -> Iterator[PublishedRow]:
         # The path of the JPEG to show for each series; of several images in a series the last one counts.
         by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
         for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
@@ -291,24 +356,38 @@ class _CbisDdsm(TableReader):
                 by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
         images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
         for row in rows:
-            label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
+            label = PATHOLOGIES.index(
+                row.one_of("pathology", PATHOLOGIES, "the pathology is not one of")
+            )
             parts = row.text("cropped image file path").strip().split("/")
             if len(parts) < 3:
-                raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
-            columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
+                raise row.error(
+                    "the cropped image file path is not like <case>/<study>/<series>/<image>.dcm"
+                )
+            columns = {
+                "label": label,
+                "patient_id": row.text("patient_id"),
+                "options": list(PATHOLOGIES),
+            }
             if name := images_of_series.get(parts[2]):
                 adding = {name: functools.partial(images.add_file, source / name, root=source)}
                 document = new_document(CLASSIFICATION, parts[0], **columns)
                 yield source_recipe.images_row(row.place, adding.items(), document)
             else:
-                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
+                yield PublishedRow(
+                    row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}"
+                )
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
-    "mimic_cxr_classification": _MimicCxr().physionet_recipe(_MIMIC_LAYOUT, MIMIC_CXR_JPG, _MIMIC_TABLES),
+    "mimic_cxr_classification": _MimicCxr().physionet_recipe(
+        _MIMIC_LAYOUT, MIMIC_CXR_JPG, _MIMIC_TABLES
+    ),
     "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
-    "vindr_mammo": _VinDrMammo().physionet_recipe(_VINDR_LAYOUT, "vindr-mammo/1.0.0", ["finding_annotations.csv"]),
+    "vindr_mammo": _VinDrMammo().physionet_recipe(
+        _VINDR_LAYOUT, "vindr-mammo/1.0.0", ["finding_annotations.csv"]
+    ),
     "cbis_ddsm_mass": _CbisDdsm("mass_case_description_{}_set").recipe(_CBIS_LAYOUT),
     "cbis_ddsm_calcification": _CbisDdsm("calc_case_description_{}_set").recipe(_CBIS_LAYOUT),
 }

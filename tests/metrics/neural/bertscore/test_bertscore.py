@@ -79,7 +79,10 @@ def test_what_is_no_such_encoder_is_refused(copy):
     (gone,) = [key for key in state if key.endswith("layer.1.output.dense.weight")]
     del state[gone]
     save_file(state, copy / "model.safetensors", {"format": "pt"})
-    with pytest.raises(WeightsMissing, match=r"lack 1 tensors of the encoder, first encoder\.layer\.1\.output\.dense"):
+    with pytest.raises(
+        WeightsMissing,
+        match=r"lack 1 tensors of the encoder, first encoder\.layer\.1\.output\.dense",
+    ):
         encoder(copy)
     assert encoder(copy, layer=1)
     config = json.loads((copy / "config.json").read_text())
@@ -91,7 +94,12 @@ def test_what_is_no_such_encoder_is_refused(copy):
     with pytest.raises(WeightsMissing, match=r"cannot be read as an encoder"):
         encoder(copy)
     (copy / "tokenizer.json").unlink(missing_ok=True)
-    for name in ("config.json", "vocab.json", "merges.txt", "model.safetensors"):  # refused before loading
+    for name in (
+        "config.json",
+        "vocab.json",
+        "merges.txt",
+        "model.safetensors",
+    ):  # refused before loading
         (copy / name).rename(copy / "elsewhere")
         with pytest.raises(WeightsMissing, match="lacks part of an encoder"):
             metric(copy).matches(["a"], ["b"])
@@ -100,14 +108,29 @@ def test_what_is_no_such_encoder_is_refused(copy):
 
 ENCODER, SIDES = "distilroberta-base", {"references": "reference", "hypotheses": "hypothesis"}
 WORDS = (
-    *("no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", ",", ".", "left"),
+    *(
+        "no",
+        "pleural",
+        "effusion",
+        "the",
+        "heart",
+        "is",
+        "large",
+        "normal",
+        "mild",
+        ",",
+        ".",
+        "left",
+    ),
     *("résumé", "肺", "___", "\u00a0", "\n", "</s>", "Edema", ""),
 )
 
 
 def draw_texts(seed, count, longest):
     draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.choice([0, 1, 2, 5, 9, longest]))) for _ in range(count)]
+    return [
+        " ".join(draw.choices(WORDS, k=draw.choice([0, 1, 2, 5, 9, longest]))) for _ in range(count)
+    ]
 
 
 REFERENCES = [*draw_texts(1, 24, 40), "", "the heart", " \n", "same", "the heart"]
@@ -115,7 +138,9 @@ HYPOTHESES = [*draw_texts(2, 24, 40), "the heart", "", "", "same", "same"]
 
 
 def metric(folder, layer=2, **options):
-    settings = ModelSettings(named_weights={ENCODER: folder}, **{"cache": None, "progress": False} | options)
+    settings = ModelSettings(
+        named_weights={ENCODER: folder}, **{"cache": None, "progress": False} | options
+    )
     return BertScore(ENCODER, layer, settings)
 
 
@@ -143,19 +168,39 @@ def test_golden_bertscore_means_and_tokens(golden):
     settings = ModelSettings(named_weights={ENCODER: folder / ENCODER}, cache=None, progress=False)
     for compute, key, names in (
         (bertscore, "no_idf", ("bertscore_f1", "rescaled_bertscore_f1")),
-        (bertscore_multimedeval, "idf_hypotheses", ("idf_bertscore_f1", "rescaled_idf_bertscore_f1")),
+        (
+            bertscore_multimedeval,
+            "idf_hypotheses",
+            ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
+        ),
     ):
         totals = compute(settings, references, hypotheses).totals
-        wanted = dict(zip(names, (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]), strict=True))
+        wanted = dict(
+            zip(
+                names,
+                (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]),
+                strict=True,
+            )
+        )
         assert totals == pytest.approx(wanted, abs=1e-5)
     rough = bertscore_multimedeval(replace(settings, dtype="bfloat16"), [], [])
-    stated = {"encoder": ENCODER, "layer": "5", "idf": "hypotheses", "baseline_f1": "0.8473319", "dtype": "bfloat16"}
+    stated = {
+        "encoder": ENCODER,
+        "layer": "5",
+        "idf": "hypotheses",
+        "baseline_f1": "0.8473319",
+        "dtype": "bfloat16",
+    }
     assert rough.settings == stated
     table = files("bert_score") / "rescale_baseline" / "en" / f"{ENCODER}.tsv"
     for text in (table.read_text(), (folder / "baseline.tsv").read_text()):
-        assert [float(row["F"]) for row in csv.DictReader(text.splitlines()) if row["LAYER"] == "5"] == [BASELINE_F1]
+        assert [
+            float(row["F"]) for row in csv.DictReader(text.splitlines()) if row["LAYER"] == "5"
+        ] == [BASELINE_F1]
     for matches, pair in zip(
-        BertScore(ENCODER, 5, settings).matches(references, hypotheses), expected["pairs"], strict=True
+        BertScore(ENCODER, 5, settings).matches(references, hypotheses),
+        expected["pairs"],
+        strict=True,
     ):
         assert len(matches.reference_ids) == pair["reference_token_count"]
         assert len(matches.hypothesis_ids) == pair["hypothesis_token_count"]
@@ -170,7 +215,9 @@ def test_the_package_says_the_same(request, family, idf):
     got = score(folder, idf)
     assert len(set(got.f1)) > 10
     for values, expected in zip((got.precision, got.recall, got.f1), wanted, strict=True):
-        assert [0 if math.isnan(value) else value for value in values] == pytest.approx(expected, abs=2e-5)
+        assert [0 if math.isnan(value) else value for value in values] == pytest.approx(
+            expected, abs=2e-5
+        )
 
 
 @each_row("window", [1, 1 << 17])
@@ -199,7 +246,9 @@ def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
     assert max(most) <= 4
 
 
-def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_takes_for_english(monkeypatch):
+def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_takes_for_english(
+    monkeypatch,
+):
     from bert_score.utils import lang2model, model2layers
 
     def score(self, *, references, hypotheses, idf):
@@ -210,7 +259,11 @@ def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_take
     monkeypatch.setattr(BertScore, "score", score)
     scores = medheval_bertscore(ModelSettings(), ["a", "b"], ["c", "d"])
     assert scores.totals == pytest.approx(
-        {"roberta_large_precision": 0.6, "roberta_large_recall": 0.5, "roberta_large_f1": (1 / 3 + 0.72) / 2}
+        {
+            "roberta_large_precision": 0.6,
+            "roberta_large_recall": 0.5,
+            "roberta_large_f1": (1 / 3 + 0.72) / 2,
+        }
     )
     assert (scores.settings["idf"], scores.settings["rescaled"]) == ("none", "no")
 

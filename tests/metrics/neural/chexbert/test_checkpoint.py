@@ -104,7 +104,9 @@ def written(name, content):
 
 
 def malicious(own):
-    (own / "chexbert.pth").write_bytes(pickle.dumps({"model_state_dict": Touching(own / "touched")}, protocol=2))
+    (own / "chexbert.pth").write_bytes(
+        pickle.dumps({"model_state_dict": Touching(own / "touched")}, protocol=2)
+    )
 
 
 CONFIG, HEADS = "bert-base-uncased/config.json", "module.linear_heads"
@@ -113,20 +115,50 @@ CONFIG, HEADS = "bert-base-uncased/config.json", "module.linear_heads"
 @each_row(
     "damage, message",
     [
-        (lambda own: cut(own / "chexbert.pth"), "is damaged, incomplete or no plain torch checkpoint"),
-        (lambda own: cut(changed(dict, zipped=False)(own) / "chexbert.pth"), "is damaged, incomplete or no plain"),
+        (
+            lambda own: cut(own / "chexbert.pth"),
+            "is damaged, incomplete or no plain torch checkpoint",
+        ),
+        (
+            lambda own: cut(changed(dict, zipped=False)(own) / "chexbert.pth"),
+            "is damaged, incomplete or no plain",
+        ),
         (written("chexbert.pth", ""), "is damaged, incomplete or no plain torch checkpoint"),
         (malicious, "is damaged, incomplete or no plain torch checkpoint"),
         (stored({"weight": torch.ones(2)}), "it has no 'model_state_dict' of tensors"),
-        (stored({"model_state_dict": {"module.roberta.weight": torch.ones(2)}}), "has no 'bert.embeddings.word_embedd"),
+        (
+            stored({"model_state_dict": {"module.roberta.weight": torch.ones(2)}}),
+            "has no 'bert.embeddings.word_embedd",
+        ),
         (changed(lambda state: state.pop(f"{HEADS}.4.bias")), "Missing.*linear_heads.4.bias"),
-        (changed(lambda state: state.update({f"{HEADS}.14.weight": torch.ones(4, 24)})), "Unexpected.*heads.14.weight"),
-        (changed(lambda state: state.update({f"{HEADS}.13.bias": torch.ones(4)})), "size mismatch for linear_heads.13"),
-        (changed(lambda state: state.update({f"{HEADS}.0.bias": torch.full((4,), torch.nan)})), "that are not finite"),
-        *((written(CONFIG, text), "is damaged or not the configuration of a BERT") for text in ("{", "[]")),
-        (written(CONFIG, '{"model_type": "roberta"}'), "is damaged or not the configuration of a BERT encoder"),
-        (written(CONFIG, '{"model_type": "bert", "vocab_size": 70}'), "vocabulary in .* has 82 entries"),
-        (written(CONFIG, '{"model_type": "bert", "vocab_size": 82}'), "does not fit CheXbert's network"),
+        (
+            changed(lambda state: state.update({f"{HEADS}.14.weight": torch.ones(4, 24)})),
+            "Unexpected.*heads.14.weight",
+        ),
+        (
+            changed(lambda state: state.update({f"{HEADS}.13.bias": torch.ones(4)})),
+            "size mismatch for linear_heads.13",
+        ),
+        (
+            changed(lambda state: state.update({f"{HEADS}.0.bias": torch.full((4,), torch.nan)})),
+            "that are not finite",
+        ),
+        *(
+            (written(CONFIG, text), "is damaged or not the configuration of a BERT")
+            for text in ("{", "[]")
+        ),
+        (
+            written(CONFIG, '{"model_type": "roberta"}'),
+            "is damaged or not the configuration of a BERT encoder",
+        ),
+        (
+            written(CONFIG, '{"model_type": "bert", "vocab_size": 70}'),
+            "vocabulary in .* has 82 entries",
+        ),
+        (
+            written(CONFIG, '{"model_type": "bert", "vocab_size": 82}'),
+            "does not fit CheXbert's network",
+        ),
         (
             written("bert-base-uncased/vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"])),
             "has 83 entries, its config.json 82",

@@ -34,7 +34,9 @@ def expected(folder):
 
 @pytest.fixture
 def recorded(folder):
-    return ModelSettings(named_weights={"chexbert": folder}, device="cpu", cache=None, progress=False)
+    return ModelSettings(
+        named_weights={"chexbert": folder}, device="cpu", cache=None, progress=False
+    )
 
 
 def sides(expected):
@@ -42,7 +44,9 @@ def sides(expected):
 
 
 def pairs(expected):
-    return {name: [pair[side]["text"] for pair in expected["pairs"]] for name, side in SIDES.items()}
+    return {
+        name: [pair[side]["text"] for pair in expected["pairs"]] for name, side in SIDES.items()
+    }
 
 
 def test_golden_chexbert_order_of_labels_and_classes(expected):
@@ -79,7 +83,9 @@ def test_golden_chexbert_similarity(recorded, expected):
     scores = report_metric("chexbert", recorded)(**pairs(expected))
     wanted = [pair["cosine"] for pair in expected["pairs"]]
     assert scores.samples["chexbert_similarity"] == pytest.approx(wanted, abs=1e-4)
-    assert scores.totals == {"chexbert_similarity": pytest.approx(expected["mean_cosine"], abs=1e-4)}
+    assert scores.totals == {
+        "chexbert_similarity": pytest.approx(expected["mean_cosine"], abs=1e-4)
+    }
 
 
 @each_row(
@@ -97,14 +103,18 @@ def test_golden_chexbert_f1(recorded, expected, metric, convention, prefix):
         for size, name in (("14", "all_14"), ("5", "top_5"))
         for average in AVERAGES
     }
-    assert scores.totals == pytest.approx({**reports, f"{prefix}_5_accuracy": wanted["accuracy_top_5"]}, abs=1e-6)
+    assert scores.totals == pytest.approx(
+        {**reports, f"{prefix}_5_accuracy": wanted["accuracy_top_5"]}, abs=1e-6
+    )
     assert scores.samples[f"{prefix}_5_accuracy"] == wanted["per_report_top_5_exact"]
     assert scores.settings["uncertain"] == convention.removeprefix("uncertain_")
 
 
 def test_golden_chexbert_labeler_of_the_classification(folder, expected, tmp_path, monkeypatch):
     """The rule of MIMIC-CXR classification, with weights in the folder that several users share."""
-    check_unpickling(folder)  # skipped here with an old torch; the rule would count a refusal as a failure
+    check_unpickling(
+        folder
+    )  # skipped here with an old torch; the rule would count a refusal as a failure
     (tmp_path / "chexbert").mkdir()
     (tmp_path / "chexbert" / "chexbert.pth").symlink_to(folder / "chexbert.pth")
     (tmp_path / "bert-base-uncased").symlink_to(folder / "bert-base-uncased")
@@ -112,6 +122,12 @@ def test_golden_chexbert_labeler_of_the_classification(folder, expected, tmp_pat
     wanted = [side for side in sides(expected) if side["text"].strip()]
     texts = [side["text"] for side in wanted]
     names = expected["mimic_cxr_5_labels"]
-    answers = [from_labels(text, labels, names) for text, labels in zip(texts, label_replies(texts), strict=True)]
+    answers = [
+        from_labels(text, labels, names)
+        for text, labels in zip(texts, label_replies(texts), strict=True)
+    ]
     assert [list(answer.value) for answer in answers] == [side["mimic_cxr_5"] for side in wanted]
-    assert list(chexbert_labels(texts[0], Sample({"options": names})).value) == wanted[0]["mimic_cxr_5"]
+    assert (
+        list(chexbert_labels(texts[0], Sample({"options": names})).value)
+        == wanted[0]["mimic_cxr_5"]
+    )

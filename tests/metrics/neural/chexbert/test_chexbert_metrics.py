@@ -19,7 +19,9 @@ def settings(tiny):
 def test_a_long_text_is_read_up_to_the_limit(settings):
     # One token per word, so that 510 of them stand between [CLS] and [SEP].
     start = "effusion " * 509
-    cut, same, other = Chexbert(settings)([start + "left", start + "left heart " * 9, start + "right"])
+    cut, same, other = Chexbert(settings)(
+        [start + "left", start + "left heart " * 9, start + "right"]
+    )
     assert cut.classes == same.classes
     np.testing.assert_allclose(cut.vector, same.vector, atol=1e-5, rtol=0)
     assert not np.allclose(cut.vector, other.vector, atol=1e-3)
@@ -48,11 +50,14 @@ def test_averages_are_scikit_learns(pairs):
 def test_uncertain_counts_as_the_convention_says(pairs):
     gold, predicted = zip(*pairs, strict=True)
     as_positive, as_negative = (
-        label_scores(gold, predicted, uncertain=convention, prefix="x") for convention in ("positive", "negative")
+        label_scores(gold, predicted, uncertain=convention, prefix="x")
+        for convention in ("positive", "negative")
     )
     # Replacing uncertain findings by what they count as changes nothing.
     for scores, convention, value in ((as_positive, "positive", 1), (as_negative, "negative", 2)):
-        replaced = [[[value if c == 3 else c for c in row] for row in side] for side in (gold, predicted)]
+        replaced = [
+            [[value if c == 3 else c for c in row] for row in side] for side in (gold, predicted)
+        ]
         again = label_scores(*replaced, uncertain=convention, prefix="x")
         assert (again.totals, again.samples) == (scores.totals, scores.samples)
     five = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]

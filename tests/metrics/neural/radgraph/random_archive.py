@@ -14,19 +14,109 @@ from transformers import BertConfig, BertModel
 
 V1_LABELS = ("ANAT-DP", "OBS-DP", "OBS-DA", "OBS-U")
 XL_LABELS = (
-    *("Observation::definitely present", "Anatomy::definitely present", "Observation::definitely absent"),
-    *("Observation::uncertain", "Anatomy::uncertain", "Observation::measurement::definitely present"),
+    *(
+        "Observation::definitely present",
+        "Anatomy::definitely present",
+        "Observation::definitely absent",
+    ),
+    *(
+        "Observation::uncertain",
+        "Anatomy::uncertain",
+        "Observation::measurement::definitely present",
+    ),
     *("Anatomy::measurement::definitely present", "Anatomy::definitely absent"),
 )
 RELATIONS = ("modify", "located_at", "suggestive_of")
 WORDS = (
-    *("the", "is", "are", "no", "of", "in", "with", "and", "a", "there", "left", "right", "lower", "upper", "lobe"),
-    *("lung", "lungs", "heart", "size", "normal", "small", "large", "mild", "moderate", "severe", "pleural", "None"),
-    *("effusion", "pneumothorax", "opacity", "edema", "atelectasis", "consolidation", "cardiomegaly", "pneumonia"),
-    *("tube", "tip", "projects", "above", "carina", "unchanged", "stable", "clear", "bilateral", "basilar", "process"),
-    *("acute", "bony", "thorax", "mediastinal", "contour", "nodule", "fracture", "evidence", "may", "represent"),
+    *(
+        "the",
+        "is",
+        "are",
+        "no",
+        "of",
+        "in",
+        "with",
+        "and",
+        "a",
+        "there",
+        "left",
+        "right",
+        "lower",
+        "upper",
+        "lobe",
+    ),
+    *(
+        "lung",
+        "lungs",
+        "heart",
+        "size",
+        "normal",
+        "small",
+        "large",
+        "mild",
+        "moderate",
+        "severe",
+        "pleural",
+        "None",
+    ),
+    *(
+        "effusion",
+        "pneumothorax",
+        "opacity",
+        "edema",
+        "atelectasis",
+        "consolidation",
+        "cardiomegaly",
+        "pneumonia",
+    ),
+    *(
+        "tube",
+        "tip",
+        "projects",
+        "above",
+        "carina",
+        "unchanged",
+        "stable",
+        "clear",
+        "bilateral",
+        "basilar",
+        "process",
+    ),
+    *(
+        "acute",
+        "bony",
+        "thorax",
+        "mediastinal",
+        "contour",
+        "nodule",
+        "fracture",
+        "evidence",
+        "may",
+        "represent",
+    ),
 )
-MARKS = (".", ",", ":", "(", ")", "/", "?", "!", "-", ";", "%", "'", '"', "[", "]", "`", "~", "<", ">", "&")
+MARKS = (
+    ".",
+    ",",
+    ":",
+    "(",
+    ")",
+    "/",
+    "?",
+    "!",
+    "-",
+    ";",
+    "%",
+    "'",
+    '"',
+    "[",
+    "]",
+    "`",
+    "~",
+    "<",
+    ">",
+    "&",
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +137,14 @@ class Size:
 def write_encoder(folder: Path, size: Size) -> BertConfig:
     """Write configuration and vocabulary: whole words, single characters, and words that no text has."""
     characters = [*"abcdefghijklmnopqrstuvwxyz0123456789é中µ", *MARKS]
-    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({word.lower() for word in WORDS} - set(characters))]
+    known = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *sorted({word.lower() for word in WORDS} - set(characters)),
+    ]
     known += [*characters, *(f"##{character}" for character in characters if character.isalnum())]
     assert len(known) <= size.vocabulary
     known += [f"unused{index}" for index in range(size.vocabulary - len(known))]
@@ -85,14 +182,18 @@ def random_spans(encoder: BertModel, widths: torch.Tensor) -> torch.Tensor:
         words = encoder(input_ids=ids).last_hidden_state
     longest = len(widths)
     features = [
-        torch.cat([words[:, first], words[:, first + width], widths[width].expand(len(ids), -1)], dim=1)
+        torch.cat(
+            [words[:, first], words[:, first + width], widths[width].expand(len(ids), -1)], dim=1
+        )
         for width in range(longest)
         for first in range(0, ids.shape[1] - longest, 2)
     ]
     return torch.cat(features)
 
 
-def random_state(model_type: str, labels: Sequence[str], size: Size, config: BertConfig) -> dict[str, torch.Tensor]:
+def random_state(
+    model_type: str, labels: Sequence[str], size: Size, config: BertConfig
+) -> dict[str, torch.Tensor]:
     """Draw all tensors the package's network has; entities and relations occur, but are not the rule."""
     encoder, widths = random_encoder(config), torch.randn(size.width, size.feature)
     spans = random_spans(encoder, widths)
@@ -103,7 +204,10 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     state["_endpoint_span_extractor._span_width_embedding.weight"] = widths
 
     def linear(name: str, values: torch.Tensor, outputs: int) -> torch.Tensor:
-        weight, bias = torch.randn(outputs, values.shape[1]) * (2 / values.shape[1]) ** 0.5, torch.randn(outputs) * 0.1
+        weight, bias = (
+            torch.randn(outputs, values.shape[1]) * (2 / values.shape[1]) ** 0.5,
+            torch.randn(outputs) * 0.1,
+        )
         state[f"{name}.weight"], state[f"{name}.bias"] = weight, bias
         sums: torch.Tensor = values @ weight.T + bias
         return sums
@@ -119,7 +223,10 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     scorer(f"{ner}.0._module", f"{ner}.1._module", spans, len(labels), 0.1 / len(labels))
     for name in (f"_relation._mention_pruners.{relation}", "_coref._mention_pruner"):
         scorer(f"{name}._scorer.0._module", f"{name}._scorer.1._module", spans, 1, 0.1)
-    scorers = (f"_relation._relation_feedforwards.{relation}", f"_relation._relation_scorers.{relation}")
+    scorers = (
+        f"_relation._relation_feedforwards.{relation}",
+        f"_relation._relation_scorers.{relation}",
+    )
     scorer(*scorers, pairs, len(RELATIONS), 0.3)
     distances = torch.randn(len(spans), size.feature)
     scorers = ("_coref._antecedent_feedforward._module", "_coref._antecedent_scorer._module")
@@ -132,7 +239,11 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
 
 def archive_config(encoder: str, size: Size) -> dict[str, Any]:
     """Return an archive's config.json."""
-    bert = {"type": "pretrained_transformer_mismatched", "model_name": encoder, "max_length": size.max_length}
+    bert = {
+        "type": "pretrained_transformer_mismatched",
+        "model_name": encoder,
+        "max_length": size.max_length,
+    }
     events: dict[str, Any] = {"trigger_spans_per_word": 0.3, "argument_spans_per_word": 0.8}
     events["loss_weights"] = {"trigger": 0.2, "arguments": 1.0}
     coreferences = {"spans_per_word": 0.3, "max_antecedents": 100, "coref_prop": 0}
@@ -146,13 +257,20 @@ def archive_config(encoder: str, size: Size) -> dict[str, Any]:
         "loss_weights": {"ner": 0.2, "relation": 1.0, "coref": 0.0, "events": 0.0},
         "max_span_width": size.width,
         "target_task": "relation",
-        "modules": {"ner": {}, "relation": {"spans_per_word": 0.5}, "coref": coreferences, "events": events},
+        "modules": {
+            "ner": {},
+            "relation": {"spans_per_word": 0.5},
+            "coref": coreferences,
+            "events": events,
+        },
     }
     reader = {"type": "dygie", "max_span_width": size.width, "token_indexers": {"bert": bert}}
     return {"dataset_reader": reader, "model": model}
 
 
-def write_archive(folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder") -> Path:
+def write_archive(
+    folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder"
+) -> Path:
     """Write ``MODEL_TYPE/`` and ``encoder/`` into a folder; return the unpacked archive.
 
     ``encoder`` is the name that the archive gives its encoder; the package needs the path of the folder.
@@ -188,6 +306,8 @@ def invented_reports(count: int, words: int, seed: int = 0) -> list[str]:
     reports = []
     for _ in range(count):
         length = max(1, math.floor(draw.gauss(words, words / 3)))
-        text = [draw.choice(WORDS) + draw.choice(["", "", "", "", "", ",", "."]) for _ in range(length)]
+        text = [
+            draw.choice(WORDS) + draw.choice(["", "", "", "", "", ",", "."]) for _ in range(length)
+        ]
         reports.append(" ".join(text).capitalize() + ".")
     return reports

@@ -18,7 +18,9 @@ from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_e
 
 def given(path, **names):
     """Return settings that name an archive, and other weights by name."""
-    named = {"radgraph": path, "radgraph-xl": path} | {name.replace("_", "-"): value for name, value in names.items()}
+    named = {"radgraph": path, "radgraph-xl": path} | {
+        name.replace("_", "-"): value for name, value in names.items()
+    }
     return ModelSettings(named_weights=named, device="cpu", cache=None, progress=False)
 
 
@@ -43,7 +45,11 @@ def set_encoder(config, name):
 def test_members_outside_the_archive_are_never_written_and_objects_not_built(copy, tmp_path):
     packed, evil = pack(copy / "radgraph"), copy / "evil.tar.gz"
     with tarfile.open(packed) as source, tarfile.open(evil, "w:gz") as tar:
-        for name in ("../escaped.txt", str(tmp_path / "escaped.txt"), "vocabulary/../../escaped.txt"):
+        for name in (
+            "../escaped.txt",
+            str(tmp_path / "escaped.txt"),
+            "vocabulary/../../escaped.txt",
+        ):
             member = tarfile.TarInfo(name)
             member.size = 5
             tar.addfile(member, io.BytesIO(b"bytes"))
@@ -75,7 +81,9 @@ def configured(change):
 
 
 def labelled(content):
-    return lambda folder: (folder / "radgraph" / "vocabulary" / "radgraph__ner_labels.txt").write_bytes(content)
+    return lambda folder: (
+        folder / "radgraph" / "vocabulary" / "radgraph__ner_labels.txt"
+    ).write_bytes(content)
 
 
 def other_size(folder):
@@ -87,21 +95,39 @@ def other_size(folder):
     "damage, told",
     [
         (lambda folder: (folder / "radgraph" / "config.json").write_text("{"), "config|JSON"),
-        (lambda folder: (folder / "radgraph" / "config.json").write_text('{"model": 1}'), "dataset_reader"),
+        (
+            lambda folder: (folder / "radgraph" / "config.json").write_text('{"model": 1}'),
+            "dataset_reader",
+        ),
         (lambda folder: (folder / "radgraph" / "weights.th").unlink(), "weights.th"),
         (lambda folder: cut(folder / "radgraph" / "weights.th"), "fetch"),
-        (lambda folder: shutil.rmtree(folder / "radgraph" / "vocabulary"), "vocabularies are missing"),
+        (
+            lambda folder: shutil.rmtree(folder / "radgraph" / "vocabulary"),
+            "vocabularies are missing",
+        ),
         (labelled(b"\nA\nB"), "labels"),
         (labelled(b"A\nB\nC\nD\nE"), "empty"),
         (configured(lambda config: config["dataset_reader"].update(max_span_width=9)), "widths"),
         (configured(lambda config: config["dataset_reader"].update(max_span_width=7)), None),
-        (configured(lambda config: config["model"]["modules"]["coref"].update(coref_prop=2)), "spans"),
+        (
+            configured(lambda config: config["model"]["modules"]["coref"].update(coref_prop=2)),
+            "spans",
+        ),
         (configured(lambda config: config["model"]["modules"].pop("coref")), None),
-        (lambda folder: torch.save([torch.zeros(2)], folder / "radgraph" / "weights.th"), "tensors by name"),
+        (
+            lambda folder: torch.save([torch.zeros(2)], folder / "radgraph" / "weights.th"),
+            "tensors by name",
+        ),
         (lambda folder: torch.save({}, folder / "radgraph" / "weights.th"), "do not fit"),
         (other_size, r"encoder.*size mismatch|do not fit the encoder"),
-        (lambda folder: (folder / "encoder" / "vocab.txt").open("a").write("\nanother"), "301 wordpieces"),
-        (lambda folder: (folder / "encoder" / "vocab.txt").unlink(), "the encoder's vocabulary .*encoder"),
+        (
+            lambda folder: (folder / "encoder" / "vocab.txt").open("a").write("\nanother"),
+            "301 wordpieces",
+        ),
+        (
+            lambda folder: (folder / "encoder" / "vocab.txt").unlink(),
+            "the encoder's vocabulary .*encoder",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(v1, tmp_path, damage, told):
@@ -123,7 +149,9 @@ def test_what_does_not_fit_is_told(v1, tmp_path, damage, told):
         ("radgraph-xl", "cxr-bert", WEIGHTS["cxr-bert"].hub),
     ],
 )
-def test_the_fetched_encoder_is_found_by_its_name_on_the_hub(request, tmp_path, monkeypatch, model_type, entry, name):
+def test_the_fetched_encoder_is_found_by_its_name_on_the_hub(
+    request, tmp_path, monkeypatch, model_type, entry, name
+):
     home = tmp_path / "home"
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     folder = request.getfixturevalue("v1" if model_type == "radgraph" else "xl")
@@ -137,9 +165,14 @@ def test_the_fetched_encoder_is_found_by_its_name_on_the_hub(request, tmp_path, 
     assert open_archive(model_type, ModelSettings()).encoder == home / "weights" / entry
 
 
-def test_an_encoder_of_another_name_is_never_replaced_by_the_fetched_one(copy, tmp_path, monkeypatch):
+def test_an_encoder_of_another_name_is_never_replaced_by_the_fetched_one(
+    copy, tmp_path, monkeypatch
+):
     write_encoder(tmp_path / "mine", Size())
-    assert open_archive("radgraph", given(copy, pubmedbert=tmp_path / "mine")).encoder == tmp_path / "mine"
+    assert (
+        open_archive("radgraph", given(copy, pubmedbert=tmp_path / "mine")).encoder
+        == tmp_path / "mine"
+    )
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     write_encoder(tmp_path / "home" / "weights" / "pubmedbert", Size())
     change_config(copy / "radgraph", lambda config: set_encoder(config, "someone/other-bert"))

@@ -24,7 +24,9 @@ def expected(folder):
 
 @pytest.fixture(params=["radgraph.tar.gz", "radgraph", "."])
 def given(request, folder):
-    return ModelSettings(named_weights={"radgraph": folder / request.param}, device="cpu", cache=None, progress=False)
+    return ModelSettings(
+        named_weights={"radgraph": folder / request.param}, device="cpu", cache=None, progress=False
+    )
 
 
 @each_row("batch_size", [None, 1])
@@ -38,18 +40,30 @@ def test_golden_radgraph_annotations(given, expected, batch_size):
 
 def test_golden_radgraph_f1(given, expected):
     pairs = expected["pairs"]
-    references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
+    references, hypotheses = (
+        [pair[side] for pair in pairs] for side in ("reference", "hypothesis")
+    )
     scores = radgraph(given, references, hypotheses)
     for level in ("simple", "partial", "complete"):
-        assert scores.samples[f"radgraph_{level}"] == pytest.approx([pair[level] for pair in pairs], abs=1e-6)
-        assert scores.totals[f"radgraph_{level}"] == pytest.approx(expected["mean"][level], abs=1e-6)
+        assert scores.samples[f"radgraph_{level}"] == pytest.approx(
+            [pair[level] for pair in pairs], abs=1e-6
+        )
+        assert scores.totals[f"radgraph_{level}"] == pytest.approx(
+            expected["mean"][level], abs=1e-6
+        )
 
 
 def test_golden_radgraph_combined(given, expected):
     pairs = expected["pairs"]
-    references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
+    references, hypotheses = (
+        [pair[side] for pair in pairs] for side in ("reference", "hypothesis")
+    )
     scores = radgraph_combined(given, references, hypotheses)
-    unscored = {"entity_f1": 0.0, "relation_f1": 0.0, "combined": 0.0}  # the reference has null: it cannot score them
+    unscored = {
+        "entity_f1": 0.0,
+        "relation_f1": 0.0,
+        "combined": 0.0,
+    }  # the reference has null: it cannot score them
     for name in unscored:
         wanted = [(pair["cxr_report_metric"] or unscored)[name] for pair in pairs]
         key = "radgraph_combined" if name == "combined" else f"radgraph_{name}"

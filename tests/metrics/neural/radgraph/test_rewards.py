@@ -13,7 +13,14 @@ def annotated(*entities):
     """Build an annotation of one-word entities: ``(word, label, {relation: word it leads to})``."""
     words = [word for word, *_ in entities]
     return annotation(
-        (word, label, [[relation, words.index(other) + 1] for relation, other in (links[0] if links else {}).items()])
+        (
+            word,
+            label,
+            [
+                [relation, words.index(other) + 1]
+                for relation, other in (links[0] if links else {}).items()
+            ],
+        )
         for word, label, *links in entities
     )
 
@@ -22,7 +29,11 @@ def annotation(entities):
     rows = enumerate(entities, start=1)
     return {
         "entities": {
-            str(number): {"tokens": word, "label": label, "relations": [[kind, str(other)] for kind, other in links]}
+            str(number): {
+                "tokens": word,
+                "label": label,
+                "relations": [[kind, str(other)] for kind, other in links],
+            }
             for number, (word, label, links) in rows
         }
     }
@@ -44,8 +55,12 @@ CASES = {
         (0.75, 0.8, 0.775),
     ),
     "case": (
-        annotated(("Cardiomegaly", DP), ("edema", DP, {"located_at": "Pulmonary"}), ("Pulmonary", ANAT)),
-        annotated(("cardiomegaly", DP), ("Edema", DP, {"located_at": "pulmonary"}), ("pulmonary", ANAT)),
+        annotated(
+            ("Cardiomegaly", DP), ("edema", DP, {"located_at": "Pulmonary"}), ("Pulmonary", ANAT)
+        ),
+        annotated(
+            ("cardiomegaly", DP), ("Edema", DP, {"located_at": "pulmonary"}), ("pulmonary", ANAT)
+        ),
         (0, 0, 1 / 3),
         (0, 0, 0),
     ),
@@ -64,15 +79,24 @@ def test_hand_made_cases(case):
 
 @st.composite
 def annotations(draw):
-    words = draw(st.lists(st.sampled_from(["effusion", "Effusion", "left", "lung", "edema"]), max_size=5))
-    relation = st.tuples(st.sampled_from(["modify", "located_at"]), st.integers(1, max(1, len(words))))
+    words = draw(
+        st.lists(st.sampled_from(["effusion", "Effusion", "left", "lung", "edema"]), max_size=5)
+    )
+    relation = st.tuples(
+        st.sampled_from(["modify", "located_at"]), st.integers(1, max(1, len(words)))
+    )
     return annotation(
-        (word, draw(st.sampled_from([DP, DA, ANAT])), draw(st.lists(relation, max_size=2))) for word in words
+        (word, draw(st.sampled_from([DP, DA, ANAT])), draw(st.lists(relation, max_size=2)))
+        for word in words
     )
 
 
 @given(first=annotations(), second=annotations())
 def test_rewards_are_those_of_the_package(first, second):
-    package = pytest.importorskip("radgraph.rewards", reason="needs the radgraph package: pip install medtasks[dev]")
+    package = pytest.importorskip(
+        "radgraph.rewards", reason="needs the radgraph package: pip install medtasks[dev]"
+    )
     scores = rewards(first, second)
-    assert [scores[level] for level in LEVELS] == pytest.approx(package.compute_reward(second, first, "all"), abs=1e-12)
+    assert [scores[level] for level in LEVELS] == pytest.approx(
+        package.compute_reward(second, first, "all"), abs=1e-12
+    )
