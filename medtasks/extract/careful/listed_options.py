@@ -17,6 +17,8 @@ from medtasks.extract.reading.option_mentions import OptionSet, option_set, word
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
 
+NO_OPTION = -1  # index of a letter of no option
+
 
 @extractor(
     "listed_options", AnswerKind.LABELS, "letters, positions and texts that are listed", version=3
@@ -27,41 +29,39 @@ def listed_options(reply: str | None, sample: Sample) -> Answer:
     text = own_words(reply, is_answer=lambda value: bool(_nothing_else(value, options)))
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    listed = _nothing_else(text, options) or _listed(text, options, sample)
+    listed = _nothing_else(text, options) or _stated_options(text, options, sample)
     if isinstance(listed, Reason):
         return Answer.invalid(listed)
-    if -1 in listed:
+    if NO_OPTION in listed:
         return Answer.invalid(Reason.AMBIGUOUS if len(listed) > 1 else Reason.NO_MATCH)
     return Answer.ok(tuple(int(index in listed) for index in range(len(options))))
 
 
 def _nothing_else(text: str, options: OptionSet) -> frozenset[int]:
-    """Return the options of a text of nothing but letters or positions; letters of no option are -1."""
+    """Return the options of a text of nothing but letters or positions, ``NO_OPTION`` for other letters."""
     names = _bare_names(text, options)
-    if all(name.isdigit() for name in names):
+    if all(map(str.isdigit, names)):
         positions = frozenset(int(name) - 1 for name in names)
-        return positions & {*options.letters.values()}
+        return positions.intersection(options.letters.values())
     if any(len(name) > 1 or not name.isascii() for name in names):
         return frozenset()
-    return frozenset(options.letters.get(name.upper(), -1) for name in names)
+    return frozenset(options.letters.get(name.upper(), NO_OPTION) for name in names)
 
 
 def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
-    """Return the words of a text without those around an answer; "ACD" is three words."""
+    """Return the words of a text without those around an answer, where "ACD" is three words."""
 
-    def without(word: re.Match[str]) -> str:
+    def keep_letters(word: re.Match[str]) -> str:
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
-    words = words_in(
-        pattern_of("and answer option choose correct final", few_languages_of(text)).sub(
-            without, text
-        )
-    )
+    around = pattern_of("and answer option choose correct final", few_languages_of(text))
+    words = words_in(around.sub(keep_letters, text))
     return words[0] if len(words) == 1 and text.isupper() else words
 
 
-def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
+def _stated_options(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
+    """Return the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
     everything = frozenset(options.letters.values())
     is_all = any("all" in signal.roles for signal in signals_in(text, "all aside", languages))
@@ -77,4 +77,5 @@ def _listed(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | R
     listed = statements.decided or statements.affirmed
     if listed:
         return listed
-    return Reason.REFUSED if pattern_of("refusal none", languages).search(text) else Reason.NO_MATCH
+    is_refusal = pattern_of("refusal none", languages).search(text)
+    return Reason.REFUSED if is_refusal else Reason.NO_MATCH

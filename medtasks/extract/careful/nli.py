@@ -52,33 +52,38 @@ _NEITHER = re.compile(
     version=3,
 )
 def robust_nli(reply: str, sample: Sample) -> Answer:
-    """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
-    following = _NEXT.search(reply, 1)
-    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
-    text = _LIST.sub(
-        lambda match: match[0] if len(_relations(match[0])) < len(_FORMS) else " ", text
-    ).strip()
+    """Read the logical relation of two sentences (MedNLI), where options are words in the order of the letters."""
+    text = _own_claim(reply)
     if text != reply and not re.search(r"\w", text):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
     claim = pattern_of("because", ENGLISH).split(text)[0]
-    text = claim if _RELATION.search(claim) else text
+    if _RELATION.search(claim):
+        text = claim
     statements = statements_on(text, _mentions(text), len(_FORMS), ENGLISH)
     if statements is None or not statements.affirmed:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
-    chosen = statements.decided or statements.affirmed
-    return worded_option({[*_FORMS][index] for index in chosen}, sample.options) or Answer.invalid(
-        Reason.NO_MATCH
-    )
+    names = list(_FORMS)
+    relations = {names[index] for index in statements.decided or statements.affirmed}
+    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
+
+
+def _own_claim(reply: str) -> str:
+    """Return a reply without a repeated question, its list of the three relations, and an invented next sample."""
+    following = _NEXT.search(reply, 1)
+    if following:
+        reply = reply[: following.start()]
+    return _LIST.sub(_without_whole_list, _QUESTION.sub(" ", reply)).strip()
+
+
+def _without_whole_list(match: re.Match[str]) -> str:
+    relations = {mention.options for mention in _mentions(match[0])}
+    return match[0] if len(relations) < len(_FORMS) else " "
 
 
 def _mentions(text: str) -> list[Mention]:
-    matches = _RELATION.finditer(text)
-    return [
-        Mention(frozenset({(match.lastindex or 1) - 1}), *match.span(), False, True)
-        for match in matches
-    ]
-
-
-def _relations(text: str) -> set[str | None]:
-    return {match.lastgroup for match in _RELATION.finditer(text)}
+    mentions = []
+    for match in _RELATION.finditer(text):
+        relation = frozenset({(match.lastindex or 1) - 1})
+        mentions.append(Mention(relation, *match.span(), False, True))
+    return mentions

@@ -3,11 +3,13 @@
 Facts of the answers: ``closed``, whether the target is "yes" or "no"; ``correct``, never of an invalid reply; and,
 between 0 and 1, ``bleu_1`` of the sentence, without smoothing, ``token_f1`` over distinct tokens, and ``token_recall``,
 the share of the target's tokens that the reply has.
+
+Called by the extractors for open questions, which compare words here and never judge meaning.
 """
 
 import re
 import unicodedata
-from collections.abc import Container
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
@@ -15,7 +17,7 @@ from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.published.multimedeval import NUMBERS
 from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
-from medtasks.extract.reading.negation import ENGLISH, Stance, clauses, stance
+from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.extract.reading.stems import stem
 from medtasks.metrics.ngram_metrics import OPEN_RECALL, References, TokenOverlap, token_overlap
@@ -35,13 +37,14 @@ _ARTICLES = frozenset(("an", "the"))
 
 
 @lru_cache(maxsize=1 << 16)
-def _spelled(written: str) -> str:
+def _spelling_of(written: str) -> str:
+    """Return the spelling in which a word is compared."""
     plain = written.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
     return _SPELLINGS.get(plain) or stem(plain)
 
 
 # A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".
-_UNDENIABLE = frozenset(map(_spelled, (
+_UNDENIABLE = frozenset(map(_spelling_of, (
     "am", "and", "any", "are", "at", "be", "been", "being", "but", "by", "can", "cannot", "could", "did", "do",
     "does", "evidence", "for", "from", "had", "has", "have", "i", "in", "is", "it", "its", "no", "not", "of",
     "on", "or", "sign", "that", "there", "these", "they", "this", "those", "to", "was", "we", "were", "with",
@@ -69,76 +72,111 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     Lower case, singular, American spelling; no punctuation, possessives and articles; number words up to ten and "none"
     in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
     "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
-    "type", and as a capital within a sentence. Of languages without blanks each character is a word. Only words
-    ``of_interest``, by default all, are checked for denial.
+    "type", and as a capital within a sentence. Of languages without blanks each character is a word.
+
+    Args:
+        text: Text without markup.
+        of_interest: Words that are checked for denial, all by default.
+
+    Example:
+        >>> stated_words("No effusions are seen.")
+        ['no', 'not:effusion', 'are', 'seen']
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken = _spoken_words(text)
-    doubtful = [
-        (position, start, end)
-        for position, (word, start, end) in enumerate(spoken)
-        if word not in _UNDENIABLE and (of_interest is None or word in of_interest)
-    ]
-    stated = [word for word, _, _ in spoken]
-    # Clauses follow one another, as the words do.
+    deniable = []
+    for word in spoken:
+        if word.what not in _UNDENIABLE and (of_interest is None or word.what in of_interest):
+            deniable.append(word)
+    denied = set(_denied_words(text, deniable)) if deniable else ()
+    return [DENIED + word.what if word in denied else word.what for word in spoken]
+
+
+def _denied_words(text: str, words: Sequence[Mention[str]]) -> Iterator[Mention[str]]:
+    """Yield the words of a text that it denies, of some words in order."""
     languages = languages_of(text)
-    languages = ENGLISH if "en" in languages else languages
-    following = iter(clauses(text, languages) if doubtful else ())
-    clause, clause_start, clause_end = "", 0, 0
-    for position, start, end in doubtful:
-        while clause_end <= start and (candidate := next(following, None)) is not None:
-            clause, clause_start = candidate, text.index(candidate, clause_end)
+    if "en" in languages:
+        languages = ENGLISH
+    # Clauses follow one another, as the words do.
+    parts = iter(clauses(text, languages))
+    clause = ""
+    clause_start = 0
+    clause_end = 0
+    for word in words:
+        while clause_end <= word.start:
+            following = next(parts, None)
+            if following is None:
+                break
+            clause = following
+            clause_start = text.index(clause, clause_end)
             clause_end = clause_start + len(clause)
-        inside = clause_start <= start and end <= clause_end
-        if (
-            inside
-            and stance(clause, start - clause_start, end - clause_start, languages) is Stance.DENIED
-        ):
-            stated[position] = DENIED + stated[position]
-    return stated
+        start = word.start - clause_start
+        end = word.end - clause_start
+        is_inside = start >= 0 and end <= len(clause)
+        if is_inside and stance(clause, start, end, languages) is Stance.DENIED:
+            yield word
 
 
-def _spoken_words(text: str) -> list[tuple[str, int, int]]:
-    """Return the words of a text in one spelling, without articles, and where each begins and ends."""
+def _spoken_words(text: str) -> list[Mention[str]]:
+    """Return the words of a text in one spelling, without articles."""
     shouting = text.isupper()
     spoken = []
     for match in _WORD.finditer(text):
         if match.lastgroup == "number":
-            whole, _, fraction = match[0].replace(",", "").partition(".")
-            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
-            spoken.append((number, match.start(), match.end()))
-            continue
-        before = text[max(0, match.start() - 20) : match.start()]
-        is_a = (
-            match[0] in ("a", "A")
-            and _NOUN_FOLLOWS.match(text, match.end())
-            and not _LABELLED.search(before)
-        )
-        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
-        if match[0].casefold() not in _ARTICLES and not is_article:
-            spoken.append((_spelled(match[0]), match.start(), match.end()))
+            spoken.append(Mention(_plain_number(match[0]), *match.span()))
+        elif match[0].casefold() not in _ARTICLES and not _is_article_a(match, text, shouting):
+            spoken.append(Mention(_spelling_of(match[0]), *match.span()))
     return spoken
 
 
+def _plain_number(number: str) -> str:
+    """Return a number without thousands separators and outer zeros."""
+    whole, _, fraction = number.replace(",", "").partition(".")
+    parts = (whole.lstrip("0") or "0", fraction.rstrip("0"))
+    return ".".join(filter(None, parts))
+
+
+def _is_article_a(match: re.Match[str], text: str, shouting: bool) -> bool:
+    """Return whether a word is the article "a", and not the letter."""
+    if match[0] not in ("a", "A") or not _NOUN_FOLLOWS.match(text, match.end()):
+        return False
+    before = text[max(0, match.start() - 20) : match.start()]
+    if _LABELLED.search(before):
+        return False
+    return match[0] == "a" or shouting or _SENTENCE_STARTS.search(before) is not None
+
+
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return a reply's text, or only its statements if it partly declines, or None; and the reason."""
+    """Return the text of a reply to an open question, and the reason if it has none.
+
+    Args:
+        reply: The raw reply. Of one that partly declines only the statements are returned, joined by semicolons.
+    """
     text = own_words(reply)
     if isinstance(text, Reason):
         return None, text
     languages = languages_of(text)
     if not is_unsure(text, languages):
         return text, Reason.OK
+    of_writer = pattern_of("writer refusal", languages)
     stated = []
     for clause in clauses(text, languages):
-        is_of_writer = pattern_of("writer refusal", languages).search(clause) or _SELF.match(clause)
-        if re.search(r"\w", clause) and not (is_of_writer or _ADVICE.search(clause)):
+        is_aside = of_writer.search(clause) or _SELF.match(clause) or _ADVICE.search(clause)
+        if re.search(r"\w", clause) and not is_aside:
             stated.append(clause)
-    return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
+    if not stated:
+        return None, Reason.REFUSED
+    return "; ".join(stated), Reason.OK
 
 
 @lru_cache(maxsize=4096)  # many replies are compared with a target
 def target_words(target: str) -> tuple[str, ...]:
-    """Return the :func:`stated_words` of a target."""
+    """Return the :func:`stated_words` of a target.
+
+    Example:
+        >>> target_words("Two pleural effusions")
+        ('2', 'pleural', 'effusion')
+    """
     return tuple(stated_words(target))
 
 
@@ -161,32 +199,34 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     if verdict is not None:
         answer = yes_no(reply, sample.question, sample.languages)
         if answer.value is None:
-            return invalid(answer.reason, closed=True)
+            return invalid_open_answer(answer.reason, closed=True)
         overlap = token_overlap({answer.value}, {verdict})
-        return compared(
-            answer.value, verdict, overlap, closed=True, correct=answer.value == verdict
-        )
+        correct = answer.value == verdict
+        return open_answer(answer.value, verdict, overlap, closed=True, correct=correct)
     words = target_words(sample.document["answer"])
     text, reason = open_reply(reply)
     if text is None:
-        return invalid(reason, closed=False)
+        return invalid_open_answer(reason, closed=False)
     spoken = stated_words(text, frozenset(word.removeprefix(DENIED) for word in words))
     if not spoken:
-        return invalid(Reason.EMPTY, closed=False)
+        return invalid_open_answer(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
-    return compared(
-        " ".join(spoken),
-        " ".join(words),
-        overlap,
-        closed=False,
-        correct=overlap.recall >= OPEN_RECALL,
-    )
+    correct = overlap.recall >= OPEN_RECALL
+    return open_answer(" ".join(spoken), " ".join(words), overlap, closed=False, correct=correct)
 
 
-def compared(
+def open_answer(
     text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool
 ) -> Answer:
-    """Return a valid reply with its overlap with the target."""
+    """Return the answer of a valid reply.
+
+    Args:
+        text: Words of the reply as they are compared, joined by blanks.
+        target: Words of the target, likewise.
+        overlap: Overlap of the two.
+        closed: Whether the target is "yes" or "no".
+        correct: Whether the reply is right.
+    """
     shares = {
         "bleu_1": References([target]).scores(text)[0],
         "token_f1": overlap.f1,
@@ -195,8 +235,8 @@ def compared(
     return Answer.ok(text, closed=closed, correct=correct, **shares)
 
 
-def invalid(reason: Reason, *, closed: bool) -> Answer:
-    """Return an invalid reply, which is not right and shares nothing with the target."""
+def invalid_open_answer(reason: Reason, *, closed: bool) -> Answer:
+    """Return the answer of an invalid reply, which is not right and shares nothing with the target."""
     return Answer.invalid(
         reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0
     )

@@ -25,6 +25,8 @@ The first of these that names options decides; several options on one step are a
 
 What comes before a correction ("wait") counts only if nothing follows it. A reply that ends within a sentence has no
 answer on step 4: it was cut. A label next to another option's text is ambiguous.
+
+Called by the registry for tasks with options. It must never guess: a reply that names no option has none.
 """
 
 import re
@@ -36,10 +38,9 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.reading.languages import few_languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import (
     OptionSet,
-    folded,
     option_set,
-    tokens_of,
     whole_option,
+    words_in,
 )
 from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
@@ -57,78 +58,84 @@ _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
     "robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, in any language", version=6
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
-    """Read the chosen option from a reply; a sample without options has A and B with unknown texts."""
+    """Read the chosen option from a reply. A sample without options has A and B with unknown texts.
+
+    Example:
+        >>> robust_choice("It is not A. The answer is B.", Sample({"options": ["cyst", "scar"]})).value
+        'B'
+    """
     options = option_set(tuple(sample.options) or ("", ""))
     text = own_words(reply, is_answer=lambda value: whole_option(value, options) is not None)
     if isinstance(text, Reason):
         return Answer.invalid(text)
     languages = few_languages_of(text, sample.languages)
-    text = _without_invented(text, options, sample.question, languages)
+    text = _until_invented_question(text, options, sample.question, languages)
     new_question = _NEW_QUESTION.search(text)
-    chosen: int | Reason = Reason.NO_MATCH
+    choice: int | Reason = Reason.NO_MATCH
     if new_question:  # a base model goes on with another question
-        chosen = _read(text[: new_question.start()].strip(), options, sample, languages)
-    if isinstance(chosen, Reason):
-        chosen = _read(text, options, sample, languages)
-    return Answer.invalid(chosen) if isinstance(chosen, Reason) else Answer.ok(letter(chosen))
+        choice = _choice_in(text[: new_question.start()].strip(), options, sample, languages)
+    if isinstance(choice, Reason):
+        choice = _choice_in(text, options, sample, languages)
+    return Answer.invalid(choice) if isinstance(choice, Reason) else Answer.ok(letter(choice))
 
 
-def _read(
+def _choice_in(
     text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]
 ) -> int | Reason:
+    """Return the option that a text chooses, or why there is none."""
     whole = whole_option(text, options)
     if whole is not None:
         return whole
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
-    return (
-        _single(statements.decided)
-        if statements.decided
-        else _named(text, statements, options, languages)
-    )
+    decided = statements.decided
+    if decided:
+        return _only_option(decided)
+    return _undeclared_choice(text, statements, options, languages)
 
 
-def _single(options: frozenset[int]) -> int | Reason:
+def _only_option(options: frozenset[int]) -> int | Reason:
     if len(options) == 1:
         return next(iter(options))
     return Reason.AMBIGUOUS if options else Reason.NO_MATCH
 
 
-def _named(
+def _undeclared_choice(
     text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]
 ) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
-    named = statements.affirmed
-    none = (
-        quantity_option("none", options, ("none",))
-        if len(statements.denied) == len(options) - 1
-        else None
-    )
-    if none is not None and none not in statements.denied:
-        return none
-    if (named or statements.walk) and is_cut(text, statements.findings):
+    affirmed = statements.affirmed
+    denied = statements.denied
+    if len(denied) == len(options) - 1:
+        none_of_others = quantity_option("none", options, ("none",))
+        if none_of_others is not None and none_of_others not in denied:
+            return none_of_others
+    if (affirmed or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
-    if len(named) != 1 and pattern_of("refusal none", languages).search(text):
+    if len(affirmed) != 1 and pattern_of("refusal none", languages).search(text):
         return Reason.REFUSED
-    is_denied = statements.denied and not statements.walk
-    return _single(named) if named or is_denied else Reason.AMBIGUOUS
+    if affirmed:
+        return _only_option(affirmed)
+    return Reason.NO_MATCH if denied and not statements.walk else Reason.AMBIGUOUS
 
 
-def _without_invented(
+def _until_invented_question(
     text: str, options: OptionSet, question: str, languages: tuple[str, ...]
 ) -> str:
     """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
-    for match in _heading(languages).finditer(text):
-        rest = text[match.end() : match.end() + 600]
-        words = [token.word for token in tokens_of(folded(rest))]
-        repeated = sum(
-            bool(own) and f" {' '.join(own)} " in f" {' '.join(words)} " for own in options.words
-        )
-        asked = {token.word for token in tokens_of(folded(question))}
-        is_asked = 2 * len(asked.intersection(words)) > len(asked) if asked else match.start() == 0
-        if repeated < 2 and not is_asked:
-            return text[: match.start()].strip()
+    for heading in _heading(languages).finditer(text):
+        following = text[heading.end() : heading.end() + 600]
+        words = words_in(following)
+        joined = f" {' '.join(words)} "
+        repeated = [name for name in options.words if name and f" {' '.join(name)} " in joined]
+        question_words = set(words_in(question))
+        if question_words:
+            is_own = 2 * len(question_words.intersection(words)) > len(question_words)
+        else:
+            is_own = heading.start() == 0
+        if len(repeated) < 2 and not is_own:
+            return text[: heading.start()].strip()
     return text
 
 

@@ -15,6 +15,8 @@ malignant" says nothing about the other class, but "no retinopathy" is the class
 
 Grades: of options 1, 2, ... a number is its own position. If the options are numbers that differ from their positions
 ("1: 0", "2: 1", ...), a bare number is a position, or a grade if it is no position; "grade 2" is the option "2".
+
+Called by the registry for tasks with classes. It must never guess between classes that a reply does not tell apart.
 """
 
 import itertools
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.careful.unnamed_options import position_called
+from medtasks.extract.careful.unnamed_options import position_in_words
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.class_names import ClassNames, absence, class_names, stems
 from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
@@ -72,7 +74,7 @@ class ClassChoices:
         return len(self.names.options)
 
     @property
-    def is_shifted(self) -> bool:
+    def has_shifted_grades(self) -> bool:
         """Whether the classes are grades that differ from their positions."""
         return bool(self.grades) and self.grades != tuple(range(1, len(self) + 1))
 
@@ -86,47 +88,49 @@ class ClassChoices:
 
     def mentions(self, text: str, languages: tuple[str, ...]) -> list[Mention]:
         """Return all mentions of classes by name, number and grade, in order."""
-        if self.grades:
-            grades = self._grades_in(text, languages)
-            numbers = self._numbers_in(text, languages, frozenset())
-            spans = [range(grade.start, grade.end) for grade in grades]
-            return sorted(
-                grades
-                + [label for label in numbers if not any(label.start in span for span in spans)]
-            )
-        of_names = self.names.mentions(text)
-        starts = frozenset(mention.start for mention in of_names)
-        return join_mentions(text, self._numbers_in(text, languages, starts), of_names)
+        if not self.grades:
+            of_names = self.names.mentions(text)
+            starts = {mention.start for mention in of_names}
+            return join_mentions(text, self._numbers_in(text, languages, starts), of_names)
+        mentions = self._grades_in(text, languages)
+        spans = [range(grade.start, grade.end) for grade in mentions]
+        for number in self._numbers_in(text, languages, frozenset()):
+            if not any(number.start in span for span in spans):
+                mentions.append(number)
+        return sorted(mentions)
 
     def _numbers_in(self, text: str, languages: tuple[str, ...], starts: Set[int]) -> list[Mention]:
-        """Return the options called by number; ``starts`` are those of names, which may follow a number."""
+        """Return the options called by number.
+
+        Args:
+            text: The reply.
+            languages: Languages of the reply.
+            starts: Where names of classes begin, which may follow a number.
+        """
         mentions: list[Mention] = []
         is_list = len(_LIST_MARK.findall(text)) > 1  # of thoughts or of options
         for match in _label_pattern(languages).finditer(text):
             gap = LABEL_GAP.match(text, match.end("labels"))
-            is_named = gap is not None and gap.end() in starts
-            if (
-                is_list
-                and match["lead"] in ("", "\n")
-                and not is_named
-                and _LIST_MARK.match(text, match.start())
-            ):
-                continue
-            mentions += self._labels_in(text, match, languages)
-        return self._with_grades(text, mentions) if self.is_shifted else mentions
+            has_name = gap is not None and gap.end() in starts
+            begins_item = is_list and match["lead"] in ("", "\n")
+            if has_name or not begins_item or not _LIST_MARK.match(text, match.start()):
+                mentions += self._labels_in(text, match, languages)
+        return self._with_grades(text, mentions) if self.has_shifted_grades else mentions
 
     def _labels_in(
         self, text: str, match: re.Match[str], languages: tuple[str, ...]
     ) -> list[Mention]:
-        """Return the options of a list of numbers; of shifted grades, all they may mean: "1 or 0"."""
+        """Return the options of a list of numbers. Of shifted grades these are all they may mean: "1 or 0"."""
         mentions: list[Mention] = []
         for number in _number_pattern(languages).finditer(text, *match.span("labels")):
-            value = int(numeral(folded(number[0])))
-            options = frozenset({self.position(value)})
-            is_later = number.start() > match.start("labels")
-            if self.is_shifted and (is_later or _MEANS_GRADE.match(text, number.end())):
-                options |= {NO_OPTION if is_later else self.grade(value)}
-            mentions.append(Mention(options, *number.span(), True, False))
+            value = number_of(number[0])
+            options = {self.position(value)}
+            if self.has_shifted_grades:
+                if number.start() > match.start("labels"):
+                    options.add(NO_OPTION)
+                elif _MEANS_GRADE.match(text, number.end()):
+                    options.add(self.grade(value))
+            mentions.append(Mention(frozenset(options), *number.span(), True, False))
         return mentions
 
     def _with_grades(self, text: str, labels: list[Mention]) -> list[Mention]:
@@ -135,10 +139,8 @@ class ClassChoices:
         for label in labels:
             if joined and _LABELLED.fullmatch(text, joined[-1].end, label.start):
                 first = joined.pop()
-                value = int(numeral(folded(text[label.start : label.end])))
-                label = Mention(
-                    first.options | {self.grade(value)}, first.start, label.end, True, False
-                )
+                grade = self.grade(number_of(text[label.start : label.end]))
+                label = first._replace(options=first.options | {grade}, end=label.end)
             joined.append(label)
         return joined
 
@@ -146,16 +148,18 @@ class ClassChoices:
         """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
         mentions = []
         for match in _grade_pattern(languages).finditer(text):
-            values = [
-                int(numeral(folded(word)))
-                for word in match.group("value", "roman", "other")
-                if word
-            ]
-            options = {self.grade(value) for value in values}
-            if self.is_shifted and match["any"]:
+            numbers = filter(None, match.group("value", "roman", "other"))
+            values = list(map(number_of, numbers))
+            options = set(map(self.grade, values))
+            if self.has_shifted_grades and match["any"]:
                 options.update(map(self.position, values))
             mentions.append(Mention(frozenset(options), *match.span(), True, False))
         return mentions
+
+
+def number_of(text: str) -> int:
+    """Return the number that a text is in digits, in words, or as a Roman numeral."""
+    return int(numeral(folded(text)))
 
 
 @cache
@@ -188,11 +192,17 @@ def _grade_pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)  # many samples have the same classes
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
-    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names ("Melanoma (MEL)", "femur-left")."""
-    numbered = [match for option in options if (match := _GRADE_NAME.fullmatch(option))]
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names ("Melanoma (MEL)", "femur-left").
+
+    Example:
+        >>> class_choices(("BI-RADS 1", "BI-RADS 2")).grades, class_choices(("benign", "malignant")).grades
+        ((1, 2), ())
+    """
+    numbered = list(filter(None, map(_GRADE_NAME.fullmatch, options)))
     scales = {match[1].casefold() for match in numbered}
-    is_scale = len(numbered) == len(options) and len(scales) == 1
-    grades = tuple(int(match[2]) for match in numbered) if is_scale else ()
+    grades: tuple[int, ...] = ()
+    if len(numbered) == len(options) and len(scales) == 1:
+        grades = tuple(int(match[2]) for match in numbered)
     return ClassChoices(class_names(options), grades)
 
 
@@ -200,42 +210,47 @@ def class_choices(options: tuple[str, ...]) -> ClassChoices:
     "robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", version=4
 )
 def robust_class(reply: str | None, sample: Sample) -> Answer:
-    """Read the class of an image; options are names without numbers, none at all two classes with unknown names."""
+    """Read the class of an image. Options are names without numbers, none at all two classes with unknown names.
+
+    Example:
+        >>> robust_class("Not benign but malignant.", Sample({"options": ["benign", "malignant"]})).value
+        'B'
+    """
     classes = class_choices(tuple(sample.options) or ("", ""))
     text = own_words(
-        reply, split_names=True, is_answer=lambda value: isinstance(_read(value, classes), int)
+        reply, split_names=True, is_answer=lambda value: isinstance(_class_in(value, classes), int)
     )
     if isinstance(text, Reason):
         return Answer.invalid(text)
     if classes.grades:
-        low, high = min(classes.grades), max(classes.grades)
-        text = re.sub(
-            rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text
-        )
-    chosen = _read(text, classes, sample.languages)
-    return Answer.invalid(chosen) if isinstance(chosen, Reason) else Answer.ok(letter(chosen))
+        low = min(classes.grades)
+        high = max(classes.grades)
+        scale = rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?"
+        text = re.sub(scale, " ", text)
+    choice = _class_in(text, classes, sample.languages)
+    return Answer.invalid(choice) if isinstance(choice, Reason) else Answer.ok(letter(choice))
 
 
-def _read(text: str, classes: ClassChoices, named: Sequence[str] = ()) -> int | Reason:
+def _class_in(text: str, classes: ClassChoices, named: Sequence[str] = ()) -> int | Reason:
+    """Return the class that a text names, or why there is none."""
     languages = languages_of(text, named)
-    languages = ENGLISH if "en" in languages else languages
+    if "en" in languages:
+        languages = ENGLISH
     mentions = classes.mentions(text, languages)
     statements = statements_on(text, mentions, len(classes), languages)
     if statements is None:
-        return _unnamed(text, classes, languages)
+        return _unmentioned_class(text, classes, languages)
     statements = statements._replace(findings=_without_absence(statements.findings))
     chosen = statements.decided
     if not chosen:
         chosen = statements.affirmed
         if len(chosen) != 1 and pattern_of("refusal none", languages).search(text):
             return Reason.REFUSED
-        if not chosen:
-            is_echo = (
-                not statements.denied
-                and len([index for index in statements.named if index >= 0]) > 1
-            )
-            return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
-    return _checked(chosen, text, statements, classes)
+    if chosen:
+        return _distinct_class(chosen, text, statements, classes)
+    named_classes = [index for index in statements.named if index >= 0]
+    is_echo = len(named_classes) > 1 and not statements.denied
+    return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
 
 
 def _without_absence(findings: list[Finding]) -> list[Finding]:
@@ -246,52 +261,54 @@ def _without_absence(findings: list[Finding]) -> list[Finding]:
         if code >= NO_OPTION:
             turned.append(finding)
         elif finding.evidence is Evidence.DENIED:
-            turned.append(
-                finding._replace(options=frozenset({absence(code)}), evidence=Evidence.DECLARED)
-            )
+            affirmed = frozenset({absence(code)})
+            turned.append(finding._replace(options=affirmed, evidence=Evidence.DECLARED))
     return turned
 
 
-def _unnamed(text: str, classes: ClassChoices, languages: tuple[str, ...]) -> int | Reason:
+def _unmentioned_class(
+    text: str, classes: ClassChoices, languages: tuple[str, ...]
+) -> int | Reason:
     """Return the class that a reply without any mention means, or why there is none."""
     if pattern_of("refusal none writer", languages).search(text):
         return Reason.REFUSED
-    place = position_called(text, option_set(classes.names.options), languages)
-    if place is not None:
-        return place
-    begun = classes.names.begun(text)
-    return begun.pop() if len(begun) == 1 else Reason.NO_MATCH
+    position = position_in_words(text, option_set(classes.names.options), languages)
+    if position is not None:
+        return position
+    matching = classes.names.beginning_with(text)
+    return matching.pop() if len(matching) == 1 else Reason.NO_MATCH
 
 
-def _checked(
+def _distinct_class(
     chosen: frozenset[int], text: str, statements: OptionStatements, classes: ClassChoices
 ) -> int | Reason:
     """Return the one class, unless the reply also denies it, or names another one next to a number or a look-alike."""
     if chosen == {NO_OPTION}:
         return Reason.NO_MATCH
-    of_names = [
-        finding for finding in statements.findings if finding.evidence and not finding.is_label
-    ]
-    others = frozenset[int]().union(*(finding.options for finding in of_names))
-    is_doubtful = chosen & statements.denied or (len(others) == 1 and not chosen <= others)
-    if len(chosen) > 1 or is_doubtful or not _is_distinct(min(chosen), text, classes):
+    named = set[int]()
+    for finding in statements.findings:
+        if finding.evidence and not finding.is_label:
+            named |= finding.options
+    if len(chosen) > 1 or chosen & statements.denied or (len(named) == 1 and not chosen <= named):
         return Reason.AMBIGUOUS
-    return min(chosen)
+    option = min(chosen)
+    return Reason.AMBIGUOUS if _may_be_look_alike(option, text, classes) else option
 
 
-def _is_distinct(option: int, text: str, classes: ClassChoices) -> bool:
-    """Return whether a text excludes a class's look-alikes: a longer name, "mild or" moderate, the other side."""
-    own = classes.names.full[option]
+def _may_be_look_alike(option: int, text: str, classes: ClassChoices) -> bool:
+    """Return whether a text may mean a look-alike of a class: a longer name, "mild or" moderate, the other side."""
+    name = classes.names.full[option]
     spoken = stems(text)
     neighbours = set(itertools.pairwise(word for word in spoken if word not in ("and", "or", "to")))
     for other in classes.names.full:
-        extra = {*other[len(own) :]} - {"without", "with", "no"}
-        if extra.intersection(spoken) and other[: len(own)] == own:
-            return False
-        differing = [pair for pair in zip(own, other, strict=False) if pair[0] != pair[1]]
-        if len(own) == len(other) > 1 == len(differing) and not neighbours.isdisjoint(
-            [*differing, differing[0][::-1]]
-        ):
-            return False
-    is_sided = not {"left", "right"}.isdisjoint(own)
-    return not (is_sided and {"both", "bilateral"}.intersection(spoken))
+        further = {*other[len(name) :]} - {"without", "with", "no"}
+        if further.intersection(spoken) and other[: len(name)] == name:
+            return True
+        differing = [pair for pair in zip(name, other, strict=False) if pair[0] != pair[1]]
+        if len(name) != len(other) or len(name) < 2 or len(differing) != 1:
+            continue
+        first, second = differing[0]
+        if (first, second) in neighbours or (second, first) in neighbours:
+            return True
+    is_sided = not {"left", "right"}.isdisjoint(name)
+    return is_sided and not {"both", "bilateral"}.isdisjoint(spoken)

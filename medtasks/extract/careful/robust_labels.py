@@ -10,6 +10,7 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
@@ -77,21 +78,6 @@ _FINDING = re.compile(
 )
 
 
-@lru_cache(maxsize=16)
-def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
-    plain = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
-    patterns: list[tuple[int | None, re.Pattern[str]]] = []
-    for label, words in enumerate(plain):
-        if not words:
-            continue
-        # Of two labels that are kinds of effusion, a mere "effusion" is neither.
-        one_of_several = len(words) > 1 and sum(other[-1:] == words[-1:] for other in plain) > 1
-        called = () if one_of_several else _CALLED.get(" ".join(words), ())
-        name = r"[\W_]*".join(map(re.escape, words)) + "s?"
-        patterns.append((label, re.compile(rf"\b(?:{'|'.join([name, *called])})\b", re.IGNORECASE)))
-    return patterns + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
-
-
 _QUESTION = re.compile(
     r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE
 )
@@ -120,52 +106,92 @@ _ALL_NORMAL = re.compile(
 
 @extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=3)
 def robust_labels(reply: str, sample: Sample) -> Answer:
-    """Read the labels of an image; "No Finding" is present if the reply calls it normal and affirms no other label."""
-    return _read(reply, tuple(sample.options))
+    """Read the labels of an image.
+
+    "No Finding" is present if the reply calls the image normal and affirms no other label.
+    """
+    return _labels_in(reply, tuple(sample.options))
 
 
 @lru_cache(maxsize=4096)  # many samples of a run have the same short reply
-def _read(text: str, options: tuple[str, ...]) -> Answer:
-    text = next((part for part in _QUESTION.split(text) if part.strip()), text)
-    final = [part for part in _FINAL.split(text)[1:] if part.strip()]
-    # The item is the name of a label, not the denial of what follows.
-    text = _NO_FINDING_ITEM.sub("normal. ", final[-1] if final else text)
-    is_none = [re.sub(r"[\W_]+", "", name).casefold() == "nofinding" for name in options]
-    names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
+def _labels_in(text: str, options: tuple[str, ...]) -> Answer:
+    """Return 1 or 0 for each label, or why a text gives none."""
+    text = _own_list(text)
+    no_finding = {index for index, option in enumerate(options) if _is_no_finding(option)}
+    names = ["" if index in no_finding else name for index, name in enumerate(options)]
     by_stance = _by_stance(text, tuple(names))
     affirmed = by_stance[Stance.AFFIRMED]
-    normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
+    is_normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
             return Answer.invalid(Reason.AMBIGUOUS)
-    elif UNABLE.search(text) and not normal:
+    elif is_normal:
+        affirmed = no_finding
+    elif UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
-    elif not (any(by_stance.values()) or normal or _FINDING.search(text)):
+    elif not any(by_stance.values()) and not _FINDING.search(text):
         return Answer.invalid(Reason.NO_MATCH)
-    empty = normal and not affirmed
-    return Answer.ok(
-        tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none))
-    )
+    return Answer.ok(tuple(int(index in affirmed) for index in range(len(options))))
+
+
+def _own_list(text: str) -> str:
+    """Return what a reply lists last as its answer, without a repeated question."""
+    text = next(filter(str.strip, _QUESTION.split(text)), text)
+    for part in _FINAL.split(text)[1:]:
+        if part.strip():
+            text = part
+    # The item is the name of a label, not the denial of what follows.
+    return _NO_FINDING_ITEM.sub("normal. ", text)
+
+
+def _is_no_finding(name: str) -> bool:
+    return re.sub(r"[\W_]+", "", name).casefold() == "nofinding"
 
 
 def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     """Return the labels that a text names, by stance."""
     by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
-        matches = [
-            (match.start(), -match.end(), label)
-            for label, pattern in _patterns(names)
-            for match in pattern.finditer(clause)
-        ]
-        last = 0
-        # Of expressions that contain one another only the longest counts; a look-alike is no label.
-        for start, minus_end, label in sorted(
-            matches, key=lambda match: (*match[:2], match[2] is None)
-        ):
-            if start < last:
+        # Of expressions that contain one another only the longest counts. A look-alike is no label.
+        end = 0
+        for match, label in sorted(_expressions(clause, names), key=_sort_key):
+            if match.start() < end:
                 continue
-            last = -minus_end
+            end = match.end()
             if label is not None:
-                inside = re.search(r"\bnot\b|n't", clause[start:last])
-                by_stance[Stance.DENIED if inside else stance(clause, start, last)].add(label)
+                is_denied = re.search(r"\bnot\b|n't", match[0])
+                kind = Stance.DENIED if is_denied else stance(clause, *match.span())
+                by_stance[kind].add(label)
     return by_stance
+
+
+def _expressions(clause: str, names: tuple[str, ...]) -> Iterator[tuple[re.Match[str], int | None]]:
+    """Yield the expressions for labels in a clause with the label, None for those of look-alikes."""
+    for label, pattern in _patterns(names):
+        for match in pattern.finditer(clause):
+            yield match, label
+
+
+def _sort_key(expression: tuple[re.Match[str], int | None]) -> tuple[int, int, bool]:
+    match, label = expression
+    return match.start(), -match.end(), label is None
+
+
+@lru_cache(maxsize=16)
+def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
+    """Return the patterns of labels with their positions, and those of look-alikes with None."""
+    words_of_names = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
+    last_words = [words[-1:] for words in words_of_names]
+    patterns: list[tuple[int | None, re.Pattern[str]]] = []
+    for label, words in enumerate(words_of_names):
+        if not words:
+            continue
+        forms = [r"[\W_]*".join(map(re.escape, words)) + "s?"]
+        # Of two labels that are kinds of effusion, a mere "effusion" is neither.
+        is_kind_of_several = len(words) > 1 and last_words.count(words[-1:]) > 1
+        if not is_kind_of_several:
+            forms += _CALLED.get(" ".join(words), ())
+        patterns.append((label, re.compile(rf"\b(?:{'|'.join(forms)})\b", re.IGNORECASE)))
+    for expression in _OTHERS:
+        patterns.append((None, re.compile(rf"\b{expression}\b", re.IGNORECASE)))
+    return patterns

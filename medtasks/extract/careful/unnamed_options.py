@@ -32,7 +32,7 @@ def unnamed_option(
 ) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
     if len(words_in(text)) <= _FEW_WORDS:
-        position = position_called(text, options, languages)
+        position = position_in_words(text, options, languages)
         if position is None:
             position = quantity_option(text, options)
         if position is not None:
@@ -47,40 +47,49 @@ def unnamed_option(
     return _by_words(text, options, languages)
 
 
-def position_called(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
-    """Return the option at the position that is all a short reply says, apart from words for an answer."""
+def position_in_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
+    """Return the option at the position that is all a short reply says, apart from words for an answer.
+
+    Args:
+        text: The reply.
+        options: Options of the question. If all begin with a digit, no number is a position.
+        languages: Languages of the reply.
+
+    Returns:
+        Index of the option, None if the reply says no position or one beyond the options.
+    """
     if all(option[:1].isdigit() for option in options.texts):
         return None
-    left = _words_left(text, languages)
-    if len(left) == 1 and left[0].isdigit():
-        return _among(int(left[0]) - 1, options)
+    position = _position(text, languages)
+    return position if position is not None and 0 <= position < len(options) else None
+
+
+def _position(text: str, languages: tuple[str, ...]) -> int | None:
+    """Return the position that a text says by a number, a letter of another script, or an ordinal, from 0."""
+    content = _words_of_content(text, languages)
+    name = content[0] if len(content) == 1 else ""
+    if name.isdigit():
+        return int(name) - 1
     joined = f" {' '.join(words_in(text))}"
     for language in languages:
-        letters = [" ".join(words_in(entry)) for entry in words_of("letters", (language,))]
-        if len(left) == 1 and left[0] in letters and left[0] not in _LOOK_ALIKE:
-            return _among(letters.index(left[0]), options)
-        place = _ordinal(joined, language)
-        if place is not None and pattern_of("option", languages).search(text):
-            return _among(place, options)
+        letters = _entries("letters", language)
+        if name and name in letters and name not in _LOOK_ALIKE:
+            return letters.index(name)
+        for position, ordinal in enumerate(_entries("first", language)):
+            if f" {ordinal}" in joined and pattern_of("option", languages).search(text):
+                return position
     return None
 
 
-def _ordinal(joined: str, language: str) -> int | None:
-    """Return the place that an ordinal of a language names in words joined by blanks, from 0."""
-    for place, entry in enumerate(words_of("first", (language,))):
-        if f" {' '.join(words_in(entry))}" in joined:
-            return place
-    return None
+def _entries(role: str, language: str) -> list[str]:
+    """Return the entries of a role in a language, with their words joined by blanks."""
+    return [" ".join(words_in(entry)) for entry in words_of(role, (language,))]
 
 
-def _among(place: int, options: OptionSet) -> int | None:
-    return place if 0 <= place < len(options) else None
-
-
-def _words_left(text: str, languages: tuple[str, ...]) -> list[str]:
+def _words_of_content(text: str, languages: tuple[str, ...]) -> list[str]:
     """Return the words of a text without those around an answer."""
-    rest = pattern_of("answer option correct choose final article", languages).sub(" ", text)
-    return [numeral(word) for word in words_in(rest)]
+    around = pattern_of("answer option correct choose final article", languages)
+    return list(map(numeral, words_in(around.sub(" ", text))))
 
 
 def quantity_option(
@@ -88,10 +97,9 @@ def quantity_option(
 ) -> int | None:
     """Return the option for none or for all of the others, if a text says so."""
     for role in roles:
-        matching = [
-            index for index, option in enumerate(options.texts) if pattern_of(role).match(option)
-        ]
-        if len(matching) == 1 and pattern_of(role).search(text):
+        pattern = pattern_of(role)
+        matching = [index for index, option in enumerate(options.texts) if pattern.match(option)]
+        if len(matching) == 1 and pattern.search(text):
             return matching[0]
     return None
 
@@ -111,34 +119,35 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
 
 def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
     """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
-    words = _words_left(_PRONOUN.sub(" ", text), languages)
-    of_options = [[numeral(word) for word in own] for own in options.words]
-    begun = [index for index, own in enumerate(of_options) if words and own[: len(words)] == words]
-    if begun:
-        return _one(begun)
+    words = _words_of_content(_PRONOUN.sub(" ", text), languages)
+    names = [list(map(numeral, name)) for name in options.words]
+    beginning = [index for index, name in enumerate(names) if words and name[: len(words)] == words]
+    if beginning:
+        return _only_index(beginning)
     if pattern_of("not wrong not_after", languages).search(text):
         return Reason.NO_MATCH
-    whole = [index for index, own in enumerate(of_options) if own and {*words}.issuperset(own)]
-    return whole[0] if len(whole) == 1 else _by_parts({*words}, of_options, options)
+    spoken = set(words)
+    whole = [index for index, name in enumerate(names) if name and spoken.issuperset(name)]
+    return whole[0] if len(whole) == 1 else _by_parts(spoken, names, options)
 
 
-def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) -> int | Reason:
+def _by_parts(words: set[str], names: list[list[str]], options: OptionSet) -> int | Reason:
     """Return the option of which most words that no other option has occur, among few others."""
-    having = []
+    content = list(filter(is_content, words))
+    matching = []
     for index, parts in enumerate(options.parts):
         occurring = sum(_occurs(part, words) for part in parts)
-        foreign = sum(not _occurs(word, {*of_options[index]}) for word in words if is_content(word))
-        is_enough = (
-            2 * occurring > len(parts)
-            or (2 * occurring == len(parts) and foreign < _FOREIGN)
-            or not foreign
-        )
-        if occurring and is_enough:
-            having.append(index)
-    return _one(having) if having else Reason.NO_MATCH
+        if not occurring:
+            continue
+        name = set(names[index])
+        foreign = sum(not _occurs(word, name) for word in content)
+        least = len(parts) if foreign < _FOREIGN else len(parts) + 1
+        if 2 * occurring >= least or not foreign:
+            matching.append(index)
+    return _only_index(matching) if matching else Reason.NO_MATCH
 
 
-def _one(indices: list[int]) -> int | Reason:
+def _only_index(indices: list[int]) -> int | Reason:
     return indices[0] if len(indices) == 1 else Reason.AMBIGUOUS
 
 

@@ -11,12 +11,15 @@ A closed question is also answered by "true", "present" or "it is not" alone, an
 is unknown. A statement has to name all that the question asks for, or at least its main word and nothing else; a denial
 nothing but what the question asks for. Statements about images in general, or about what cannot be told, answer
 nothing. Of words of one kind only the stems are compared, of languages without blanks parts of the text.
+
+Called by the careful extractors for closed questions, options and text labels. Guesses no verdict: an unclear reply
+is ambiguous, refused or no match.
 """
 
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cache, lru_cache
 from os.path import commonprefix
 from typing import NamedTuple
@@ -114,7 +117,11 @@ def _after_verdict() -> re.Pattern[str]:
 
 @cache
 def _declaring(*, is_last: bool) -> re.Pattern[str]:
-    """Return a pattern of the text before a verdict that it declares; of more if the verdict is last in its line."""
+    """Return a pattern of the text before a verdict that it declares.
+
+    Args:
+        is_last: Whether the verdict is the last word of its line, so that more texts declare it.
+    """
     denial = pattern_of("not not_after").pattern
     leads = [
         rf"\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}",
@@ -126,8 +133,10 @@ def _declaring(*, is_last: bool) -> re.Pattern[str]:
 
 
 @cache
-def _second() -> re.Pattern[str]:
-    joint, verdicts = pattern_of("and or").pattern, pattern_of("yes no maybe").pattern
+def _second_verdict() -> re.Pattern[str]:
+    """Return a pattern of a verdict that follows another one, in its only group."""
+    joint = pattern_of("and or").pattern
+    verdicts = pattern_of("yes no maybe").pattern
     return re.compile(
         rf"(?i)\W*(?:[,/|(]|{joint}|&|\s)\W*(?:also\s+)?({verdicts}|not\b)(?=\W*$|\s*[.,;:!?/|)\n]|\s+(?:{joint}))"
     )
@@ -139,9 +148,17 @@ def _plain(text: str) -> str:
 
 
 def plain_verdict(text: str) -> str | None:
-    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language."""
+    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language.
+
+    Example:
+        >>> plain_verdict("Nein."), plain_verdict("No effusion.")
+        ('no', None)
+    """
     word = _plain(text)
-    return next((role for role in _VERDICTS if pattern_of(role).fullmatch(word)), None)
+    for verdict in _VERDICTS:
+        if pattern_of(verdict).fullmatch(word):
+            return verdict
+    return None
 
 
 @lru_cache(maxsize=4096)
@@ -149,57 +166,87 @@ def gold_verdict(answer: str) -> str | None:
     """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language.
 
     Words such as "negative" are answers to other questions, too.
+
+    Example:
+        >>> gold_verdict("Yes"), gold_verdict("negative")
+        ('yes', None)
     """
     verdict = plain_verdict(answer)
-    if verdict not in ("yes", "no") or not answer.isascii():
-        return verdict if verdict in ("yes", "no") else None
-    usual = (words_of(verdict, (language,))[:1] for language in all_languages())
-    return verdict if _plain(answer) in itertools.chain.from_iterable(usual) else None
+    if verdict not in ("yes", "no"):
+        return None
+    if not answer.isascii():
+        return verdict
+    word = _plain(answer)
+    for language in all_languages():
+        if word in words_of(verdict, (language,))[:1]:
+            return verdict
+    return None
 
 
 def own_part(text: str) -> str:
-    """Return the text without a repeated instruction, up to the next instruction that a base model invents."""
-    parts = [part.strip() for part in _ECHO.split(text)]
-    return next((part for part in parts if part), "")
+    """Return the text without a repeated instruction, up to the next instruction that a base model invents.
+
+    Example:
+        >>> own_part("Answer the question with yes or no. Yes, it is.")
+        'Yes, it is.'
+    """
+    parts = map(str.strip, _ECHO.split(text))
+    return next(filter(None, parts), "")
 
 
 def verdicts(text: str) -> set[str]:
-    """Return the verdicts, of ``yes``, ``no`` and ``maybe``, that a reply declares, begins with, or has alone."""
+    """Return the verdicts that a reply declares, begins with, or has in a sentence of their own.
+
+    Args:
+        text: The model's own words, as :func:`without_writer` returns them.
+
+    Returns:
+        Some of ``yes``, ``no`` and ``maybe``: those declared as final, or else all others.
+
+    Example:
+        >>> verdicts("Yes, there is. So the final answer is no.")
+        {'no'}
+    """
     read = set[str]()
     final = set[str]()
     starts = [0, *(match.end() for match in _SENTENCE_ENDS.finditer(text)), len(text)]
     for signal in signals_in(text, "yes no maybe", ()):
         if not _after_verdict().match(text, signal.end):
             continue
-        near = text[max(0, signal.start - _NEAR) : signal.start]
-        place = bisect_right(starts, signal.start)
+        before = text[max(0, signal.start - _NEAR) : signal.start]
         is_last = _ENDS_LINE.match(text, signal.end) is not None
-        is_declared = _declaring(is_last=is_last).search(near) is not None
-        if is_declared and _FINAL.search(near):
-            final |= _with_second(signal, text)
-        elif is_declared or _OPENING.fullmatch(text, starts[place - 1], signal.start):
-            is_alone = not re.search(r"\w", text[signal.end : starts[place]])
-            if (
-                is_declared
-                or is_alone
-                or (place == 1 and not _OWN_LIMIT.search(text, 0, starts[1]))
-            ):
-                read |= _with_second(signal, text)
+        if _declaring(is_last=is_last).search(before):
+            group = final if _FINAL.search(before) else read
+            group |= _with_second(signal, text)
+            continue
+        number = bisect_right(starts, signal.start)
+        if not _OPENING.fullmatch(text, starts[number - 1], signal.start):
+            continue
+        is_alone = not re.search(r"\w", text[signal.end : starts[number]])
+        begins_reply = number == 1 and not _OWN_LIMIT.search(text, 0, starts[1])
+        if is_alone or begins_reply:
+            read |= _with_second(signal, text)
     return final or read
 
 
 def _with_second(signal: Signal, text: str) -> set[str]:
     """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not")."""
     first = min(signal.roles, key=_VERDICTS.index)
-    following = _second().match(text, signal.end)
+    following = _second_verdict().match(text, signal.end)
     if following is None:
         return {first}
-    is_echo = text.startswith(":", following.end())  # "Answer with yes or no: ..."
-    return set() if is_echo else {first, plain_verdict(following[1]) or "no"}
+    if text.startswith(":", following.end()):  # "Answer with yes or no: ..."
+        return set()
+    return {first, plain_verdict(following[1]) or "no"}
 
 
 def without_writer(text: str) -> str:
-    """Remove what a model says of itself: the sentence, or what begins with the last capital before it."""
+    """Remove what a model says of itself: the sentence, or what begins with the last capital before it.
+
+    Example:
+        >>> without_writer("There is an effusion. As an AI I am no doctor.")
+        'There is an effusion.'
+    """
     writer = pattern_of("writer")
     if not writer.search(text):
         return text
@@ -221,26 +268,36 @@ def is_unsure(text: str, languages: tuple[str, ...] = ("en",)) -> bool:
 
 
 def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> Answer:
-    """Read "yes" or "no" from a reply to a closed question; its text makes statements readable."""
+    """Read "yes" or "no" from a reply to a closed question.
+
+    Args:
+        reply: The raw reply.
+        question: Text of the question. Without it statements such as "There is no fracture" cannot be read.
+        named: Languages that the task names; see :func:`~medtasks.extract.reading.languages.languages_of`.
+
+    Example:
+        >>> yes_no("There is no fracture.", "Is there a fracture?").value
+        'no'
+    """
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    languages = languages_of(text, named)
-    languages = (
-        ENGLISH
-        if "en" in languages and question.isascii()
-        else languages_of(f"{question} {text}", named)
-    )
+    languages: tuple[str, ...] = ENGLISH
+    if "en" not in languages_of(text, named) or not question.isascii():
+        languages = languages_of(f"{question} {text}", named)
     text = own_part(text)
     answer = without_writer(text)
-    plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
-    read = verdicts(answer) or {
-        verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)
-    }
+    read = verdicts(answer) or _short_verdicts(answer)
     read = read or set(_statements(answer, question, languages))
     if not read and is_unsure(text, languages):
         return Answer.invalid(Reason.REFUSED)
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
+
+
+def _short_verdicts(answer: str) -> set[str]:
+    """Return the verdict of a reply that is nothing but "true", "not seen", "it is" and the like."""
+    plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
+    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
 
 
 class _Topic(NamedTuple):
@@ -250,14 +307,24 @@ class _Topic(NamedTuple):
     main: str | None = None
     is_noun: bool = False
 
+    @property
+    def core(self) -> Set[str | None]:
+        """Words of which a denial answers the question."""
+        if self.is_noun:
+            return {self.main}
+        return self.words & _OPPOSITES.keys() or self.words
+
     def name_of(self, word: str, *, denied: bool) -> str:
         """Return the word of the topic that a word means, or the word itself."""
-        return next((name for name in self.words if _is_same(name, word, denied=denied)), word)
+        for name in self.words:
+            if _is_same(name, word, denied=denied):
+                return name
+        return word
 
     def is_in(self, words_said: Sequence[Mention[str]]) -> bool:
         """Return whether a clause with these words may be about the topic."""
-        asked = self.words | {_OPPOSITES.get(word, word) for word in self.words}
-        return any(self.name_of(word.what, denied=True) in asked for word in words_said)
+        names = self.words | {_OPPOSITES.get(word, word) for word in self.words}
+        return any(self.name_of(word.what, denied=True) in names for word in words_said)
 
 
 def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
@@ -265,79 +332,124 @@ def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterato
     topic = _topic(question, languages)
     if not topic.words:
         return
-    joint = pattern_of("and or", languages)
     degree = pattern_of("degree", languages)
     for clause in clauses(text, languages):
         words_said = _content(clause, languages)
         if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
             continue
-        items: list[list[tuple[Stance, str]]] = [[]]
-        end = 0
-        for word in words_said:
-            if "," in clause[end : word.start] or joint.search(clause, end, word.start):
-                items.append([])
-            said = stance(clause, word.start, word.end, languages)
-            items[-1].append((said, topic.name_of(word.what, denied=said is Stance.DENIED)))
-            end = word.end
+        items = _items(clause, words_said, topic, languages)
         for item in (list(itertools.chain.from_iterable(items)), *items):
-            if verdict := _verdict_of(topic, item, degree):
+            verdict = _verdict_of(topic, item, degree)
+            if verdict:
                 yield verdict
                 break
+
+
+def _items(
+    clause: str, words_said: Sequence[Mention[str]], topic: _Topic, languages: tuple[str, ...]
+) -> list[list[tuple[Stance, str]]]:
+    """Return the words of each item of the list that a clause may be, each with the clause's stance on it."""
+    joint = pattern_of("and or", languages)
+    items: list[list[tuple[Stance, str]]] = [[]]
+    end = 0
+    for word in words_said:
+        if "," in clause[end : word.start] or joint.search(clause, end, word.start):
+            items.append([])
+        certainty = stance(clause, word.start, word.end, languages)
+        name = topic.name_of(word.what, denied=certainty is Stance.DENIED)
+        items[-1].append((certainty, name))
+        end = word.end
+    return items
 
 
 def _verdict_of(
     topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]
 ) -> str | None:
-    """Return the verdict of a statement with these words."""
-    holds = {word for said, word in item if said in (Stance.AFFIRMED, Stance.HEDGED)}
-    denied = {word for said, word in item if said is Stance.DENIED}
-    doubtful = {word for said, word in item if said is Stance.OPEN} | denied
-    others = {word for _, word in item} - topic.words
+    """Return the verdict of a statement, or None.
+
+    Args:
+        topic: Subject of the question.
+        item: Words of the statement, each with the statement's stance on it.
+        degree: Pattern of words such as "mild", which count only if the question has one.
+    """
+    by_stance: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+    for certainty, word in item:
+        by_stance[certainty].add(word)
+    denied = by_stance[Stance.DENIED]
+    doubtful = by_stance[Stance.OPEN] | denied
+    holds = by_stance[Stance.AFFIRMED] | by_stance[Stance.HEDGED]
+    others = (holds | doubtful) - topic.words
     if not any(map(degree.fullmatch, topic.words)):
         others = {word for word in others if not degree.fullmatch(word)}
-    if topic.words <= holds - doubtful:
+    if _affirms(topic, holds - doubtful, others):
         return "yes"
-    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
-    if topic.main in holds - doubtful and not others:
-        return "yes"
-    asked = {topic.main} if topic.is_noun else topic.words & _OPPOSITES.keys() or topic.words
     # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
-    if denied & asked and not denied & others:
+    if denied & topic.core and not denied & others:
         return "no"
+    is_limited = doubtful or others - _OPPOSITES.keys()
+    return "no" if not is_limited and _affirms_opposite(topic, holds) else None
+
+
+def _affirms(topic: _Topic, certain: set[str], others: set[str]) -> bool:
+    """Return whether words that a statement affirms are what the question asks for."""
+    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
+    return topic.words <= certain or (topic.main in certain and not others)
+
+
+def _affirms_opposite(topic: _Topic, holds: set[str]) -> bool:
+    """Return whether a statement calls normal what the question calls abnormal, or the other way round."""
+    if not topic.words.isdisjoint(map(_OPPOSITES.get, holds)):
+        return True
     # "The radius is normal", where something abnormal is asked for.
-    is_opposite = not topic.words.isdisjoint(map(_OPPOSITES.get, holds)) or (
-        "normal" in holds - topic.words and holds & topic.words
-    )
-    return "no" if is_opposite and not doubtful and others <= _OPPOSITES.keys() else None
+    return "normal" in holds - topic.words and not holds.isdisjoint(topic.words)
 
 
 @lru_cache(maxsize=4096)  # many replies to one question
 def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     """Return the subject of a question, without words if the question has no single subject."""
     question = pattern_of("whether").sub(" ", question)
-    is_simple = not (
-        _NOT_SIMPLE.search(question)
-        or pattern_of("not or lack missing", languages).search(question)
-    )
-    content = _content(question, languages) if is_simple else []
+    denial = pattern_of("not or lack missing", languages)
+    if _NOT_SIMPLE.search(question) or denial.search(question):
+        return _Topic()
+    content = _content(question, languages)
     if not content:
         return _Topic()
-    gaps = [question[word.end : following.start] for word, following in itertools.pairwise(content)]
-    breaks = [number for number, gap in enumerate(gaps, 1) if re.search(r"\w", gap)]
-    # The noun is the last word before "of" and the like; of languages in which adjectives follow it, the first.
-    first = breaks[0] if breaks else len(content)
-    is_phrase = all(
-        pattern_of("of", languages).fullmatch(gaps[number - 1].strip()) for number in breaks
-    )
-    orders = {bool(words_of("noun_first", (language,))) for language in languages}
-    nouns = {content[0 if order else first - 1].what for order in orders}
-    main = min(nouns) if is_phrase and len(nouns) == 1 else None
-    return _Topic(frozenset(word.what for word in content), main, main is not None and not breaks)
+    # Where other words stand between two words of the content: number of the second one, and those words.
+    breaks: dict[int, str] = {}
+    for number, (word, following) in enumerate(itertools.pairwise(content), 1):
+        gap = question[word.end : following.start].strip()
+        if re.search(r"\w", gap):
+            breaks[number] = gap
+    main = None
+    if all(map(pattern_of("of", languages).fullmatch, breaks.values())):
+        main = _main_word(content, min(breaks, default=len(content)), languages)
+    is_noun = main is not None and not breaks
+    return _Topic(frozenset(word.what for word in content), main, is_noun)
+
+
+def _main_word(
+    content: Sequence[Mention[str]], count: int, languages: tuple[str, ...]
+) -> str | None:
+    """Return the noun of the first ``count`` words, None if languages differ in which it is.
+
+    It is the last word before "of" and the like, but the first in languages in which adjectives follow the noun.
+    """
+    nouns = set()
+    for language in languages:
+        position = 0 if words_of("noun_first", (language,)) else count - 1
+        nouns.add(content[position].what)
+    return nouns.pop() if len(nouns) == 1 else None
 
 
 @lru_cache(maxsize=1 << 14)
 def _is_same(name: str, word: str, *, denied: bool) -> bool:
-    """Return whether two words have the same stem; a denial may leave out the first part of a compound."""
+    """Return whether two words have the same stem.
+
+    Args:
+        name: Word of the question.
+        word: Word of the reply.
+        denied: Whether the reply denies it. A denial may leave out the first part of a compound.
+    """
     if name == word:
         return True
     shorter, longer = sorted((name, word), key=len)
@@ -345,10 +457,12 @@ def _is_same(name: str, word: str, *, denied: bool) -> bool:
         return len(shorter) > 1 and shorter in longer
     common = len(commonprefix([name, word]))  # noqa: RUF071 - of words, not of paths
     if _HANGUL.search(name):
-        return common > 1 and common >= len(shorter) - 1
-    if denied and len(shorter) > 4 and name.endswith(word) and len(longer) > len(shorter) + 3:
+        return common >= max(2, len(shorter) - 1)
+    is_last_part = len(word) > 4 and name.endswith(word) and len(name) > len(word) + 3
+    if denied and is_last_part:
         return True
-    return common > 3 and common >= (0.75 if common == 4 and name.isascii() else 0.6) * len(longer)
+    least_share = 0.75 if common == 4 and name.isascii() else 0.6
+    return common >= max(4, least_share * len(longer))
 
 
 @lru_cache(maxsize=4096)
@@ -361,15 +475,14 @@ def _content(text: str, languages: tuple[str, ...]) -> list[Mention[str]]:
 
     text = _IMAGE.sub(lambda match: (match[1] or "").rjust(len(match[0])), text)
     text = pattern_of(_TELLS_NOTHING, languages).sub(blank, text)
-    normal = {role: pattern_of(role, languages) for role in _OPPOSITES}
-
-    def meaning(word: Mention[str]) -> str:
-        written = text[word.start : word.end]
-        return next(
-            (role for role, pattern in normal.items() if pattern.fullmatch(written)), word.what
-        )
-
-    return [word._replace(what=meaning(word)) for word in words(text)]
+    content = []
+    for word in words(text):
+        for role in _OPPOSITES:
+            if pattern_of(role, languages).fullmatch(text[word.start : word.end]):
+                word = word._replace(what=role)
+                break
+        content.append(word)
+    return content
 
 
 @extractor(
@@ -380,29 +493,41 @@ def _content(text: str, languages: tuple[str, ...]) -> list[Mention[str]]:
     version=3,
 )
 def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
-    """Read a verdict (PubMedQA); options are words for yes, no and maybe in the order of the letters."""
+    """Read a verdict (PubMedQA), where options are words for yes, no and maybe in the order of the letters."""
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    equal = [
-        letter(index)
-        for index, option in enumerate(sample.options)
-        if _plain(option) == _plain(text)
-    ]
-    if len(equal) == 1:
-        return Answer.ok(equal[0])
+    plain_options = list(map(_plain, sample.options))
+    if plain_options.count(_plain(text)) == 1:
+        return Answer.ok(letter(plain_options.index(_plain(text))))
     answer = worded_option(verdicts(without_writer(text)), sample.options)
-    if answer is None:
-        is_refusal = is_unsure(text, languages_of(f"{text} {sample.question}", sample.languages))
-        answer = Answer.invalid(Reason.REFUSED if is_refusal else Reason.NO_MATCH)
-    return answer
+    if answer is not None:
+        return answer
+    languages = languages_of(f"{text} {sample.question}", sample.languages)
+    reason = Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH
+    return Answer.invalid(reason)
 
 
 def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
-    """Turn words into the letter of the one option that means this word, or into None without any word."""
+    """Turn a word into the letter of the one option that means it.
+
+    Args:
+        read: Words that were read from a reply. Several are ambiguous.
+        options: Options, in the order of the letters, in any language.
+
+    Returns:
+        An answer, or None without any word.
+
+    Example:
+        >>> worded_option({"no"}, ["Ja", "Nein"]).value
+        'B'
+    """
     if not read:
         return None
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    meanings = [{_plain(option), plain_verdict(option)} for option in options]
-    return Answer.only([letter(index) for index, meaning in enumerate(meanings) if meaning & read])
+    letters = []
+    for index, option in enumerate(options):
+        if not read.isdisjoint({_plain(option), plain_verdict(option)}):
+            letters.append(letter(index))
+    return Answer.only(letters)

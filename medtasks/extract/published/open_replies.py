@@ -3,7 +3,7 @@
 import re
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.open_text import compared, invalid
+from medtasks.extract.careful.open_text import invalid_open_answer, open_answer
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import clean_head
@@ -17,21 +17,24 @@ from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, token_overlap
     "MultiMedEval at d9ac283: words shared with the target",
 )
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
-    """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
+    """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283.
+
+    A reply without words is ``empty`` and scores 0.
+    """
     # Replies are not stripped: outer blanks decide whether some marks join or part words.
     target = clean_head(sample.document["answer"].strip())
     closed = target in CLOSED
     if failure_cause(reply) is not None:
-        return invalid(Reason.ADAPTER_FAILED, closed=closed)
+        return invalid_open_answer(Reason.ADAPTER_FAILED, closed=closed)
     cleaned = clean_head(reply or "")
     tokens = set(cleaned.split())
     if not tokens:
-        return invalid(Reason.EMPTY, closed=closed)
+        return invalid_open_answer(Reason.EMPTY, closed=closed)
     overlap = token_overlap(tokens, set(target.split()))
     # For "no", "not" is right, too; a reply with both "yes" and "no" is right whatever the target.
     accepted = {"no", "not"} if target == "no" else {target}
     correct = bool(tokens & accepted) if closed else overlap.recall >= OPEN_RECALL
-    return compared(cleaned, target, overlap, closed=closed, correct=correct)
+    return open_answer(cleaned, target, overlap, closed=closed, correct=correct)
 
 
 # ---- reports, and answers to MedHEval's open questions: judged, labelled and compared as texts ----
@@ -47,7 +50,10 @@ _ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 @extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
 def report_text(reply: str | None, sample: Sample) -> Answer:
-    """Return the reply as a report; half of a surrogate pair, which no tokenizer takes, becomes a replacement."""
+    """Return the reply as a report.
+
+    Half of a surrogate pair, which no tokenizer takes, becomes a replacement character.
+    """
     text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if failure_cause(text) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
@@ -65,7 +71,8 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     whole = "" if isinstance(text, Reason) else text
     stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or whole
-    labelled = labelled if len(labelled) >= 10 else NO_REPORT
+    if len(labelled) < 10:
+        labelled = NO_REPORT
     # The judge's text is most often the same as in strict, so that one verdict serves both.
     return _texts(text, whole.strip(), labelled, stripped)
 
@@ -83,6 +90,8 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
 
 def _texts(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
     facts = {"judged": judged, "labelled": labelled, "compared": compared}
-    if isinstance(text, Reason) or not text.strip():
-        return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)
+    if isinstance(text, Reason):
+        return Answer.invalid(text, **facts)
+    if not text.strip():
+        return Answer.invalid(Reason.EMPTY, **facts)
     return Answer.ok(judged, **facts)

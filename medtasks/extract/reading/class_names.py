@@ -3,6 +3,7 @@
 Words are compared without accents and plural endings, and in British as in American spelling.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _ATTRIBUTE = 40  # characters around "normal" in which it may be said of an attr
 _CLAUSE_END = re.compile(r"[.,;:\n]|\b(?:and|but|with|without)\b")
 _GAP = r"[\W_]+(?:(?:an?|the)[\W_]+)?"
 
+_Span = tuple[int, int, int]  # start, end and class of a name in a text
+
 
 def absence(index: int) -> int:
     """Return the code of what a class denies, or the class of a code."""
@@ -54,86 +57,100 @@ class ClassNames:
 
     @cached_property
     def names(self) -> dict[tuple[str, ...], int]:
-        """Class by name, of names that one class alone has; and code by what a class denies."""
+        """Class by name, and :func:`absence` of a class by what it denies, the longest name first.
+
+        Names that several classes have are left out.
+        """
         of_options = [{*map(stems, _aliases(option))} for option in self.options]
-        counts = Counter(name for names in of_options for name in names)
-        unique = {
-            name: index
-            for index, names in enumerate(of_options)
-            for name in names
-            if counts[name] == 1
-        }
-        unique |= {
-            name: index for index, name in enumerate(self.full) if self.full.count(name) == 1
-        }
+        counts = Counter(itertools.chain.from_iterable(of_options))
+        unique: dict[tuple[str, ...], int] = {}
+        for index, names in enumerate(of_options):
+            unique |= dict.fromkeys((name for name in names if counts[name] == 1), index)
+        for index, name in enumerate(self.full):
+            if self.full.count(name) == 1:
+                unique[name] = index
         for index, option in enumerate(self.options):
             denial = pattern_of("not", languages_of(option)).match(option)
-            denied = stems(option[denial.end() :]) if denial else ()
-            for name in (denied, denied[-1:]):
-                unique.setdefault(name, absence(index))
+            if denial:
+                denied = stems(option[denial.end() :])
+                unique.setdefault(denied, absence(index))
+                unique.setdefault(denied[-1:], absence(index))
         unique.pop((), None)
         return dict(sorted(unique.items(), key=lambda name: -len(" ".join(name[0]))))
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Pattern of all names in a folded text, a group for each."""
-        groups = (rf"({_spellings(name)})" for name in self.names)
-        return re.compile(rf"(?<![^\W_])(?:{'|'.join(groups)})(?![^\W_])" if self.names else "(?!)")
+        if not self.names:
+            return re.compile("(?!)")
+        groups = "|".join(rf"({_spellings(name)})" for name in self.names)
+        return re.compile(rf"(?<![^\W_])(?:{groups})(?![^\W_])")
 
     def mentions(self, text: str) -> list[Mention]:
         """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
-        classes = [*self.names.values()]
         lower = folded(text)
-        spans = [
-            (*match.span(), classes[(match.lastindex or 1) - 1])
-            for match in self.pattern.finditer(lower)
-        ]
-        for role in _ROLES:
-            if (role,) in self.names:
-                spans += [
-                    (*match.span(), self.names[role,]) for match in pattern_of(role).finditer(text)
-                ]
-        spans += self._abbreviations(text)
         mentions: list[Mention] = []
+        spans = [*self._names_in(text, lower), *self._abbreviations_in(text)]
         for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
-            is_inside = bool(mentions) and start < mentions[-1].end
-            if not (
-                is_inside or lower.endswith(_PREFIXES, 0, start) or _is_aside(text, start, end)
-            ):
+            if mentions and start < mentions[-1].end:
+                continue
+            if not lower.endswith(_PREFIXES, 0, start) and not _is_aside(text, start, end):
                 mentions.append(Mention(frozenset({index}), start, end, False, True))
         return mentions
 
-    def _abbreviations(self, text: str) -> Iterator[tuple[int, int, int]]:
+    def _names_in(self, text: str, lower: str) -> Iterator[_Span]:
+        """Yield the names in a text, ``lower`` being the folded text, and words such as "normal" of any language."""
+        classes = list(self.names.values())
+        for match in self.pattern.finditer(lower):
+            yield *match.span(), classes[(match.lastindex or 1) - 1]
+        for role in _ROLES:
+            index = self.names.get((role,))
+            if index is not None:
+                for match in pattern_of(role).finditer(text):
+                    yield *match.span(), index
+
+    def _abbreviations_in(self, text: str) -> Iterator[_Span]:
+        """Yield the abbreviations in a text, of which one may be all of it in any case."""
         is_alone = _WORD.fullmatch(text.strip(" .:()")) is not None
         if text.isupper() and not is_alone:
             return
         for match in _CAPITALS.finditer(text.upper() if is_alone else text):
-            is_declared = _DECLARES.search(
-                text[max(0, match.start() - _LEAD) : match.start()]
-            ) and not _WORD.search(text, match.end())
-            index = self.abbreviated(match[0].lower(), 1 if is_declared else 2)
+            before = text[max(0, match.start() - _LEAD) : match.start()]
+            is_last = not _WORD.search(text, match.end())
+            index = self.class_of(
+                match[0].lower(), 1 if is_last and _DECLARES.search(before) else 2
+            )
             if index is not None:
                 yield *match.span(), index
 
-    def abbreviated(self, letters: str, least: int) -> int | None:
-        """Return the only class that letters abbreviate, in the order of at least so many words of a name."""
-        if pattern_of("plain").fullmatch(letters) or any(
-            letters in name for name in self.names
-        ):  # "CT", "MRI"
+    def class_of(self, letters: str, least: int) -> int | None:
+        """Return the only class that letters abbreviate, None if there is none or several.
+
+        Args:
+            letters: An abbreviation in lower case.
+            least: Number of words that an abbreviated name has at least.
+        """
+        is_word = pattern_of("plain").fullmatch(letters) is not None
+        if is_word or any(letters in name for name in self.names):  # "CT", "MRI"
             return None
-        names = self.names.items()
-        matching = {
-            index for name, index in names if len(name) >= least and _abbreviates(letters, name)
-        }
+        matching = set()
+        for name, index in self.names.items():
+            if len(name) >= least and _abbreviates(letters, name):
+                matching.add(index)
         return matching.pop() if len(matching) == 1 else None
 
-    def begun(self, text: str) -> set[int]:
-        """Return the classes whose names begin with all words of a text, or have the same words."""
+    def beginning_with(self, text: str) -> set[int]:
+        """Return the classes whose names begin with all words of a text, or have the same words.
+
+        Example:
+            >>> class_names(("mild edema", "mass")).beginning_with("Mild.")
+            {0}
+        """
         spoken = stems(text)
         if not spoken or any(pattern_of(role).fullmatch(text.strip(" .")) for role in _ROLES):
             return set()
-        begun = {index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken}
-        return begun or {index for index, name in enumerate(self.full) if {*name} == {*spoken}}
+        beginning = {index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken}
+        return beginning or {index for index, name in enumerate(self.full) if {*name} == {*spoken}}
 
 
 @lru_cache(maxsize=1024)  # many samples have the same classes
@@ -157,7 +174,12 @@ def _aliases(option: str) -> set[str]:
 
 
 def stems(text: str) -> tuple[str, ...]:
-    """Return the stems of a text's words; those for "normal" and the like of any language are English."""
+    """Return the stems of a text's words. Those for "normal" and the like of any language become English.
+
+    Example:
+        >>> stems("Pathologischer Befund, no tumours")
+        ('abnormal', 'befund', 'no', 'tumor')
+    """
     return tuple(_meaning(word.what) for word in words(text.replace("call-back", "callback")))
 
 
@@ -185,12 +207,8 @@ def _with_ligatures(stem: str) -> str:
 
 def _abbreviates(letters: str, name: tuple[str, ...]) -> bool:
     """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
-    return (
-        re.fullmatch(
-            "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name), letters
-        )
-        is not None
-    )
+    pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
+    return re.fullmatch(pattern, letters) is not None
 
 
 def _is_aside(text: str, start: int, end: int) -> bool:
@@ -200,7 +218,6 @@ def _is_aside(text: str, start: int, end: int) -> bool:
     if pattern_of("normal").fullmatch(text, start, end):
         clause = _CLAUSE_END.split(before)[-1] + _CLAUSE_END.split(after)[0]
         return pattern_of("attribute").search(clause) is not None
-    return (
-        text[start:end].lower() == "background"
-        and pattern_of("setting").search(f"{before}background") is not None
-    )
+    if text[start:end].lower() != "background":
+        return False
+    return pattern_of("setting").search(f"{before}background") is not None
