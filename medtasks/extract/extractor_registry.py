@@ -1,4 +1,8 @@
-"""Answers, and extractors: functions from a reply and its sample to an answer, registered by name and version."""
+"""Answers, and extractors: functions from a reply and its sample to an answer, registered by name and version.
+
+Task families and the command line look extractors up here. No extractor raises, and none returns a value that the
+reply does not give: what is not read is an answer with a reason.
+"""
 
 import enum
 import functools
@@ -28,10 +32,14 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """Value and facts read from a reply; see :class:`AnswerKind`.
+    """Value and facts read from a reply, as its :class:`AnswerKind` says.
 
     ``value`` is ``None``, and ``reason`` is not ``Reason.OK``, if the reply has no valid answer, which is not the same
     as wrong, nor as no label at all; labels are a tuple of 0 and 1. An invalid answer has facts, too.
+
+    Example:
+        >>> Answer.ok("B").value, Answer.invalid(Reason.REFUSED).value
+        ('B', None)
     """
 
     value: Any
@@ -53,7 +61,12 @@ class Answer:
 
     @classmethod
     def only(cls, values: Collection[Any]) -> "Answer":
-        """Return a valid answer for a single value; none is ``no_match``, several are ``ambiguous``."""
+        """Return a valid answer for a single value. None at all is ``no_match``, and several are ``ambiguous``.
+
+        Example:
+            >>> Answer.only({"A", "B"}).reason
+            <Reason.AMBIGUOUS: 'ambiguous'>
+        """
         if len(values) == 1:
             return cls.ok(*values)
         return cls.invalid(Reason.AMBIGUOUS if values else Reason.NO_MATCH)
@@ -89,7 +102,7 @@ class AnswerKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RegisteredExtractor:
-    """An extractor with the facts that make its numbers reproducible: see :func:`extractor`."""
+    """An extractor with the facts that make its numbers reproducible."""
 
     name: str
     kind: str  # an :class:`AnswerKind`, or one of a question type's own
@@ -101,38 +114,6 @@ class RegisteredExtractor:
 REGISTERED: dict[str, RegisteredExtractor] = {}
 """Extractors of the modules imported so far; the first look-up imports them all."""
 
-
-def extractor(
-    name: str,
-    kind: str,
-    summary: str,
-    reader: Reader | None = None,
-    *,
-    version: int = 1,
-    **settings: Any,
-) -> Callable[[Extract], Extract]:
-    """Register a function under a unique name; raise the version when its answers change.
-
-    With a ``reader`` the function gets the text that this reads from the raw reply; without a text, the answer is
-    invalid for the reader's reason. A function with ``settings`` may have a name for each choice of them.
-    """
-
-    def register(extract: Extract) -> Extract:
-        @functools.wraps(extract)
-        def extract_read(reply: Any, sample: Sample) -> Answer:
-            text = reply if reader is None else reader(reply)
-            return (
-                Answer.invalid(text)
-                if isinstance(text, Reason)
-                else extract(text, sample, **settings)
-            )
-
-        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract_read)
-        return extract if settings else extract_read
-
-    return register
-
-
 _AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
 _TITLES: Mapping[str | None, str] = {
     AnswerKind.LABELS: "label rule",
@@ -143,16 +124,61 @@ _TITLES: Mapping[str | None, str] = {
     AnswerKind.KIT_QUESTION: "rule for closed and open questions",
     AnswerKind.LIKELIHOODS: "likelihood rule",
 }
-
-
 NO_OPTIONS = (
     "the rule '{}' reads an answer among options, and the documents have no column 'options' with a list of texts; add "
     "it, or choose a rule for texts (medtasks parse --help)"
 )
 
 
+def extractor(
+    name: str,
+    kind: str,
+    summary: str,
+    reader: Reader | None = None,
+    *,
+    version: int = 1,
+    **settings: Any,
+) -> Callable[[Extract], Extract]:
+    """Register a function under a unique name.
+
+    Args:
+        name: Name by which task files choose the extractor.
+        kind: Its :class:`AnswerKind`, or one of a question type's own.
+        summary: What it reads, in a few words, for lists of extractors.
+        reader: Function that reads the text that the extractor gets from the raw reply, by default the reply itself.
+            Without a text, the answer is invalid for the reader's reason.
+        version: Number to raise when answers change.
+        settings: Keyword arguments of the function, which may have a name for each choice of them.
+    """
+
+    def register(extract: Extract) -> Extract:
+        @functools.wraps(extract)
+        def extract_text(reply: Any, sample: Sample) -> Answer:
+            text = reply if reader is None else reader(reply)
+            if isinstance(text, Reason):
+                return Answer.invalid(text)
+            return extract(text, sample, **settings)
+
+        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract_text)
+        return extract if settings else extract_text
+
+    return register
+
+
 def extractor_of(name: str, kind: str | None = None) -> RegisteredExtractor:
-    """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
+    """Return the extractor with a name.
+
+    Args:
+        name: Its registered name.
+        kind: Its :class:`AnswerKind`, any by default.
+
+    Raises:
+        UnknownName: There is none of this kind. The message suggests the nearest name.
+
+    Example:
+        >>> extractor_of("robust_choice", AnswerKind.CHOICE).extract("(B)", Sample({"options": ["cyst", "scar"]})).value
+        'B'
+    """
     registered = extractors(kind)
     if name not in registered:
         raise unknown_name(_TITLES.get(kind, "rule"), name, registered)
@@ -160,7 +186,12 @@ def extractor_of(name: str, kind: str | None = None) -> RegisteredExtractor:
 
 
 def extractors(kind: str | None = None) -> Mapping[str, RegisteredExtractor]:
-    """Return the extractors of a kind, or of all kinds, by name: those of this room, and of question types in use."""
+    """Return the extractors of a kind, or of all kinds, by name: those of this room, and of question types in use.
+
+    Example:
+        >>> sorted(extractors(AnswerKind.LIKELIHOODS))
+        ['greedy_reference', 'prefix_reference', 'untied']
+    """
     _import_all()
     return _of_kind(kind, len(REGISTERED))
 

@@ -53,15 +53,21 @@ def escaped_reply(text: str, *, may_be_failure: bool = False) -> str:
 
 
 def _broken_mark(mark: re.Match[str]) -> str:
-    first, rest = mark[0][0], mark[0][1:]
-    return f"{first} {rest}" if first == "{" else f"{first}{_INVISIBLE}{rest}"
+    first = mark[0][0]
+    gap = " " if first == "{" else _INVISIBLE
+    return f"{first}{gap}{mark[0][1:]}"
 
 
 NO_TEXT = failed_reply("the model gave no text")
 
 
 def failure_cause(reply: str | None) -> str | None:
-    """Return the cause if ``reply`` marks a failed sample, else ``None``."""
+    """Return the cause if ``reply`` marks a failed sample, else ``None``.
+
+    Example:
+        >>> failure_cause(failed_reply("out of memory")), failure_cause("B")
+        ('out of memory', None)
+    """
     stripped = (reply or "").strip()
     if stripped.startswith(_FAILED):
         return stripped.removeprefix(_FAILED).lstrip()
@@ -74,19 +80,30 @@ def cut_reply(text: str) -> str:
 
 
 def without_cut_mark(reply: str) -> tuple[str, bool]:
-    """Return the model's text, and whether it was cut at a length limit."""
+    """Return the model's text, and whether it was cut at a length limit.
+
+    Example:
+        >>> without_cut_mark(cut_reply("The lung is"))
+        ('The lung is', True)
+    """
     return reply.removeprefix(_CUT), reply.startswith(_CUT)
 
 
 def reasoned_reply(reasoning: str, text: str) -> str:
-    """Return the reply to hand to the harness for a text after reasoning; :func:`cut_reply` may mark it, too."""
-    written = json.dumps(reasoning, ensure_ascii=False).replace(
-        "<", "\\u003c"
-    )  # or the harness would cut out thoughts
+    """Return the reply to hand to the harness for a text after reasoning. It may be marked by :func:`cut_reply`, too.
+
+    Example:
+        >>> without_reasoning(reasoned_reply("A or B?", "B"))
+        ('B', 'A or B?')
+    """
+    written = json.dumps(reasoning, ensure_ascii=False)
+    written = written.replace("<", "\\u003c")  # or the harness would cut out thoughts
     return f"[[medtasks:reasoning {written}]] {text}"
 
 
 def without_reasoning(reply: str) -> tuple[str, str]:
     """Return the text of a reply that has no mark of a cut, and the reasoning before it."""
     match = _REASONING.match(reply)
-    return (reply[match.end() :], json.loads(match[1])) if match else (reply, "")
+    if match is None:
+        return reply, ""
+    return reply[match.end() :], json.loads(match[1])

@@ -7,6 +7,8 @@ once per process, when the first reply is read. Without it the labeler is CheXbe
 ``chexbert_labels`` is MultiMedEval's rule for MIMIC-CXR: ``MIMIC_CXR_ImageClassification.getPredictedAnswer`` in
 ``multimedeval/imageClassification.py`` of v0.1.0 of https://github.com/corentin-ryr/MultiMedEval; at d9ac283 it cannot
 run.
+
+Called by the families for labels and reports. A message must never quote a text, which may be about a patient.
 """
 
 import functools
@@ -33,13 +35,16 @@ Labels = Mapping[str, Finding | None]
 
 _building = threading.Lock()
 
-
 Labeler = Callable[[Sequence[str]], Sequence[Mapping[str, Finding]]]
 """Returns for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
 
 
 def labeler() -> Labeler:
-    """Return the labeler that the environment names, else CheXbert; raises a LabelerError if it cannot be built."""
+    """Return the labeler that the environment names, else CheXbert.
+
+    Raises:
+        LabelerError: It cannot be built.
+    """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
         from medtasks.metrics.neural.metric_checkpoints import find_chexbert
@@ -57,22 +62,27 @@ def labeler() -> Labeler:
             raise LabelerError(str(error)) from error
         return _chexbert(settings)
     with _building:
-        built = _built(name)
-    if isinstance(built, LabelerError):
-        raise LabelerError(str(built))
-    return built
+        user_labeler = _build_labeler(name)
+    if isinstance(user_labeler, LabelerError):
+        raise LabelerError(str(user_labeler))
+    return user_labeler
 
 
 def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
-    """Label texts, all in one call; return the labels of each, or why it has none, shape (texts,).
+    """Label texts, all in one call.
 
     A labeler that fails gets the texts once more, one by one, so that an error costs its text alone. No message quotes
-    a text, nor an error that might. Raises a LabelerError without a labeler, or for a cause that all texts share, such
-    as damaged weights.
+    a text, nor an error that might.
+
+    Returns:
+        The labels of each text, or why it has none, shape (texts,).
+
+    Raises:
+        LabelerError: There is no labeler, or a cause that all texts share, such as damaged weights.
     """
     if not texts:
         return []
-    read, mistake = labeler(), ""
+    read = labeler()
     try:
         results: list[Any] = list(read(texts))
     except MedTasksError as error:  # ours, without a text in it, and the same for every text
@@ -80,28 +90,49 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     except Exception as error:  # noqa: BLE001 - a user's code may raise anything
         mistake = f"the labeler raised {_origin(error)}"
     else:
-        if len(results) != len(texts) or not all(isinstance(result, Mapping) for result in results):
-            kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
-            count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
-            mistake = f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each"
-    if mistake and len(texts) == 1:
+        mistake = _mistake(results, len(texts))
+    if not mistake:
+        return list(map(_as_findings, results))
+    if len(texts) == 1:
         return [LabelerError(mistake)]
-    if mistake:
-        return [result for text in texts for result in label_texts([text])]
-    labelled: list[Labels | LabelerError] = []
-    for result in results:
-        labels: dict[str, Finding | None] = {}
-        for name, value in result.items():
-            try:
-                labels |= {} if value is None else {str(name): Finding(value)}
-            except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
-                labels[str(name)] = None
-        labelled.append(labels)
-    return labelled
+    labels: list[Labels | LabelerError] = []
+    for text in texts:
+        labels += label_texts([text])
+    return labels
+
+
+def _mistake(results: Sequence[Any], count: int) -> str:
+    """Describe what is wrong with the results for some texts, as a whole; empty if nothing is."""
+    if len(results) == count and all(isinstance(result, Mapping) for result in results):
+        return ""
+    kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
+    texts = "1 text" if count == 1 else f"{count} texts"
+    return f"the labeler gave {len(results)} results ({kinds}) for {texts}; it must give one mapping each"
+
+
+def _as_findings(result: Mapping[Any, Any]) -> Labels:
+    """Return the findings of a labeler's result, None for a value that is no finding."""
+    labels: dict[str, Finding | None] = {}
+    for name, value in result.items():
+        if value is None:
+            continue
+        try:
+            labels[str(name)] = Finding(value)
+        except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
+            labels[str(name)] = None
+    return labels
 
 
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return findings of conditions, in order, from one result of :func:`label_texts`, or raise its LabelerError."""
+    """Return findings of conditions.
+
+    Args:
+        labels: One result of :func:`label_texts`.
+        names: Names of the conditions, in order.
+
+    Raises:
+        LabelerError: The text has no labels, or none for a condition.
+    """
     if isinstance(labels, LabelerError):
         raise labels
     findings = []
@@ -124,39 +155,43 @@ def _chexbert(settings: ModelSettings) -> Labeler:
 
     chexbert = Chexbert(settings)
 
-    def read(texts: Sequence[str]) -> list[dict[str, Finding]]:
+    def label(texts: Sequence[str]) -> list[dict[str, Finding]]:
         try:
             readings = chexbert(texts)
         except MedTasksError:
             raise
         except Exception as error:  # such as the driver's; loading the network for every single text would not help
             raise LabelerError(f"CheXbert raised {_origin(error)}") from error
-        return [
-            dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True))
-            for reading in readings
-        ]
+        labels = []
+        for reading in readings:
+            labels.append(dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)))
+        return labels
 
-    return read
+    return label
 
 
 @functools.cache
-def _built(name: str) -> Labeler | LabelerError:
-    # A failure is cached as well: loading weights in vain would otherwise be repeated for every reply.
+def _build_labeler(name: str) -> Labeler | LabelerError:
+    """Return the labeler that a user names, or why it cannot be built.
+
+    A failure is cached as well: loading weights in vain would otherwise be repeated for every reply.
+    """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         return LabelerError(f"{VARIABLE}={name} is not of the form module:factory")
     try:
         factory: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
-        built = factory()
+        user_labeler = factory()
     except Exception as error:  # noqa: BLE001 - a user's code may raise anything
         return LabelerError(
             f"the labeler {VARIABLE}={name} cannot be built: {type(error).__name__}: {error}"
         )
-    if not callable(built):
+    if not callable(user_labeler):
+        kind = type(user_labeler).__name__
         return LabelerError(
-            f"{VARIABLE}={name} returned a {type(built).__name__}, which cannot be called with texts"
+            f"{VARIABLE}={name} returned a {kind}, which cannot be called with texts"
         )
-    return cast(Labeler, built)
+    return cast(Labeler, user_labeler)
 
 
 def _origin(error: Exception) -> str:
@@ -179,7 +214,11 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
-    """Label raw replies, shape (replies,), all in one call; None for one without labels, with the cause logged once."""
+    """Label raw replies, all in one call.
+
+    Returns:
+        The labels of each reply, shape (replies,), None for one without labels. The cause is logged once.
+    """
     texts = [given_text(reply) for reply in replies]
     valid = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
     of_replies: list[Labels | None] = [None] * len(replies)
@@ -197,7 +236,13 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
 
 
 def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> Answer:
-    """Read which conditions, of ``names``, are present, from the result of :func:`label_replies` for a raw reply."""
+    """Read which conditions are present.
+
+    Args:
+        reply: The raw reply.
+        labels: Its result of :func:`label_replies`.
+        names: Names of the conditions, in order.
+    """
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)

@@ -62,7 +62,7 @@ REPLY = "Mr. Doe has edema, possible consolidation, no cardiomegaly."
 
 @pytest.fixture(autouse=True)
 def _fresh_process():
-    labeler_module._built.cache_clear()
+    labeler_module._build_labeler.cache_clear()
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
 
     Example:
         >>> stated_words("No effusions are seen.")
-        ['no', 'not:effusion', 'are', 'seen']
+        ['no', 'not:effusion', 'are', 'not:seen']
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken = _spoken_words(text)

@@ -2,6 +2,7 @@
 
 The roles, and how an entry is written, are explained at the top of that file. Careful extractors have no words of
 their own: they ask for the signals in a text, or for the pattern of a role, in the languages of the text they read.
+No language may be guessed from a single word that others share: a text that does not tell has all of them.
 """
 
 import re
@@ -33,11 +34,10 @@ class Signal(NamedTuple):
 @cache
 def _words() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Return the entries by language and role."""
-    blocks = packaged_facts("medtasks.extract.reading", "words")
-    return {
-        language: {role: tuple(words.split(", ")) for role, words in block.items()}
-        for language, block in blocks.items()
-    }
+    entries = {}
+    for language, block in packaged_facts("medtasks.extract.reading", "words").items():
+        entries[language] = {role: tuple(words.split(", ")) for role, words in block.items()}
+    return entries
 
 
 def all_languages() -> tuple[str, ...]:
@@ -45,15 +45,28 @@ def all_languages() -> tuple[str, ...]:
     return tuple(language for language in _words() if language != _ANY)
 
 
-def known_language(name: object, place: str = "") -> str:
-    """Return the name of a language that has words, or raise UnknownName, which tells where it is written."""
+def known_language(name: object, location: str = "") -> str:
+    """Return the name of a language that has words.
+
+    Args:
+        name: A two-letter code, as a user wrote it.
+        location: Where it is written, for the message, with a blank before.
+
+    Raises:
+        UnknownName: The language has no words.
+    """
     if name not in all_languages():
-        raise unknown_name(f"language{place}", str(name), all_languages())
+        raise unknown_name(f"language{location}", str(name), all_languages())
     return str(name)
 
 
 def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the entries of a role, as written in the file, in some languages or in all."""
+    """Return the entries of a role, as written in the file, in some languages or in all.
+
+    Example:
+        >>> words_of("yes", ("de",))[0]
+        'ja'
+    """
     entries: dict[str, None] = {}
     for language in (_ANY, *(languages or all_languages())):
         entries |= dict.fromkeys(_words()[language].get(role, ()))
@@ -74,32 +87,30 @@ def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
     entries = set[str]()
     for role in roles.split():
         entries.update(map(str.lower, words_of(role, languages)))
-    bounded: dict[str, list[str]] = defaultdict(
-        list
-    )  # by first character, which is faster than a plain list
+    # Endings by first character, which is faster than a plain list.
+    bounded: dict[str, list[str]] = defaultdict(list)
     inside: dict[str, list[str]] = defaultdict(list)
     for entry in sorted(entries, key=len, reverse=True):
         phrase = entry.strip("*")
         begins_inside = entry.startswith("*") or not re.match(_BOUNDED, phrase)
         groups = inside if begins_inside else bounded
-        groups[phrase[0]].append(_ending(entry))
-    return re.compile(f"(?<!{_WORD_CHARACTER})(?:{_any(bounded)})|{_any(inside)}", re.IGNORECASE)
+        groups[phrase[0]].append(_ending_pattern(entry))
+    at_boundary = f"(?<!{_WORD_CHARACTER})(?:{_union_pattern(bounded)})"
+    return re.compile(f"{at_boundary}|{_union_pattern(inside)}", re.IGNORECASE)
 
 
-def _any(groups: Mapping[str, Iterable[str]]) -> str:
+def _union_pattern(groups: Mapping[str, Iterable[str]]) -> str:
     """Return a pattern of endings by first character."""
-    return (
-        "|".join(f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items())
-        or "(?!)"
-    )
+    parts = [f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items()]
+    return "|".join(parts) or "(?!)"
 
 
-def _ending(entry: str) -> str:
+def _ending_pattern(entry: str) -> str:
     """Return the pattern of an entry after its first character."""
     phrase = entry.strip("*")
-    ending = (
-        re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
-    )
+    ending = re.escape(phrase[1:])
+    ending = ending.replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+")
+    ending = ending.replace(r"\ ", r"\s+")
     ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
     if entry.endswith("*"):
         return f"{ending}{_WORD_CHARACTER}*"
@@ -115,12 +126,17 @@ def lower_case(text: str) -> str:
 
 @lru_cache(maxsize=4)  # a text is looked at for labels and for statements
 def signals_in(text: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
-    """Return the words of a text that have one of some roles, in order."""
-    pattern = _lower_case_pattern(roles, languages)
-    return [
-        Signal(match.start(), match.end(), _roles_of(match[0], roles, languages))
-        for match in pattern.finditer(lower_case(text))
-    ]
+    """Return the words of a text that have one of some roles, in order.
+
+    Args:
+        text: Any text.
+        roles: Names of roles, separated by blanks.
+        languages: As :func:`languages_of` returns them; all languages if empty.
+    """
+    signals = []
+    for match in _lower_case_pattern(roles, languages).finditer(lower_case(text)):
+        signals.append(Signal(*match.span(), _roles_of(match[0], roles, languages)))
+    return signals
 
 
 @cache
@@ -137,12 +153,11 @@ def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[s
 @cache
 def _scripts() -> Mapping[str, re.Pattern[str]]:
     """Return the letters that show a language, of languages that are not written in Latin ones."""
-    blocks = _words()
-    return {
-        language: re.compile(f"[{block['script'][0]}]")
-        for language, block in blocks.items()
-        if "script" in block
-    }
+    scripts = {}
+    for language, block in _words().items():
+        if "script" in block:
+            scripts[language] = re.compile(f"[{block['script'][0]}]")
+    return scripts
 
 
 @cache
@@ -175,26 +190,29 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
     if named:
         expected = {*named, "en"}
         present = (present & expected) or expected
-    return tuple(
-        language for language in all_languages() if language in (present or _latin_languages())
-    )
+    accepted = present or _latin_languages()
+    return tuple(language for language in all_languages() if language in accepted)
 
 
 def _by_words(text: str) -> set[str]:
     """Return the Latin languages of which a text has most words, or more than half as many."""
     by_word = _languages_by_word()
-    # a single capital is the letter of an option
-    written = {
-        word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()
-    }
+    words = set(_LETTERS.findall(text))
+    # A single capital is the letter of an option.
+    lower = {word.lower() for word in words if len(word) > 1 or word.islower()}
     scores = Counter[str]()
-    for word in written & by_word.keys():
+    for word in lower & by_word.keys():
         scores.update(by_word[word])
     most = max(scores.values(), default=0)
     return {language for language, score in scores.items() if 2 * score > most}
 
 
 def few_languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
-    """Return :func:`languages_of` a text, or all languages if they are hardly told apart."""
+    """Return :func:`languages_of` a text, or all languages if they are hardly told apart.
+
+    Example:
+        >>> few_languages_of("The answer is no.")
+        ('en',)
+    """
     languages = languages_of(text, named)
     return languages if len(languages) <= _FEW else all_languages()

@@ -7,6 +7,8 @@ end the clause or a verb follows ("effusion and oedema are not seen", "выпо�
 always do ("ruled out", "fehlt"). A dismissal that is denied leaves open, as do refusals. The reading of uncertainty
 follows the CheXpert labeler (Irvin et al., 2019): "possible", "probable", "X or Y", "no new X" and "cannot be excluded"
 are not affirmed, "likely" is.
+
+Called by every careful extractor. It knows no options and no labels: what a word means is up to the caller.
 """
 
 import enum
@@ -74,49 +76,53 @@ _NEAR = 25  # characters between a dismissal and its denial
 
 
 def clauses(text: str, languages: tuple[str, ...] = ENGLISH) -> list[str]:
-    """Cut a text without markup into statements, at a comma or "and" where another begins; a list stays whole."""
+    """Cut a text without markup into statements, at a comma or "and" where another begins.
+
+    A list stays whole.
+
+    Example:
+        >>> clauses("No effusion or edema, but there is a mass. The heart is normal.")
+        ['No effusion or edema, but', 'there is a mass', 'The heart is normal']
+    """
     statements: list[str] = []
     for sentence in _SENTENCE.split(text):
         for piece in _contrasts(sentence, languages):
-            statements += _coordinated(piece, languages)
+            statements += _coordinate_clauses(piece, languages)
     return list(filter(None, statements))
 
 
 def _contrasts(piece: str, languages: tuple[str, ...]) -> list[str]:
-    """Cut after words such as "but" and "except"; a single character, as in "が、", is one only next to a comma."""
+    """Cut after words such as "but" and "except". A single character, as in "が、", is one only next to a comma."""
     parts = []
     start = 0
     for signal in signals_in(piece, "but except not than wrong absent", languages):
+        # "sin" and "ohne" mean "except", but are denials, too.
+        if "but" not in signal.roles and signal.roles != {"except"}:
+            continue
         near = piece[max(0, signal.start - 1)] + piece[signal.end : signal.end + 1]
-        is_contrast = "but" in signal.roles or signal.roles == {
-            "except"
-        }  # "sin" and "ohne" are denials, too
-        if is_contrast and (signal.end - signal.start > 1 or "," in near):
+        if signal.end - signal.start > 1 or "," in near:
             parts.append(piece[start : signal.end])
             start = signal.end
     return [*parts, piece[start:]]
 
 
-def _coordinated(piece: str, languages: tuple[str, ...]) -> list[str]:
+def _coordinate_clauses(piece: str, languages: tuple[str, ...]) -> list[str]:
     """Cut a piece at a comma or "and" that a subject with a verb, a degree or a field follows."""
     joints = list(_JOINT.finditer(piece))
     if not joints:
         return [piece.strip()]
     verbs = [match.start() for match in pattern_of("verb present", languages).finditer(piece)]
+    subject = pattern_of("subject", languages)
+    degree = pattern_of("degree normal", languages)
     last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
     statements = []
     start = 0
-    for joint, end in zip(
-        joints, [*(joint.start() for joint in joints[1:]), len(piece)], strict=True
-    ):
+    for number, joint in enumerate(joints, 1):
+        end = joints[number].start() if number < len(joints) else len(piece)
         has_verb = bisect_left(verbs, joint.start()) > bisect_left(verbs, start)
         verb_follows = bisect_left(verbs, end) > bisect_left(verbs, joint.end())
-        begins = verb_follows and (
-            has_verb or pattern_of("subject", languages).match(piece, joint.end())
-        )
-        is_degree = last_or < joint.start() and pattern_of("degree normal", languages).match(
-            piece, joint.end()
-        )
+        begins = verb_follows and (has_verb or subject.match(piece, joint.end()))
+        is_degree = last_or < joint.start() and degree.match(piece, joint.end())
         if begins or is_degree or _FIELD.match(piece, joint.end()):
             statements.append(piece[start : joint.start()].strip())
             start = joint.end()
@@ -140,31 +146,29 @@ class _Sign(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
-    signals = signals_in(clause, _ROLES, languages)
     signs = []
-    for signal in signals:
+    for signal in signals_in(clause, _ROLES, languages):
         kind = _stance_of(signal, clause, languages)
-        if kind is not None:
-            is_after = signal.roles <= {"not_after"}
-            is_dismissal = bool(
-                signal.roles & {"wrong", "absent", "refusal"}
-            ) and not signal.roles & {
-                "not",
-                "lack",
-                "missing",
-            }
-            is_doubt = kind is Stance.OPEN and "open" not in signal.roles
-            reaches_back = (
-                is_after or is_dismissal or is_doubt or _ends_clause(clause, signal, languages)
-            )
-            is_adjective = "possible" in signal.roles
-            signs.append(
-                _Sign(signal.start, signal.end, kind, is_adjective, not is_after, reaches_back)
-            )
+        if kind is None:
+            continue
+        is_adjective = "possible" in signal.roles
+        reaches_forward = not signal.roles <= {"not_after"}
+        is_doubt = kind is Stance.OPEN and "open" not in signal.roles
+        reaches_back = not reaches_forward or is_doubt or _is_dismissal(signal)
+        reaches_back = reaches_back or _ends_clause(clause, signal, languages)
+        span = (signal.start, signal.end)
+        signs.append(_Sign(*span, kind, is_adjective, reaches_forward, reaches_back))
     return signs
 
 
+def _is_dismissal(signal: Signal) -> bool:
+    """Return whether a word only dismisses or declines, and does not deny what follows it."""
+    is_denial = not signal.roles.isdisjoint({"not", "lack", "missing"})
+    return not is_denial and not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
+
+
 def _stance_of(signal: Signal, clause: str, languages: tuple[str, ...]) -> Stance | None:
+    """Return the stance that a word gives to what it reaches, None if it bears on nothing."""
     if signal.roles & {"aside", "unchanged", "normal"}:
         return None
     if "open" in signal.roles or signal.roles == {"refusal"}:
@@ -182,30 +186,41 @@ def _stance_of(signal: Signal, clause: str, languages: tuple[str, ...]) -> Stanc
 
 def _ends_clause(clause: str, signal: Signal, languages: tuple[str, ...]) -> bool:
     """Return whether nothing but a few words and a verb follows a signal."""
-    rest = clause[signal.end : signal.end + _NEAR]
-    if not re.search(r"\w", rest) or _WITHOUT_BLANKS.match(clause, signal.start):
+    after = clause[signal.end : signal.end + _NEAR]
+    if not re.search(r"\w", after) or _WITHOUT_BLANKS.match(clause, signal.start):
         return True
-    verb = pattern_of("present", languages).search(rest)
-    return verb is not None and len(rest[: verb.start()].split()) <= 2
+    verb = pattern_of("present", languages).search(after)
+    return verb is not None and len(after[: verb.start()].split()) <= 2
 
 
 def stance(clause: str, start: int, end: int, languages: tuple[str, ...] = ENGLISH) -> Stance:
-    """Return the stance of one of :func:`clauses` on its words from ``start`` to ``end``."""
+    """Return the stance of a clause on its words from ``start`` to ``end``.
+
+    Args:
+        clause: One of :func:`clauses`.
+        start: Position of the first character of the words.
+        end: Position after their last character.
+        languages: Languages of the text.
+
+    Example:
+        >>> stance("no effusion or edema", 15, 20).name, stance("possible edema", 9, 14).name
+        ('DENIED', 'HEDGED')
+    """
     signs = _signs(clause, languages)
     first = bisect_left(signs, start - _REACH, key=_Sign.place)
     last = bisect_left(signs, end + _REACH, key=_Sign.place)
     kinds = {sign.stance for sign in signs[first:last] if _bears_on(sign, clause, start, end)}
     if Stance.OPEN in kinds or _VALUE_UNSURE.match(clause, end):
         return Stance.OPEN
-    if (
-        Stance.DENIED in kinds
-        or _PREFIX.search(clause, max(0, start - 6), start)
-        or _VALUE_NO.match(clause, end)
-    ):
+    if Stance.DENIED in kinds or _PREFIX.search(clause, max(0, start - 6), start):
+        return Stance.DENIED
+    if _VALUE_NO.match(clause, end):
         return Stance.DENIED
     if _JOINED.match(clause, end) or _JOINED_BEFORE.search(clause, max(0, start - 60), start):
         return Stance.OPEN
-    return Stance.HEDGED if Stance.HEDGED in kinds or _ASKED.match(clause, end) else Stance.AFFIRMED
+    if Stance.HEDGED in kinds or _ASKED.match(clause, end):
+        return Stance.HEDGED
+    return Stance.AFFIRMED
 
 
 def _bears_on(sign: _Sign, clause: str, start: int, end: int) -> bool:
@@ -224,7 +239,13 @@ def _bears_on(sign: _Sign, clause: str, start: int, end: int) -> bool:
 def stances(
     text: str, mentions: Callable[[str], Iterable[Mention[T]]], languages: tuple[str, ...] = ENGLISH
 ) -> dict[Stance, set[T]]:
-    """Return everything that the clauses of a text without markup mention, by stance."""
+    """Return everything that the clauses of a text without markup mention, by stance.
+
+    Args:
+        text: The text.
+        mentions: Function that finds the mentions in a clause.
+        languages: Languages of the text.
+    """
     by_stance: dict[Stance, set[T]] = {kind: set() for kind in Stance}
     for clause in clauses(text, languages):
         for mention in mentions(clause):
@@ -235,9 +256,14 @@ def stances(
 def stances_of(
     pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH
 ) -> set[Stance]:
-    """Return the stances of clauses on the matches of a pattern."""
-    return {
-        stance(clause, *match.span(), languages)
-        for clause in parts
-        for match in pattern.finditer(clause)
-    }
+    """Return the stances of clauses on the matches of a pattern.
+
+    Example:
+        >>> stances_of(re.compile("edema"), clauses("There is no edema."))
+        {<Stance.DENIED: 4>}
+    """
+    kinds = set()
+    for clause in parts:
+        for match in pattern.finditer(clause):
+            kinds.add(stance(clause, *match.span(), languages))
+    return kinds

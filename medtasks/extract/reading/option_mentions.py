@@ -3,6 +3,8 @@
 Texts are compared by their words, in lower case, without accents and marks; signs of comparison, and plus and minus,
 count. Words of Chinese and Japanese are single characters. A letter is a label if nothing is written onto it, and if no
 word such as "vitamin" makes a name of it; a small letter only in brackets, or where it begins or is the statement.
+
+Called by :mod:`medtasks.extract.reading.option_statements`. A mention says nothing about whether the option is chosen.
 """
 
 import re
@@ -53,14 +55,10 @@ _JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for sc
 _OPENED = re.compile(rf"(?<!{_JOINED})(?<!['’°.-])(?<!N/)(?<![\w)][(\[])[(\[<\"']*\Z")
 _CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))")
 _NAME = re.compile(r"[A-Z]\.\s?[a-z]{3}|I,? [a-z]")  # "E. coli"
-_SENTENCE = re.compile(
-    r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]"
-)  # "A normal brain"
-LABEL_GAP = re.compile(
-    r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}"
-)  # "B. text", "B (text)", "B | text"
-
-
+# "A normal brain"
+_SENTENCE = re.compile(r"[AEIO] (?![A-Z]\W*$)[A-Za-z0-9\u00c0-\u024f]|[A-Z] [a-z\u00df-\u024f]")
+# "B. text", "B (text)", "B | text"
+LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")
 # "is C. Appendicitis would": a label that ends a sentence, and a word after the text that follows
 _SENTENCE_END = re.compile(r"(?<=\w) [(\[]*[A-Z][)\]]*\.[)\]]*\s")
 _GOES_ON = re.compile(r" [^\W\d_]{2}")
@@ -88,7 +86,12 @@ class Mention(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """Return a text in lower case without accents, of the same length."""
+    """Return a text in lower case without accents, of the same length.
+
+    Example:
+        >>> folded("Ödème")
+        'odeme'
+    """
     if text.isascii():
         return text.lower()
     return lower_case(text).translate(_ACCENTS)
@@ -100,7 +103,12 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    """Return the words, numbers and signs of any text."""
+    """Return the words, numbers and signs of any text.
+
+    Example:
+        >>> words_in("≥ 2.0 cm, Café")
+        ('≥', '2', 'cm', 'cafe')
+    """
     return tuple(map(_plain, _TOKEN.findall(folded(text))))
 
 
@@ -111,23 +119,26 @@ def _plain(word: str) -> str:
 
 
 def same_word(first: str, second: str) -> bool:
-    """Return whether two words differ by an ending at most."""
+    """Return whether two words differ by an ending at most.
+
+    Example:
+        >>> same_word("fracture", "fractured"), same_word("renal", "rectal")
+        (True, False)
+    """
     if first[:_LONG] != second[:_LONG]:
         return False
+    if first == second:
+        return True
     shorter, longer = sorted((first, second), key=len)
     common = max(_LONG, len(shorter) - 1)
-    return first == second or (
-        len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
-    )
+    return len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
 
 
 @lru_cache(maxsize=1)
 def _numerals() -> Mapping[str, str]:
     """Return Roman numerals and words for numbers, with their digits."""
-    numerals = {
-        roman: str(value)
-        for value, roman in enumerate(("i", "ii", "iii", "iv", "v", "vi", "vii", "viii"), 1)
-    }
+    romans = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
+    numerals = {roman: str(value) for value, roman in enumerate(romans, 1)}
     for language in all_languages():
         for value, word in enumerate(words_of("one", (language,)), 1):
             numerals[folded(word)] = str(value)
@@ -135,7 +146,12 @@ def _numerals() -> Mapping[str, str]:
 
 
 def numeral(word: str) -> str:
-    """Return the digits of a number in words or in Roman numerals; any other word as it is."""
+    """Return the digits of a number in words or in Roman numerals, any other word as it is.
+
+    Example:
+        >>> numeral("three"), numeral("iv"), numeral("lung")
+        ('3', '4', 'lung')
+    """
     return _numerals().get(word, word)
 
 
@@ -149,9 +165,8 @@ def _folded_words(*roles: str) -> frozenset[str]:
 
 def is_content(word: str) -> bool:
     """Return whether a word tells something: a number, or no frequent word."""
-    return word in _numerals() or word not in _folded_words(
-        "common", "article", "and", "or", "not", "is"
-    )
+    frequent = _folded_words("common", "article", "and", "or", "not", "is")
+    return word in _numerals() or word not in frequent
 
 
 def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -175,22 +190,27 @@ class OptionSet:
 
     @cached_property
     def names(self) -> dict[str, int]:
-        """Option by words that name it: its text; where that names no other one, without an article or a bracket."""
-        names: dict[str, set[int]] = defaultdict(set)
-        for index, text in enumerate(self.texts):
-            names[" ".join(words_in(text))].add(index)
-        whole = {*names}
+        """Option by words that name it: its text, and the text without an article or a bracket.
+
+        What several options are called is left out, and so are letters.
+        """
+        whole = [" ".join(words_in(text)) for text in self.texts]
+        indices: dict[str, set[int]] = defaultdict(set)
+        for index, name in enumerate(whole):
+            indices[name].add(index)
         for index, text in enumerate(self.texts):
             bracket = _BRACKET.fullmatch(text)
-            parts = [words_in(part) for part in bracket.groups()] if bracket else []
+            parts = list(map(words_in, bracket.groups())) if bracket else []
             for words in (*parts, self.words[index], *map(without_article, parts)):
-                if words and " ".join(words) not in whole:
-                    names[" ".join(words)].add(index)
-        return {
-            name: min(indices)
-            for name, indices in names.items()
-            if len(indices) == 1 and name.upper() not in ("", *self.letters)
-        }
+                name = " ".join(words)
+                if name not in whole:
+                    indices[name].add(index)
+        indices.pop("", None)
+        names = {}
+        for name, of_name in indices.items():
+            if len(of_name) == 1 and name.upper() not in self.letters:
+                names[name] = min(of_name)
+        return names
 
     @cached_property
     def whole(self) -> dict[str, int]:
@@ -218,18 +238,24 @@ class OptionSet:
         parts = []
         for index, words in enumerate(content):
             others = set[str]().union(*content[:index], *content[index + 1 :])
-            parts.append(
-                {word for word in words if not any(same_word(word, other) for other in others)}
-            )
+            shared = {word for word in words if any(same_word(word, other) for other in others)}
+            parts.append(words - shared)
         return parts
 
 
 @lru_cache(maxsize=4096)  # many samples have the same options
 def option_set(options: tuple[str, ...]) -> OptionSet:
-    """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
-    bare = without_marks(options) or options
-    texts = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in bare)
-    return OptionSet(texts, tuple(without_article(words_in(text)) for text in texts))
+    """Return options prepared for comparison, without marks of their own ("A.", "2)").
+
+    Example:
+        >>> option_set(("A. The liver", "B. A kidney")).words
+        (('liver',), ('kidney',))
+    """
+    texts = []
+    for option in without_marks(options) or options:
+        texts.append(unicodedata.normalize("NFKC", without_html(option)).strip())
+    words = [without_article(words_in(text)) for text in texts]
+    return OptionSet(tuple(texts), tuple(words))
 
 
 # ---- mentions by text ----
@@ -238,7 +264,7 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
 def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     """Return mentions of options by their text, in order, without those inside a longer one."""
     lower = folded(text)
-    words = [*map(_plain, _TOKEN.findall(lower))]
+    words = list(map(_plain, _TOKEN.findall(lower)))
     joined = f" {' '.join(words)} "
     spans = []
     for name, index in options.names.items():
@@ -282,10 +308,11 @@ def _is_ending(name: str, ending: str) -> bool:
 def _is_within(text: str, start: int, end: int) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
     word = text[start:end]
-    is_bare = (
-        start > 0 and word.isalpha() and word in _folded_words("yes", "no", "maybe", "not", "none")
-    )
-    return is_bare and re.match(r" [^\W\d_]", text[end : end + 2]) is not None
+    if start == 0 or not word.isalpha():
+        return False
+    if word not in _folded_words("yes", "no", "maybe", "not", "none"):
+        return False
+    return re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
 
 # ---- mentions by label ----
@@ -314,50 +341,46 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
     if not len(options):
         return []
     labels = [*_capitals(text, options, languages), *_small_letters(text, options, languages)]
-    return [
-        Mention(frozenset({options.letters[name]}), start, end, True, False)
-        for start, end, name in sorted(labels)
-    ]
+    mentions = []
+    for start, end, name in sorted(labels):
+        mentions.append(Mention(frozenset({options.letters[name]}), start, end, True, False))
+    return mentions
 
 
 def _capitals(
     text: str, options: OptionSet, languages: tuple[str, ...]
 ) -> Iterator[tuple[int, int, str]]:
-    before, after = _by_place(signals_in(text, ROLES, languages))
+    """Yield start, end and letter of each capital that is a label."""
+    signals = signals_in(text, ROLES, languages)
+    by_end = {signal.end: signal for signal in signals}
+    by_start = {signal.start: signal for signal in signals}
     for match in _capital_pattern(len(options)).finditer(text):
         start, end = match.span()
         opened = _OPENED.search(text, max(start - 3, 0), start)
         closed = _CLOSED.match(text, end)
         if opened is None or closed is None:
             continue
-        is_bare = not (opened[0] or closed[0])
-        preceding = before.get(start) or before.get(start - 1)
-        following = after.get(end) or after.get(end + 1)
-        own = options.words[options.letters[match[0]]][:1]
-        if is_bare and _is_named(preceding, following, end):
+        name = match[0]
+        if opened[0] or closed[0]:  # a bracket or a quotation mark
+            yield opened.start(), closed.end(), name
             continue
-        if (
-            is_bare
-            and not _numbers(text, end, own)
-            and _is_word(text, start, preceding, following, languages)
+        preceding = by_end.get(start) or by_end.get(start - 1)
+        following = by_start.get(end) or by_start.get(end + 1)
+        if _is_part_of_name(preceding, following, end):
+            continue
+        first_word = options.words[options.letters[name]][:1]
+        if _begins_with(text, end, first_word) or not _is_word(
+            text, start, preceding, following, languages
         ):
-            continue
-        yield opened.start(), closed.end(), match[0]
+            yield opened.start(), closed.end(), name
 
 
-def _by_place(signals: Sequence[Signal]) -> tuple[dict[int, Signal], dict[int, Signal]]:
-    """Return signals by their ends, and by their starts."""
-    by_end = {signal.end: signal for signal in signals}
-    by_start = {signal.start: signal for signal in signals}
-    return by_end, by_start
+def _begins_with(text: str, start: int, first_word: tuple[str, ...]) -> bool:
+    """Return whether a text goes on with the first word of an option, never with none."""
+    return folded(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
 
 
-def _numbers(text: str, end: int, own: tuple[str, ...]) -> bool:
-    """Return whether the text of a letter's option begins after it."""
-    return bool(own) and folded(text[end : end + _LINE]).lstrip(". ").startswith(own[0])
-
-
-def _is_named(preceding: Signal | None, following: Signal | None, end: int) -> bool:
+def _is_part_of_name(preceding: Signal | None, following: Signal | None, end: int) -> bool:
     """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型"."""
     if preceding and "named" in preceding.roles:
         return True
@@ -374,9 +397,9 @@ def _is_word(
     """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells"."""
     if _NAME.match(text, start):
         return True
-    if not _SENTENCE.match(text, start) or (
-        following and following.roles - {"answer", "option", "named"}
-    ):
+    if not _SENTENCE.match(text, start):
+        return False
+    if following and following.roles - {"answer", "option", "named"}:
         return False
     return preceding is None or text[start].lower() in words_of("article", languages)
 
@@ -384,6 +407,7 @@ def _is_word(
 def _small_letters(
     text: str, options: OptionSet, languages: tuple[str, ...]
 ) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and capital form of each small letter that is a label."""
     for match in _small_pattern(len(options)).finditer(f"\n{text}"):
         kind = match.lastgroup or ""
         start = match.start(kind) - 1
@@ -407,7 +431,12 @@ def _goes_on(after: str, is_first: bool) -> bool:
 
 
 def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
-    """Return all mentions of options in order; a label next to its text is one mention."""
+    """Return all mentions of options in order, where a label next to its text is one mention.
+
+    Example:
+        >>> option_mentions("B. scar, not A", option_set(("cyst", "scar")), ("en",))[0]
+        Mention(options=frozenset({1}), start=0, end=7, is_label=True, has_text=True)
+    """
     of_texts = text_mentions(text, options)
     mentions = join_mentions(text, label_mentions(text, options, languages), of_texts)
     return [_with_text(text, mention, options) for mention in mentions]
@@ -416,49 +445,61 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
 def join_mentions(
     text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]
 ) -> list[Mention]:
-    """Return mentions by label and by text in order; a label next to a text is one mention with it."""
+    """Return mentions by label and by text in order.
+
+    Args:
+        text: The text that has them.
+        labels: Mentions by label. One next to a text is joined with it.
+        of_texts: Mentions by text.
+    """
     mentions: list[Mention] = []
-    for mention in sorted(
-        [*of_texts, *labels], key=lambda mention: (mention.start, mention.is_label)
-    ):
+    for mention in sorted([*of_texts, *labels], key=_place_and_kind):
         last = mentions[-1] if mentions else None
         if last and mention.end <= last.end:  # a letter within the text of an option
             continue
-        if last and _is_one(text, last, mention):
+        if last and _is_label_of(text, last, mention):
             mentions.pop()
             mention = Mention(last.options | mention.options, last.start, mention.end, True, True)
         mentions.append(mention)
     return mentions
 
 
-def _is_one(text: str, first: Mention, second: Mention) -> bool:
+def _place_and_kind(mention: Mention) -> tuple[int, bool]:
+    return mention.start, mention.is_label
+
+
+def _is_label_of(text: str, first: Mention, second: Mention) -> bool:
     """Return whether a label and a text after it are one mention."""
     is_pair = first.is_label and not first.has_text and not second.is_label
     if not is_pair or not LABEL_GAP.fullmatch(text, first.end, second.start):
         return False
-    is_sentence_end = _SENTENCE_END.match(text, max(first.start - 1, 0)) and _GOES_ON.match(
-        text, second.end
-    )
-    return first.options == second.options or not is_sentence_end
+    if first.options == second.options or not _GOES_ON.match(text, second.end):
+        return True
+    return not _SENTENCE_END.match(text, max(first.start - 1, 0))
 
 
 def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
     """Extend a label over the text of its option, of which some words are left out or written otherwise."""
-    own = options.words[min(mention.options)]
     if mention.has_text:
         return mention
+    words = options.words[min(mention.options)]
     gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
-    near = text[start : start + len(" ".join(own)) + _LINE].partition("\n")[0]
-    tokens = tokens_of(folded(near))[: len(own) + 2]
-    own_tokens = [token for token in tokens if any(same_word(token.word, word) for word in own)]
-    if 2 * len(own_tokens) <= len(own):
+    near = text[start : start + len(" ".join(words)) + _LINE].partition("\n")[0]
+    tokens = tokens_of(folded(near))[: len(words) + 2]
+    matching = [token for token in tokens if any(same_word(token.word, word) for word in words)]
+    if 2 * len(matching) <= len(words):
         return mention
-    return mention._replace(end=start + own_tokens[-1].end, has_text=True)
+    return mention._replace(end=start + matching[-1].end, has_text=True)
 
 
 def whole_option(text: str, options: OptionSet) -> int | None:
-    """Return the option that is all of a text: by its letter, by its text, or by both."""
+    """Return the option that is all of a text: by its letter, by its text, or by both.
+
+    Example:
+        >>> whole_option("(b)", option_set(("cyst", "scar"))), whole_option("a scar", option_set(("cyst", "scar")))
+        (1, None)
+    """
     if len(text) > options.longest + _LINE or _SYMBOL.search(text):
         return None
     return options.whole.get(" ".join(words_in(text)))

@@ -1,6 +1,9 @@
 """Statements of a reply on options: lines and sentences, walks through the options, and evidence for each.
 
 The kinds of evidence, and what a walk is, are explained in :mod:`medtasks.extract.careful.robust_choice`.
+
+Called by the careful extractors for options, classes and relations. It chooses no option: it only tells what each
+statement says.
 """
 
 import enum
@@ -11,7 +14,12 @@ from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 from medtasks.extract.reading.languages import Signal, languages_of, pattern_of, signals_in
-from medtasks.extract.reading.option_mentions import ROLES, Mention, OptionSet, option_mentions
+from medtasks.extract.reading.option_mentions import (
+    ROLES,
+    Mention,
+    OptionSet,
+    option_mentions,
+)
 
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
@@ -33,11 +41,11 @@ _FEW_LANGUAGES = 2
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
 _DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
-_Placed = TypeVar("_Placed", Mention, Signal)
+_Part = TypeVar("_Part", Mention, Signal)
 
 
 class Evidence(enum.IntEnum):
-    """Evidence of a statement for an option; see the top of this module."""
+    """Evidence of a statement for an option, the weakest first."""
 
     DENIED = 0
     NAMED = 1
@@ -46,7 +54,7 @@ class Evidence(enum.IntEnum):
 
 
 class Finding(NamedTuple):
-    """Options with the evidence for them; several options are joined ("A or B") or contradict each other."""
+    """Options with the evidence for them. Several options are joined ("A or B") or contradict each other."""
 
     options: frozenset[int]
     evidence: Evidence
@@ -55,7 +63,7 @@ class Finding(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A line or sentence that mentions options; groups are mentions joined by "and", "or" and marks."""
+    """A line or sentence that mentions options. Groups are mentions joined by "and", "or" and marks."""
 
     start: int
     end: int
@@ -94,20 +102,33 @@ class OptionStatements(NamedTuple):
         """Options of the last final statement, else all that are declared, else those that a walk calls right."""
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
         declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
-        return _named_by(final[-1:] or declared) or _praised(self.walk)
+        return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
 
 
 def option_statements(
     text: str, options: OptionSet, languages: tuple[str, ...]
 ) -> OptionStatements | None:
-    """Return the statements of a text on options; None if it mentions none."""
+    """Return the statements of a text on options, None if it mentions none.
+
+    Example:
+        >>> options = OptionSet(("cyst", "scar"), (("cyst",), ("scar",)))
+        >>> option_statements("Not A. So the answer is B.", options, ("en",)).decided
+        frozenset({1})
+    """
     return statements_on(text, option_mentions(text, options, languages), len(options), languages)
 
 
 def statements_on(
     text: str, mentions: Sequence[Mention], count: int, languages: tuple[str, ...]
 ) -> OptionStatements | None:
-    """Return the statements of a text on mentions of some of ``count`` options; None without any."""
+    """Return the statements of a text on what it mentions, None if it mentions nothing.
+
+    Args:
+        text: The reply.
+        mentions: Mentions of options, in order.
+        count: Number of options of the question. A statement on all of them repeats the question.
+        languages: Languages of the reply.
+    """
     if not mentions:
         return None
     signals = _outside_mentions(_signals(text, languages), mentions)
@@ -125,34 +146,36 @@ def statements_on(
 
 
 def _signals(text: str, languages: tuple[str, ...]) -> list[Signal]:
-    """Return the signals of a text; a last line in another language has those of its own."""
+    """Return the signals of a text, of which the last line may be in another language."""
     last = text.rfind("\n") + 1
     of_last = languages_of(text[last:])
     if not last or len(of_last) > _FEW_LANGUAGES or not set(of_last).isdisjoint(languages):
         return signals_in(text, ROLES, languages)
-    own = signals_in(text[last:], ROLES, of_last)
-    signals = signals_in(text[:last], ROLES, languages)
-    return signals + [
-        Signal(signal.start + last, signal.end + last, signal.roles) for signal in own
-    ]
+    signals = list(signals_in(text[:last], ROLES, languages))
+    for start, end, roles in signals_in(text[last:], ROLES, of_last):
+        signals.append(Signal(start + last, end + last, roles))
+    return signals
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
     """Return the signals that are no part of an option's text."""
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
-    return [
-        signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start
-    ]
+    outside = []
+    for signal in signals:
+        if ends[bisect_right(starts, signal.start)] <= signal.start:
+            outside.append(signal)
+    return outside
 
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
     """Return the findings after the last correction that an option follows."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
-    ends = [
-        signal.end for signal in signals if "correction" in signal.roles and signal.end <= latest
-    ]
-    return [finding for finding in findings if finding.start >= max(ends, default=0)]
+    correction = 0
+    for signal in signals:
+        if "correction" in signal.roles and correction < signal.end <= latest:
+            correction = signal.end
+    return [finding for finding in findings if finding.start >= correction]
 
 
 # ---- statements ----
@@ -161,7 +184,7 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 def _statements(
     text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: tuple[str, ...]
 ) -> list[Statement]:
-    """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
+    """Cut a text into statements, and join the mentions of each. Statements without a mention are left out."""
     joints = pattern_of("and or", languages)
     statements: list[Statement] = []
     start = 0
@@ -177,31 +200,35 @@ def _statements(
 def _groups(
     text: str, mentions: Sequence[Mention], signals: Sequence[Signal], joints: re.Pattern[str]
 ) -> list[Mention]:
-    """Join mentions with nothing but "and", "or" and marks in between; what follows a denied list's end is apart."""
+    """Join mentions with nothing but "and", "or" and marks in between. What follows a denied list's end is apart."""
     border = _denied_list_end(text, mentions, signals)
     groups: list[Mention] = []
     for mention in mentions:
-        last = groups[-1] if groups else None
-        is_pair = last and last.is_label == mention.is_label and last.end <= border
-        if last and is_pair and _is_list(text[last.end : mention.start], joints):
-            groups.pop()
-            mention = Mention(
-                last.options | mention.options, last.start, mention.end, last.is_label, False
-            )
+        if groups:
+            last = groups[-1]
+            is_pair = last.is_label == mention.is_label and last.end <= border
+            if is_pair and _is_list(text[last.end : mention.start], joints):
+                groups.pop()
+                both = last.options | mention.options
+                mention = Mention(both, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
 
 
 def _denied_list_end(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> int:
-    """Return the place of the first denial, or of the last "and" or "or" between mentions after it; else the end."""
+    """Return the position of the first denial, or of a later "and" or "or" between mentions.
+
+    Without a denial it is the end of the text.
+    """
     end = mentions[-1].start if mentions else 0
-    denial = min(
-        (signal.start for signal in signals if signal.roles & {"not", "lack"}), default=len(text)
-    )
-    joiners = [
-        signal.start for signal in signals if signal.roles & {"and", "or"} and signal.start < end
-    ]
-    return max([denial, *joiners])
+    denials = []
+    joiners = []
+    for signal in signals:
+        if signal.roles & {"not", "lack"}:
+            denials.append(signal.start)
+        if signal.roles & {"and", "or"} and signal.start < end:
+            joiners.append(signal.start)
+    return max([min(denials, default=len(text)), *joiners])
 
 
 def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
@@ -209,85 +236,87 @@ def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
     return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
 
 
-def _between(placed: Sequence[_Placed], start: int, end: int) -> Sequence[_Placed]:
-    """Return the items that begin between two positions."""
-    first = bisect_left(placed, start, key=_start)
-    return placed[first : bisect_left(placed, end, first, key=_start)]
+def _between(parts: Sequence[_Part], start: int, end: int) -> Sequence[_Part]:
+    """Return the mentions or signals that begin between two positions."""
+    first = bisect_left(parts, start, key=_start)
+    return parts[first : bisect_left(parts, end, first, key=_start)]
 
 
-def _start(placed: Mention | Signal) -> int:
-    return placed.start
+def _start(part: Mention | Signal) -> int:
+    return part.start
 
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
-    """Return the places where statements end: not within a bracket, nor within a mention."""
+    """Return the positions where statements end: not within a bracket, nor within a mention."""
     ends: list[int] = []
     start = 0
     last_ends = [0, *(mention.end for mention in mentions)]
     starts = [mention.start for mention in mentions]
     for match in _STATEMENT_END.finditer(text):
         end = match.start()
-        is_in_bracket = (
-            text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
-        )
-        if not is_in_bracket and last_ends[bisect_left(starts, end)] <= end:
+        is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end)
+        if is_in_bracket and match[0] != "\n":
+            continue
+        if last_ends[bisect_left(starts, end)] <= end:
             ends.append(end)
             start = end
     return [*ends, len(text)]
 
 
 def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
-    """Return the places of the first statement of each walk through options, and after its last."""
-    runs: list[dict[int, int]] = [{}]  # place by option
-    for place in _items(text, statements):
-        option = min(statements[place].groups[0].options)
+    """Return the numbers of the first statement of each walk through options, and of the one after its last."""
+    runs: list[dict[int, int]] = [{}]  # number of the statement by option
+    for number in _items(text, statements):
+        option = min(statements[number].groups[0].options)
         if option in runs[-1]:
             runs.append({})
-        runs[-1][option] = place
+        runs[-1][option] = number
     walks = []
     for run in runs:
-        if _is_walk(text, [statements[place] for place in run.values()], count):
+        if _is_walk(text, [statements[number] for number in run.values()], count):
             first, *_, last = run.values()
             walks.append((first, _line_end(text, statements, last)))
     return walks
 
 
 def _items(text: str, statements: Sequence[Statement]) -> list[int]:
-    """Return the places of statements that may be items of a walk, without those that are the answer."""
-    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
-    if not all(is_bare(text, statements[place]) for place in items):
-        items = [place for place in items if not _is_announced(text, statements[place])]
-    if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
+    """Return the numbers of statements that may be items of a walk, without those that are the answer."""
+    items = [number for number, statement in enumerate(statements) if _is_item(text, statement)]
+    if not all(is_bare(text, statements[number]) for number in items):
+        items = [number for number in items if not _is_after_lead(text, statements[number])]
+    if len(items) > 1 and _is_answer_first(text, [statements[number] for number in items]):
         return items[1:]
     return items
 
 
-def _line_end(text: str, statements: Sequence[Statement], place: int) -> int:
-    """Return the place of the first statement after those on one line with another."""
-    end = text.find("\n", statements[place].groups[0].start)
-    place += 1
-    while place < len(statements) and (end < 0 or statements[place].end <= end):
-        place += 1
-    return place
+def _line_end(text: str, statements: Sequence[Statement], number: int) -> int:
+    """Return the number of the first statement after those on one line with another."""
+    end = text.find("\n", statements[number].groups[0].start)
+    number += 1
+    while number < len(statements) and (end < 0 or statements[number].end <= end):
+        number += 1
+    return number
 
 
 def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
     """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
-    return len(items) >= min(count, 3) or (
-        len(items) > 1 and not all(is_bare(text, item) for item in items)
-    )
+    if len(items) >= min(count, 3):
+        return True
+    return len(items) > 1 and not all(is_bare(text, item) for item in items)
 
 
 def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
     lead = text[statement.start : first.start]
-    lead = lead if ":" in lead else pattern_of("option").sub("", lead)
-    is_led_by_words = re.search(r"[^\W\d_]{2}", lead)
-    return not is_led_by_words and bool(_ITEM.match(text, first.end, statement.end))
+    if ":" not in lead:
+        lead = pattern_of("option").sub("", lead)
+    if re.search(r"[^\W\d_]{2}", lead):
+        return False
+    return _ITEM.match(text, first.end, statement.end) is not None
 
 
-def _is_announced(text: str, statement: Statement) -> bool:
+def _is_after_lead(text: str, statement: Statement) -> bool:
     """Return whether an option alone on its line follows a line such as "The correct answer is:"."""
     line = text[: statement.start].rstrip().rpartition("\n")[2]
     if not line.endswith(":") or not is_bare(text, statement):
@@ -302,13 +331,13 @@ def is_bare(text: str, statement: Statement) -> bool:
 
 def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
     """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
-    first, second, *_ = (min(item.groups[0].options) for item in items)
-    return second <= first or (
-        is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
-    )
+    first, second = (min(item.groups[0].options) for item in items[:2])
+    if second <= first:
+        return True
+    return is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
 
 
-def _praised(walk: Sequence[Statement]) -> frozenset[int]:
+def _options_called_right(walk: Sequence[Statement]) -> frozenset[int]:
     """Return the options of the items of a walk that are called right."""
     right = set[int]()
     for statement in walk:
@@ -326,26 +355,27 @@ def _roles(signals: Iterable[Signal]) -> frozenset[str]:
 
 
 def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
-    """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
-    groups = statement.groups
+    """Return the evidence for each group of mentions of a statement, but for one of all options.
+
+    Such a group repeats the question.
+    """
     findings = []
-    for place, group in enumerate(groups):
-        if len(group.options) >= max(count, 2):
-            continue
-        evidence = _evidence(text, statement, place)
-        findings.append(Finding(group.options, evidence, group.start, group.is_label))
+    for number, group in enumerate(statement.groups):
+        if len(group.options) < max(count, 2):
+            evidence = _evidence(text, statement, number)
+            findings.append(Finding(group.options, evidence, group.start, group.is_label))
     return findings
 
 
-def _before(text: str, statement: Statement, place: int) -> list[Signal]:
+def _before(text: str, statement: Statement, number: int) -> list[Signal]:
     """Return the signals before a group that are about it, not about the group before or an earlier clause.
 
     Between two groups in one clause, only denials and choices are about the second.
     """
-    group = statement.groups[place]
-    if not place:
+    group = statement.groups[number]
+    if not number:
         return _before_first(_between(statement.signals, statement.start, group.start))
-    start = statement.groups[place - 1].end
+    start = statement.groups[number - 1].end
     signals = _between(statement.signals, start, group.start)
     separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
     if separators:
@@ -366,8 +396,8 @@ def _is_line(text: str, statement: Statement) -> bool:
     The first or last line of a text needs no colon, unless the line next to it is about the answer, too.
     """
     lead = text[statement.start : statement.groups[0].start]
-    is_own = statement.start == 0 or "\n" in lead
-    if not is_own or len(lead.split()) >= _FEW or not is_bare(text, statement):
+    begins_line = statement.start == 0 or "\n" in lead
+    if not begins_line or len(lead.split()) >= _FEW or not is_bare(text, statement):
         return False
     end = _LINE_END.match(text, statement.end)
     if ":" in lead or end is None:
@@ -381,24 +411,27 @@ def _is_about_answer(line: str) -> bool:
     return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
 
 
-def _after(text: str, statement: Statement, place: int) -> list[Signal]:
+def _after(text: str, statement: Statement, number: int) -> list[Signal]:
     """Return the signals after a group that are about it: up to the next one, or to another thought."""
-    start = statement.groups[place].end
-    if place + 1 == len(statement.groups):
+    start = statement.groups[number].end
+    if number + 1 == len(statement.groups):
         signals = _between(statement.signals, start, statement.end)
     else:
-        of_next = frozenset(_before(text, statement, place + 1))
-        between = _between(statement.signals, start, statement.groups[place + 1].start)
+        of_next = frozenset(_before(text, statement, number + 1))
+        between = _between(statement.signals, start, statement.groups[number + 1].start)
         signals = [signal for signal in between if signal not in of_next]
     return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
 
 
-def _evidence(text: str, statement: Statement, place: int) -> Evidence:
-    group = statement.groups[place]
-    before = _before(text, statement, place)
-    after = _after(text, statement, place)
+def _evidence(text: str, statement: Statement, number: int) -> Evidence:
+    """Return the evidence of a statement for the options of one of its groups."""
+    group = statement.groups[number]
+    before = _before(text, statement, number)
+    after = _after(text, statement, number)
     in_clause = _in_clause(text, statement, group, after)
-    if _is_dismissed(text, statement, group, after, in_clause) or _denies(text, before):
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return Evidence.DENIED
+    if _is_no(text[group.end : statement.end]) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
@@ -411,73 +444,63 @@ def _evidence(text: str, statement: Statement, place: int) -> Evidence:
 def _in_clause(
     text: str, statement: Statement, group: Mention, after: Sequence[Signal]
 ) -> Sequence[Signal]:
-    """Return the signals after a group in its clause; what a thing lacks does not deny the thing's name."""
+    """Return the signals after a group in its clause. What a thing lacks does not deny the thing's name."""
     separator = _SEPARATOR.search(text, group.end, statement.end)
     signals = _between(after, group.end, separator.end() if separator else statement.end)
-    # "melanoma without ulceration", but "A without contrast" has no label
-    return [signal for signal in signals if group.is_label or "lack" not in signal.roles]
+    if group.is_label:  # "A without contrast"
+        return signals
+    return [
+        signal for signal in signals if "lack" not in signal.roles
+    ]  # "melanoma without ulceration"
 
 
-def _is_dismissed(
-    text: str,
-    statement: Statement,
-    group: Mention,
-    after: Sequence[Signal],
-    in_clause: Sequence[Signal],
-) -> bool:
-    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
-    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
-        return True
-    return _is_no(text[group.end : statement.end])
-
-
-def _is_no(rest: str) -> bool:
+def _is_no(following: str) -> bool:
     """Return whether all that follows a mention is "no" or "absent"."""
-    return pattern_of("not absent").fullmatch(rest.strip(" :-–=()[].\"'")) is not None
+    return pattern_of("not absent").fullmatch(following.strip(" :-–=()[].\"'")) is not None
 
 
 def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
     """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
-    lead = text[statement.start : group.start]
-    rest = text[group.end : statement.end]
-    if (
-        group.start <= _OPENING
-        and group.is_label
-        and _OPENS.match(text, group.end)
-        and not _is_offer(statement)
-    ):
+    is_first_label = group.is_label and group.start <= _OPENING
+    if is_first_label and _OPENS.match(text, group.end) and not _is_offer(statement):
         return True
-    is_value = not group.is_label and group is not statement.groups[0]  # "malignant: benign"
-    follows_colon = (
-        not is_value
-        and lead.rstrip(" \"'([<").endswith((":", "=", "→"))
-        and not re.search(r"\w{2}", rest)
-    )
-    return follows_colon or not re.search(r"[^\W_]", lead + rest)
+    lead = text[statement.start : group.start]
+    following = text[group.end : statement.end]
+    if not re.search(r"[^\W_]", lead + following):
+        return True
+    if not group.is_label and group is not statement.groups[0]:  # "malignant: benign"
+        return False
+    follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→"))
+    return follows_colon and not re.search(r"\w{2}", following)
 
 
 def _is_offer(statement: Statement) -> bool:
     """Return whether a statement offers another option by label: "A. Aspirin or B. Heparin"."""
     ends = {signal.end for signal in statement.signals if signal.roles & {"and", "or"}}
-    return any(
-        group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1))
-        for group in statement.groups
-    )
+    for group in statement.groups:
+        if group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)):
+            return True
+    return False
 
 
 def _denies(text: str, before: Sequence[Signal]) -> bool:
-    """Return whether a denial reaches a mention: no word about the answer stands between, unless near the denial."""
-    for place, signal in enumerate(before):
+    """Return whether a denial reaches a mention: no word about the answer comes between, unless near the denial."""
+    for number, signal in enumerate(before, 1):
         if not signal.roles & _DENYING or text[signal.end : signal.end + 1] == ",":
             continue
-        later = next((other for other in before[place + 1 :] if other.roles & _DECLARING), None)
+        later = next((other for other in before[number:] if other.roles & _DECLARING), None)
         if later is None or later.start - signal.end < _NEAR:
             return True
     return False
 
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:
-    """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option."""
+    """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option.
+
+    Example:
+        >>> is_cut("The answer is:", []), is_cut("The answer is A.", [])
+        (True, False)
+    """
     if text.endswith((":", ",")):
         return True
     last = max((finding.start for finding in findings), default=0)

@@ -1,10 +1,14 @@
-"""The model's answer within a raw reply, without reasoning, markup or an invented question; and refusals."""
+"""The model's answer within a raw reply, without reasoning, markup or an invented question, and refusals.
+
+Called by every extractor, as its reader or in it. It must never read an answer: it returns text, or the reason why a
+reply has none.
+"""
 
 import contextlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -80,9 +84,21 @@ REFUSAL = re.compile(
 )
 SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
+_MEDGEMMA_MARKS = (("<unused94>", "<think>"), ("<unused95>", "</think>"))
+_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|(?=<answer>)|\Z)", re.DOTALL | re.IGNORECASE)
+_TAGS = re.compile(r"</?(?:think(?:ing)?|answer)>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_BOX = "\\boxed{"
+_BRACE = re.compile(r"[{}]")
+
 
 def given_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, or the reason why it has no text: ``empty`` or ``adapter_failed``."""
+    """Return the reply as it is, or the reason why it has no text: ``empty`` or ``adapter_failed``.
+
+    Example:
+        >>> given_text(" "), given_text("**B**")
+        (<Reason.EMPTY: 'empty'>, '**B**')
+    """
     if reply is None or not reply.strip():
         return Reason.EMPTY
     return answered_text(reply)
@@ -111,6 +127,10 @@ def own_words(
 
     Returns:
         The text, or ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
+
+    Example:
+        >>> own_words("<think>A or B?</think> **B**. Question: What next?")
+        'B.'
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
@@ -118,12 +138,12 @@ def own_words(
     text = without_thoughts(_BEGUN_THOUGHT.sub("", raw))
     if text is None:
         return Reason.TRUNCATED
-    text = next(
-        filter(str.strip, (_SPECIAL.sub(" ", piece) for piece in _TURN_END.split(text))), ""
-    )
+    turns = (_SPECIAL.sub(" ", turn) for turn in _TURN_END.split(text))
+    text = next(filter(str.strip, turns), "")
     if '":' in text or "':" in text or '" :' in text:
         text = _json_answer(text, is_answer)
-    text = _UNDERSCORE.sub(" ", text) if split_names else text
+    if split_names:
+        text = _UNDERSCORE.sub(" ", text)
     if not text.isascii():
         text = with_plain_characters(text)
     text = _wrapped_answer(text)
@@ -131,42 +151,52 @@ def own_words(
     if _MARKS.search(text):  # broken models write thousands of quotes or blanks
         text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))
     text = text.strip()
-    # A reply that begins with a question repeats its prompt's; only a later question is invented.
+    # A reply that begins with a question repeats its prompt's. Only a later question is invented.
     invented = _NEXT_TURN.search(text, 1)
-    return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
+    if invented:
+        text = text[: invented.start()].strip()
+    return text or Reason.EMPTY
 
 
 def without_html(text: str) -> str:
-    """Return a text without tags of HTML; a letter between angle brackets alone stays."""
+    """Return a text without tags of HTML. A letter between angle brackets alone stays.
+
+    Example:
+        >>> without_html("<b>normal</b>"), without_html("<A>")
+        ('normal', '<A>')
+    """
     if "<" not in text or len(text) <= len("</A>"):
         return text
     return _INLINE.sub("", _BLOCK.sub("\n", text))
 
 
 def json_fields(text: str) -> list[tuple[str, str]]:
-    """Return key and value of each field of the JSON objects in a text, which may be cut, malformed or nested."""
+    """Return key and value of each field of the JSON objects in a text, which may be cut, malformed or nested.
+
+    Example:
+        >>> json_fields('{"answer": "B", "certain": tr')
+        [('answer', 'B'), ('certain', 'tr')]
+    """
     fields = []
     for _, key, value in _FIELD.findall(text):
-        decoded = _decoded(value)
-        fields.append((_as_text(_decoded(f'"{key}"')), _as_text(decoded)))
+        name = _as_text(_decode_value(f'"{key}"'))
+        fields.append((name, _as_text(_decode_value(value))))
     return fields
 
 
-def _decoded(written: str) -> Any:
-    for end in ("", '"'):  # of a string that was cut
+def _decode_value(written: str) -> Any:
+    """Return the value that a text is in JSON, perhaps a string that was cut, else the text without quotes."""
+    written = written.strip()
+    for end in ("", '"'):
         with contextlib.suppress(ValueError):
-            return parse_json(written.strip() + end, strict=False)
-    return written.strip().strip("\"'")
+            return parse_json(written + end, strict=False)
+    return written.strip("\"'")
 
 
 def _as_text(value: Any) -> str:
-    return (
-        ""
-        if value is None
-        else value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False)
-    )
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
@@ -176,19 +206,20 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
         values = [value for key, value in fields if _is_called(key, role)]
         if values:
             return next(filter(str.strip, reversed(values)), "")
-    if "{" not in text:
+    before, brace, _ = text.partition("{")
+    if not brace:
         return text
     unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
     if unnamed:
         return unnamed
-    prose = _ANNOUNCES.sub(
-        "", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n ")
-    )
-    return text if "}" in text else prose or text
+    if "}" in text:
+        return text
+    prose = before.strip("`\n ").removesuffix("json").strip("`\n ")
+    return _ANNOUNCES.sub("", prose) or text
 
 
 def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool]) -> str:
-    """Return the fields that are an answer, a line each; the keys where all are positions, from 0 or from 1."""
+    """Return the fields that are an answer, a line each, or the keys where all values are positions, from 0 or 1."""
     values = [key if value == "true" else value for key, value in fields]
     answers = dict.fromkeys(filter(is_answer, values))
     if not answers and all(value.isdigit() for _, value in fields):
@@ -197,24 +228,32 @@ def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str
 
 
 def _is_called(key: str, role: str) -> bool:
+    """Return whether the name of a field or tag has a word of a role, and none for reasoning."""
     words = _KEY_WORD.sub(" ", key).strip()
     return pattern_of(role).search(words) is not None and not pattern_of("reasoning").search(words)
 
 
 def _wrapped_answer(text: str) -> str:
-    """Return the content of the last tag or box for the answer; the whole text if there is no such content."""
+    """Return the content of the last tag or box for the answer, or the whole text if there is no such content."""
     contents = boxes(text) if _BOX in text else []
+    if "<" in text:
+        contents += _tag_answers(text)
+    return next(filter(str.strip, reversed(contents)), text)
+
+
+def _tag_answers(text: str) -> Iterator[str]:
+    """Yield what tags for the answer hold, in order: their attribute, and the text up to the next tag."""
     start = None
-    for tag in _TAG.finditer(text) if "<" in text else ():
+    for tag in _TAG.finditer(text):
         if start is not None:
-            contents.append(text[start : tag.start()])
+            yield text[start : tag.start()]
             start = None
         if tag["name"].lower() != "a" and _is_called(tag["name"], "answer"):
-            contents.append(tag["inside"] or "")
-            start = tag.end() if not tag["closes"] else None
+            yield tag["inside"] or ""
+            if not tag["closes"]:
+                start = tag.end()
     if start is not None:
-        contents.append(text[start:])
-    return next(filter(str.strip, reversed(contents)), text)
+        yield text[start:]
 
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
@@ -227,32 +266,55 @@ def with_plain_characters(text: str) -> str:
 
 
 def json_field(text: str, name: str) -> str | None:
-    """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
+    """Return the value of a JSON field as text.
+
+    Args:
+        text: Text with one JSON object, which may be cut or malformed. Then the last mention of the field counts.
+        name: Name of the field, a pattern.
+
+    Returns:
+        The value, None without the field.
+
+    Example:
+        >>> json_field('{"grade": 2, "reason": "cut', "grade")
+        '2'
+    """
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
-    whole = _decoded(text[text.find("{") : text.rfind("}") + 1])
-    values = (
-        [value for key, value in whole.items() if re.fullmatch(name, key)]
-        if isinstance(whole, dict)
-        else []
-    )
-    if values:
-        return _as_text(values[-1])
+    whole = _decode_value(text[text.find("{") : text.rfind("}") + 1])
+    if isinstance(whole, dict):
+        values = [value for key, value in whole.items() if re.fullmatch(name, key)]
+        if values:
+            return _as_text(values[-1])
     value = _VALUE.match(text, mentions[-1].end())
-    return _as_text(_decoded(value[0] if value else ""))
+    return _as_text(_decode_value(value[0] if value else ""))
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
-    """Return the reply without ``<think>`` blocks, None if one is still open; ``nested``: each needs its own end."""
+    """Return the reply without ``<think>`` blocks.
+
+    Args:
+        reply: Text of a reply.
+        nested: Whether a block within a block needs an end of its own.
+
+    Returns:
+        The text outside the blocks, None if a block never ends.
+
+    Example:
+        >>> without_thoughts("<think>A or B?</think>B"), without_thoughts("<think>A or B?")
+        (' B', None)
+    """
     outside: list[str] = []
-    depth = end = 0
-    for mark in _THOUGHT_MARK.finditer(
-        reply
-    ):  # in one pass: models that loop write thousands of them
+    depth = 0
+    end = 0
+    # In one pass: models that loop write thousands of marks.
+    for mark in _THOUGHT_MARK.finditer(reply):
         if mark["begins"] is not None:
-            outside += [reply[end : mark.start()]] if depth == 0 else []
-            depth += nested or depth == 0
+            if depth == 0:
+                outside.append(reply[end : mark.start()])
+            if nested or depth == 0:
+                depth += 1
             continue
         if depth == 0:  # its beginning was in the prompt
             outside.clear()
@@ -263,53 +325,66 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
 
 # ---- the answer after a reply's reasoning ----
 
-_MEDGEMMA_MARKS = (("<unused94>", "<think>"), ("<unused95>", "</think>"))
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|(?=<answer>)|\Z)", re.DOTALL | re.IGNORECASE)
-_TAGS = re.compile(r"</?(?:think(?:ing)?|answer)>", re.IGNORECASE)
-_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_BOX = "\\boxed{"
-_BRACE = re.compile(r"[{}]")
-
 
 def boxes(text: str) -> list[str]:
-    r"""Return the contents of each ``\boxed{}`` that closes, in order."""
+    r"""Return the contents of each ``\boxed{}`` that closes, in order.
+
+    Example:
+        >>> boxes(r"\boxed{B} or \boxed{no}")
+        ['B', 'no']
+    """
     braces: list[int] = []
     contents: dict[int, str] = {}  # by start
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":
             braces.append(brace.end())
-        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
-            contents[start] = text[start : brace.start()]
+        elif braces:
+            start = braces.pop()
+            if text.endswith(_BOX, 0, start):
+                contents[start] = text[start : brace.start()]
     return [contents[start] for start in sorted(contents)]
 
 
 @dataclass(frozen=True)
-class Reasoned:
+class ReasonedReply:
     """A reply in two parts."""
 
     answer: str | None  # possibly empty; None if the reasoning never ended
     words: int  # outside the answer, so in the reasoning; separated by blanks
 
 
-def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Reasoned:
+def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> ReasonedReply:
     r"""Split off a reply's reasoning, of which the server may have sent ``reasoning`` apart from the reply.
 
     Reasoning is the text in ``<think>``, also nested, or before a ``</think>`` whose beginning the chat template had
     written; MedGemma has marks of its own. The answer is the last ``<answer>`` after it that is not blank, and within
     it the last ``\boxed{}``; without either, all text after the reasoning. Reasoning that never ended has no answer,
     nor has a reply that was cut before any mark.
+
+    Args:
+        text: Text of the reply.
+        cut: Whether the reply was cut at a length limit.
+        reasoning: Text that the server sent apart from the reply.
+
+    Example:
+        >>> split_reasoning("<think>A or B?</think><answer>B</answer>")
+        ReasonedReply(answer='B', words=3)
     """
-
-    def words(text: str) -> int:
-        return len(_TAGS.sub(" ", text).split())
-
     for mark, usual in _MEDGEMMA_MARKS:
         text = text.replace(mark, usual)
-    after, answer = without_thoughts(text, nested=True), None
+    answer = None
+    after = without_thoughts(text, nested=True)
     if after is not None:
-        tagged = list(filter(str.strip, _ANSWER.findall(after)))
-        within = tagged[-1] if tagged else after
-        is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
-        contents = (content.strip() for content in reversed(boxes(within)))
-        answer = next(filter(None, contents), "") or (within.strip() if is_whole else None)
-    return Reasoned(answer, words(f"{reasoning} {text}") - words(answer or ""))
+        in_tags = list(filter(str.strip, _ANSWER.findall(after)))
+        within = in_tags[-1] if in_tags else after
+        in_boxes = list(filter(None, map(str.strip, boxes(within))))
+        if in_boxes:
+            answer = in_boxes[-1]
+        elif in_tags or reasoning or not cut or _THOUGHT_END.search(text):
+            answer = within.strip()
+    return ReasonedReply(answer, _word_count(f"{reasoning} {text}") - _word_count(answer or ""))
+
+
+def _word_count(text: str) -> int:
+    """Return the number of words, separated by blanks, apart from tags."""
+    return len(_TAGS.sub(" ", text).split())

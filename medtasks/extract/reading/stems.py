@@ -15,23 +15,30 @@ _ENDINGS = {
     "tumour": "tumor",
     "leucocyte": "leukocyte",
 }
+_SINGULAR_ENDINGS = ("ss", "is", "us", "ses")
 _LONG = 3  # letters; shorter words have no plural
 
 
 def words(text: str) -> list[Mention[str]]:
     """Return the stems of a text's words, without articles."""
-    stems = (Mention(stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
-    return [word for word in stems if word.what not in _ARTICLES]
+    mentions = [Mention(stem(match[0]), *match.span()) for match in _WORD.finditer(text)]
+    return [word for word in mentions if word.what not in _ARTICLES]
 
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Return a word in lower case, singular, and in American spelling."""
-    plain = unicodedata.normalize("NFKC", word).casefold().replace("’", "'").removesuffix("'s")
+    """Return a word in lower case, singular, and in American spelling.
+
+    Example:
+        >>> stem("Oedemas"), stem("tumour"), stem("diagnosis")
+        ('edema', 'tumor', 'diagnosis')
+    """
+    plain = unicodedata.normalize("NFKC", word).casefold()
+    plain = plain.replace("’", "'").removesuffix("'s")
     plain = re.sub("[ao]e", "e", plain)
-    is_plural = (
-        len(plain) > _LONG and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
-    )
-    plain = plain[:-1] if is_plural else plain
-    ending = next(filter(plain.endswith, _ENDINGS), "")
-    return plain.removesuffix(ending) + _ENDINGS.get(ending, "")
+    if len(plain) > _LONG and not plain.endswith(_SINGULAR_ENDINGS):
+        plain = plain.removesuffix("s")
+    for ending, usual in _ENDINGS.items():
+        if plain.endswith(ending):
+            return plain.removesuffix(ending) + usual
+    return plain
