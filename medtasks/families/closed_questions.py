@@ -15,7 +15,13 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
-from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
+from medtasks.extract.published.medheval_closed import (
+    BINARY,
+    YES,
+    Counted,
+    listed_options,
+    with_target,
+)
 from medtasks.families.choice import ACCURACY
 from medtasks.families.columns import Column
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
@@ -154,7 +160,7 @@ class ClosedQuestions(TaskFamily):
     def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule_name = super().read(sample, reply, rule)
-        return (answer if reply.losses is None else judged(answer, sample)), rule_name
+        return (answer if reply.losses is None else with_target(answer, sample)), rule_name
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read; right or wrong only where the question has a score of its own."""

@@ -1,4 +1,6 @@
-"""Published rules for the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors; likelihoods.
+"""Published rules for the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors, likelihoods.
+
+Called by the registry for rows that reproduce published numbers. Faults of the originals must stay.
 
 - MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0, also for letters that greedy
   decoding and prefix scoring produce.
@@ -40,13 +42,11 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     invalid, and the article of ``A normal brain`` is read as the letter.
     """
     pieces = set(reply.replace("\n", " ").split(" "))
-    return Answer.only(
-        [
-            name
-            for name in "AB"
-            if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS)
-        ]
-    )
+    names = []
+    for name in "AB":
+        if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS):
+            names.append(name)
+    return Answer.only(names)
 
 
 # ---- VLMEvalKit ----
@@ -61,8 +61,6 @@ _REFUSALS = (
 )
 _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
-
-
 _NEWEST = "VLMEvalKit at 2cf2a36: a last letter, else text"
 _PAPER = "GMAI-MMBench's paper: a lone letter, else text"
 
@@ -70,98 +68,127 @@ _PAPER = "GMAI-MMBench's paper: a lone letter, else text"
 @extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, _NEWEST, given_text, newest=True)
 @extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, _PAPER, given_text, newest=False)
 def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
-    """Read an option, of at most 26; the published GMAI-MMBench numbers count invalid as wrong."""
+    """Read an option, of at most 26.
+
+    The published GMAI-MMBench numbers count invalid as wrong.
+
+    Args:
+        reply: Text of the reply.
+        sample: The sample, with its options.
+        newest: Whether to read as in 2026, else as in the paper.
+    """
     options = sample.options
-    letters = [letter(index) for index in range(len(options))]
-    if (
-        NO_REPLY not in reply
-    ):  # else the reference goes on: an option whose text the message contains is chosen
-        if any(refusal in reply for refusal in _REFUSALS):
-            return Answer.invalid(Reason.REFUSED)
-        words = spoken_words(reply)
-        named = [name for name in letters if name in words]
-        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
-            return Answer.ok(named[0])
-        if not named and NO_OPTION in words:
-            return Answer.invalid(Reason.NO_MATCH)
-        declared = _ANSWER_IS.search(reply) if newest else None
-        if declared and declared[1].upper() in letters:
-            return Answer.ok(declared[1].upper())
+    letters = list(map(letter, range(len(options))))
+    # After a failure the reference goes on: an option whose text the message contains is chosen.
+    answer = None if NO_REPLY in reply else _lettered_answer(reply, letters, newest=newest)
+    if answer is not None:
+        return answer
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
-    return Answer.only(
-        [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
-    )
+    names = [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
+    return Answer.only(names)
+
+
+def _lettered_answer(reply: str, letters: Sequence[str], *, newest: bool) -> Answer | None:
+    """Return the answer of a reply that refuses or has a letter, else None."""
+    if any(refusal in reply for refusal in _REFUSALS):
+        return Answer.invalid(Reason.REFUSED)
+    words = spoken_words(reply)
+    named = [name for name in letters if name in words]
+    if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
+        return Answer.ok(named[0])
+    if not named and NO_OPTION in words:
+        return Answer.invalid(Reason.NO_MATCH)
+    declared = _ANSWER_IS.search(reply) if newest else None
+    if declared and declared[1].upper() in letters:
+        return Answer.ok(declared[1].upper())
+    return None
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words of a reply without the marks next to which a letter counts."""
+    """Return the words of a reply without the marks next to which a letter counts.
+
+    Example:
+        >>> spoken_words("The answer: (B).")
+        ['The', 'answer', 'B']
+    """
     return text.translate(_TO_BLANKS).split()
 
 
 # ---- MedVLThinker ----
 
 # The answer follows the first of these that occurs.
-_LEADS = tuple(
+_LEADS = [
     re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE)
     for lead in ("answer:", "answer is:", "answer is", "is:")
-)
-
-
-_ALONE, _TABLES = (
-    "MedVLThinker at evaluation: first <answer>, alone",
-    "MedVLThinker's tables, also 'answer is'",
-)
+]
+_ALONE = "MedVLThinker at evaluation: first <answer>, alone"
+_TABLES = "MedVLThinker's tables, also 'answer is'"
 
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True)
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, _ALONE, given_text, regraded=False)
 def medvlthinker(reply: str, sample: Sample, *, regraded: bool) -> Answer:
-    """Read the option that is the whole answer, at evaluation or in the later pass: letter, text, or ``B. text``."""
+    """Read the option that is the whole answer: letter, text, or ``B. text``.
+
+    Args:
+        reply: Text of the reply.
+        sample: The sample, with its options.
+        regraded: Whether to read as in the later pass for the tables, else as at evaluation.
+    """
     answer = last_answer(reply) if regraded else [*tag_contents(reply, "answer"), reply][0]
-    named = [letter(index) for index in named_options(answer, sample.options)]
+    named = list(map(letter, named_options(answer, sample.options)))
     if not named:
         return Answer.invalid(Reason.NO_MATCH)
     target = sample.document.get("answer")
-    return Answer.ok(
-        target if target in named else named[0]
-    )  # of options with the same text each is right
+    # Of options with the same text each is right.
+    return Answer.ok(target if target in named else named[0])
 
 
 def last_answer(reply: str) -> str:
-    """Return the first line of the last ``<answer>``, else the text after a lead-in, without tags."""
-    if contents := tag_contents(reply, "answer"):
+    """Return the first line of the last ``<answer>``, else the text after a lead-in, without tags.
+
+    Example:
+        >>> last_answer("So the answer is <answer>B. scar"), last_answer("<answer>A</answer>")
+        ('B. scar', 'A')
+    """
+    text = reply
+    contents = tag_contents(reply, "answer")
+    if contents:
         text = re.split(r"[\n\r]", contents[-1].strip())[0]
     else:
-        text = next((matches[-1] for lead in _LEADS if (matches := lead.findall(reply))), reply)
+        for lead in _LEADS:
+            matches = lead.findall(reply)
+            if matches:
+                text = matches[-1]
+                break
     for tag in ("<think>", "</think>", "<answer>", "</answer>"):
         text = text.replace(tag, "")
     return text.strip()
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
-    """Return the indices of the options that an answer is: letter, text, or both; case does not matter."""
+    """Return the indices of the options that an answer is: letter, text, or both. Case does not matter.
+
+    Example:
+        >>> named_options("b. SCAR", ["cyst", "scar"])
+        [1]
+    """
     plain = answer.strip().lower()
-    forms = (
-        (letter(index), f"{letter(index)}. {option}", option)
-        for index, option in enumerate(options)
-    )
-    return [
-        index
-        for index, names in enumerate(forms)
-        if plain in [name.strip().lower() for name in names]
-    ]
+    indices = []
+    for index, option in enumerate(options):
+        forms = (letter(index), f"{letter(index)}. {option}", option)
+        if plain in [form.strip().lower() for form in forms]:
+            indices.append(index)
+    return indices
 
 
 # ---- MedXpertQA's authors ----
 
 # Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning.
-DIRECT, REASONED = (
-    "Among A through {last}, the answer is",
-    "Therefore, among A through {last}, the answer is",
-)
-
+DIRECT = "Among A through {last}, the answer is"
+REASONED = "Therefore, among A through {last}, the answer is"
 _FIRST_TURN = "MedXpertQA's authors: first capital letter"
 _SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
 
@@ -169,10 +196,17 @@ _SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
 @extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, _SECOND_TURN, given_text, trigger=REASONED)
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, _FIRST_TURN, given_text, trigger=DIRECT)
 def first_letter(reply: str, sample: Sample, *, trigger: str) -> Answer:
-    """Return the first of the options' letters after a trigger, else after "answer is"."""
+    """Return the first of the options' letters after a trigger, else after "answer is".
+
+    Args:
+        reply: Text of the reply.
+        sample: The sample, with its options.
+        trigger: End of the prompt, with a slot for the last letter.
+    """
     if not sample.options:
         return Answer.invalid(Reason.NO_MATCH)
-    letters, text = [letter(index) for index in range(len(sample.options))], reply
+    letters = list(map(letter, range(len(sample.options))))
+    text = reply
     for lead in (trigger.format(last=letters[-1]), " answer is "):
         if lead in text:
             text = text.split(lead)[1].strip()
@@ -190,7 +224,15 @@ def first_letter(reply: str, sample: Sample, *, trigger: str) -> Answer:
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the options with the smallest loss; none if a loss is NaN."""
+    """Return the indices of the options with the smallest loss, none if a loss is NaN.
+
+    Args:
+        losses: Mean negative log-likelihood of each option, shape (options,).
+
+    Example:
+        >>> most_likely([2.0, 0.5, 0.5]), most_likely([float("nan"), 0.5])
+        ([1, 2], [])
+    """
     if not losses or any(map(math.isnan, losses)):
         return []
     return [index for index, loss in enumerate(losses) if loss == min(losses)]
@@ -209,9 +251,17 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     "most likely option, a tie goes to the first",
     of_tied=0,
 )
-def chosen(losses: Sequence[float], sample: Sample, *, of_tied: int | None) -> Answer:
-    """Choose the most likely option, of several the one at a position; without a position a tie is ``ambiguous``."""
+def choose_most_likely(losses: Sequence[float], sample: Sample, *, of_tied: int | None) -> Answer:
+    """Choose the most likely option.
+
+    Args:
+        losses: Mean negative log-likelihood of each option, shape (options,).
+        sample: The sample.
+        of_tied: Position of the one to choose among equally likely ones. By default a tie is ``ambiguous``.
+    """
     best = most_likely(losses)
+    if not best:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
     if len(best) > 1 and of_tied is None:
         return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(letter(best[of_tied or 0])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
+    return Answer.ok(letter(best[of_tied or 0]))

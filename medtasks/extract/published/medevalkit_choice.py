@@ -1,4 +1,6 @@
-r"""MedEvalKit's rules for questions with options and for MMMU, exactly as published; MMMU-Pro's; a careful one.
+r"""MedEvalKit's rules for questions with options and for MMMU, exactly as published, MMMU-Pro's, and a careful one.
+
+Called by the registry for rows that reproduce published numbers. Faults of the originals must stay.
 
 With options every reply becomes one. An unreadable one becomes the option whose line is most similar by difflib; one
 similar to none, such as an empty one, becomes A.
@@ -44,7 +46,12 @@ _LEADS = (
 
 
 def boxed(text: str) -> str:
-    r"""Return the content of the last ``\boxed{...}``, stripped, or :data:`NO_BOX` if none closes."""
+    r"""Return the content of the last ``\boxed{...}``, stripped, or :data:`NO_BOX` if none closes.
+
+    Example:
+        >>> boxed(r"\boxed{A} or \boxed{ B }"), boxed("B")
+        ('B', 'None')
+    """
     start = text.rfind(_BOX)
     if start < 0:
         return NO_BOX
@@ -57,27 +64,52 @@ def boxed(text: str) -> str:
 
 
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
-    """Return all contents of a tag, joined by a blank and stripped; if empty the whole text, unless ``required``."""
+    """Return all contents of a tag, joined by a blank and stripped.
+
+    Args:
+        text: Text of a reply.
+        tag: Name of the tag.
+        required: Whether a text without contents is read as empty, else as it is.
+
+    Example:
+        >>> tagged("<answer>B</answer>", "answer"), tagged("B", "answer", required=True)
+        ('B', '')
+    """
     whole = text or ""
     return " ".join(tag_contents(whole, tag)).strip() or ("" if required else whole)
 
 
 def tag_contents(text: str, tag: str) -> list[str]:
-    """Return the content of each pair of a tag, not stripped; case matters."""
+    """Return the content of each pair of a tag, not stripped. Case matters.
+
+    Example:
+        >>> tag_contents("<answer>A</answer> or <answer>B</answer>", "answer")
+        ['A', 'B']
+    """
     *pieces, _ = text.split(f"</{tag}>")
     parts = (piece.partition(f"<{tag}>") for piece in pieces)
     return [content for _, begins, content in parts if begins]
 
 
 def declared_answer(reply: str | None) -> str:
-    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply."""
+    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply.
+
+    Example:
+        >>> declared_answer(r"<answer>It is \boxed{B}</answer>")
+        'B'
+    """
     text = tagged(reply, "answer")
     content = boxed(text)
     return text if content == NO_BOX else content
 
 
 def parsed_reply(reply: str) -> str:
-    """Return the answer that a reply declares, in lower case and not stripped."""
+    """Return the answer that a reply declares, in lower case and not stripped.
+
+    Example:
+        >>> parsed_reply("The answer is B. scar")
+        ' b. scar'
+    """
     text = reply.lower()
     text = boxed(text) if "boxed" in text else tagged(text, "answer")
     for lead in _LEADS:
@@ -100,33 +132,43 @@ def kit_answer(
 ) -> Answer:
     """Return the option that MedEvalKit takes a reply for.
 
-    ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA, MedXpertQA and the sets without images;
-    ``release``: as the first release does; ``fixed``: compared with the column ``answer``. Facts: ``fallback``, whether
-    similarity alone decided; ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``,
-    if it raises on such a row.
+    Args:
+        reply: Text of the reply.
+        sample: The sample, with its options and gold.
+        tags: Whether contents of ``<answer>`` come first, as in OmniMedVQA, MedXpertQA and the sets without images.
+        release: Whether to read as the first release does.
+        fixed: Whether to compare with the column ``answer``.
+
+    Returns:
+        An answer with the facts ``fallback``, whether similarity alone decided; ``target``, if MedEvalKit compares
+        with another one than the column ``answer``; and ``stops``, if it raises on such a row.
     """
     lines = tuple(map(str.lower, option_lines(sample)))
-    answered = reply or ""
+    answer = reply or ""
     if not lines:
-        return Answer.invalid(Reason.NO_MATCH if answered.strip() else Reason.EMPTY)
+        return Answer.invalid(Reason.NO_MATCH if answer.strip() else Reason.EMPTY)
     if tags:
-        answered = tagged(answered, "answer")
-    key, text = read_reply(answered, len(lines), release=release)
-    gold = _compared_gold(sample, fixed=fixed)
-    name = (
-        None if gold is None else gold.strip().lower()
-    )  # compared are a letter or a text in lower case
-    option, right, fallback = _matched_option(key, text, lines, name)
+        answer = tagged(answer, "answer")
+    key, text = read_reply(answer, len(lines), release=release)
+    gold = _gold_to_compare(sample, fixed=fixed)
+    # Compared are a letter or a text in lower case.
+    name = None if gold is None else gold.strip().lower()
+    option, is_right, fallback = _match_option(key, text, lines, name)
     facts: dict[str, object] = {"fallback": fallback}
     if gold != sample.document.get("answer"):
-        missed = name.upper() if name in _letters(len(lines)) else NO_LETTER
-        facts["target"] = option if right else missed
-    if not fixed:
-        facts |= _stop_of(sample)
+        if is_right:
+            facts["target"] = option
+        else:
+            facts["target"] = name.upper() if name in _letters(len(lines)) else NO_LETTER
+    flags = sample.document.get("flags") or ()
+    for flag, why in _STOPS.items():
+        if flag in flags and not fixed:
+            facts["stops"] = why
+            break
     return Answer.ok(option, **facts)
 
 
-def _matched_option(
+def _match_option(
     key: str, text: str, lines: tuple[str, ...], gold: str | None
 ) -> tuple[str, bool, bool]:
     """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
@@ -147,36 +189,37 @@ def _matched_option(
     return letters[index].upper(), right, fallback
 
 
-def _compared_gold(sample: Sample, *, fixed: bool) -> str | None:
+def _gold_to_compare(sample: Sample, *, fixed: bool) -> str | None:
     """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text.
 
     The gold of a row of OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
-    ``fixed``: the column ``answer`` in place of it.
+
+    Args:
+        sample: The sample.
+        fixed: Whether to return the column ``answer`` in place of it.
     """
-    answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
-    if (
-        fixed
-        or published is None
-        or (answer == str(published).strip() and "repeated_gold" not in (flags or ()))
-    ):
+    answer: str | None = sample.document.get("answer")
+    published = sample.document.get("gold")
+    if fixed or published is None:
+        return answer
+    is_repeated = "repeated_gold" in (sample.document.get("flags") or ())
+    if answer == str(published).strip() and not is_repeated:
         return answer
     equal = [index for index, option in enumerate(sample.options) if option == published]
     return letter(equal[-1]) if equal and answer is not None else str(published)
 
 
-def _stop_of(sample: Sample) -> dict[str, str]:
-    flags = sample.document.get("flags") or ()
-    return next(({"stops": why} for flag, why in _STOPS.items() if flag in flags), {})
-
-
 def option_lines(sample: Sample) -> Sequence[str]:
-    """Return the options as MedEvalKit compares them, by default as ``A. text``; shape (options,)."""
-    written: Sequence[str] | None = sample.document.get("option_lines")
-    return (
-        [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
-        if written is None
-        else written
-    )
+    """Return the options as MedEvalKit compares them, by default as ``A. text``, shape (options,).
+
+    Example:
+        >>> option_lines(Sample({"options": ["cyst", "scar"]}))
+        ['A. cyst', 'B. scar']
+    """
+    lines: Sequence[str] | None = sample.document.get("option_lines")
+    if lines is not None:
+        return lines
+    return [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
 
 
 @lru_cache(maxsize=32)
@@ -185,30 +228,53 @@ def _letters(number: int) -> tuple[str, ...]:
 
 
 def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
-    """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity."""
-    answer, letters = reply.lower(), _letters(options)
+    r"""Return the key of a reply, and the text to compare by similarity.
+
+    Args:
+        reply: Text of the reply.
+        options: Number of options.
+        release: Whether to read as the first release does.
+
+    Returns:
+        The key, which may be a letter or an option's line, and the text, both in lower case.
+
+    Example:
+        >>> read_reply("It is seen.\n\nB. scar", 2)
+        ('b', 'b')
+    """
+    answer = reply.lower()
     if not (release and ("boxed" in answer or "<answer>" in answer)):
-        first, *_, last = ["", *answer.split("\n\n")][1:] * 2
-        if first in letters:
-            answer = first
-        elif last.split(".")[0] in letters:
-            answer = last.split(".")[0]
+        letters = _letters(options)
+        paragraphs = answer.split("\n\n")
+        last = paragraphs[-1].split(".")[0]
+        if paragraphs[0] in letters:
+            answer = paragraphs[0]
+        elif last in letters:
+            answer = last
     text = parsed_reply(answer).strip().lower().replace("\n", "")
     return text.split(".")[0].split(":")[-1], text
 
 
 @lru_cache(maxsize=2**17)  # several rows read the same replies
 def most_similar(lines: tuple[str, ...], text: str) -> int | None:
-    """Return the index of the first of the lines most similar to a text by difflib; None if none is at all."""
+    """Return the index of the first of the lines most similar to a text by difflib, None if none is at all.
+
+    Example:
+        >>> most_similar(("a. cyst", "b. scar"), "a scar"), most_similar(("a. cyst",), "")
+        (1, None)
+    """
     matcher = SequenceMatcher(None)
     matcher.set_seq2(text)
-    best, highest = None, 0.0
+    best = None
+    highest = 0.0
     for index, line in enumerate(lines):
         matcher.set_seq1(line)
-        if (
-            matcher.quick_ratio() > highest and (ratio := matcher.ratio()) > highest
-        ):  # a bound is quicker than a ratio
-            best, highest = index, ratio
+        if matcher.quick_ratio() <= highest:  # a bound is quicker than a ratio
+            continue
+        ratio = matcher.ratio()
+        if ratio > highest:
+            best = index
+            highest = ratio
     return best
 
 
@@ -230,6 +296,9 @@ for _ending, _release, _fixed, _source in (
 # ---- MMMU ----
 
 OTHER = "other"  # value of an answer to an open question that is not the gold
+# A letter as it is found, and as its last position is found. Of several letters with a dot, the first is taken.
+_FORMS = (("({})", "({})"), (" {} ", " {} "))
+_PRO_FORMS = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))
 
 Prediction = str | float
 
@@ -248,28 +317,40 @@ def is_open(sample: Sample) -> bool:
 
 
 def open_answers(response: str) -> list[Prediction]:
-    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
+    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals.
+
+    Example:
+        >>> open_answers("So the answer is 3.14159 cm")
+        ['3.14159 cm', 3.14]
+    """
     text = response.strip().strip(".").lower()
-    parts, keys = text.split("\n"), []
-    for number, part in enumerate(
-        parts, 1
-    ):  # the shortest text after the last of a lead-in, or an empty text
-        shortest = ""
-        for lead in (*_OPEN_LEADS, "=") if number == len(parts) else _OPEN_LEADS:
-            if lead in part:
-                tail = part.rpartition(lead)[2].strip()
-                shortest = tail if not shortest or len(tail) < len(shortest) else shortest
-        keys.append(shortest)
-    texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
-    numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
-    return list(
-        dict.fromkeys(
-            answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)
-        )
-    )
+    *parts, last = text.split("\n")
+    texts = [_after_lead(part, _OPEN_LEADS) for part in parts]
+    texts.append(_after_lead(last, (*_OPEN_LEADS, "=")))
+    texts = [key for key in texts if key not in ("", *":,.!?;'")] or [text]
+    candidates = list(texts)
+    for key in texts:
+        for pattern in _NUMBERS:
+            candidates += pattern.findall(key)
+    answers: dict[Prediction, None] = {}
+    for candidate in candidates:
+        answers |= dict.fromkeys(_predictions(candidate))
+    return list(answers)
 
 
-def _normalised(text: str) -> list[Prediction]:
+def _after_lead(line: str, leads: Sequence[str]) -> str:
+    """Return the shortest text after the last of a lead-in, empty without one."""
+    shortest = ""
+    for lead in leads:
+        if lead in line:
+            tail = line.rpartition(lead)[2].strip()
+            if not shortest or len(tail) < len(shortest):
+                shortest = tail
+    return shortest
+
+
+def _predictions(text: str) -> list[Prediction]:
+    """Return the forms in which the authors compare a text: a number, or a text in lower case."""
     plain = text.strip()
     try:
         return [round(float(plain.replace(",", "")), 2)]
@@ -289,7 +370,13 @@ _AUTHORS = "MedEvalKit for MMMU, open answers by authors"
 def mmmu_answer(
     reply: str, sample: Sample, *, candidates: Callable[[str], Iterable[Prediction]]
 ) -> Answer:
-    """Read an option as MedEvalKit does, and an open answer by its candidates: MMMU's authors', or its characters."""
+    """Read an option as MedEvalKit does, and an open answer by its candidates.
+
+    Args:
+        reply: Text of the reply.
+        sample: The sample.
+        candidates: Function that lists the candidates in a text: MMMU's authors', or its characters.
+    """
     text = declared_answer(reply)
     if is_open(sample):
         return _open_answer(candidates(text), sample, fallback=False)
@@ -320,26 +407,22 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
 )
 def mmmu_pro(reply: str, sample: Sample) -> Answer:
     """Read a reply as MMMU-Pro's authors do."""
-    _, declares, declared = reply.rpartition("Answer:")
-    named = [
-        name for name in map(letter, range(len(sample.options))) if declares and name in declared
-    ]
-    forms = (
-        ("({})", "({})"),
-        ("{} ", " {} "),
-        ("{}.", " {} "),
-    )  # of several letters with a dot, the first is taken
-    option = named[0] if len(named) == 1 else _last_option(reply, sample.options, forms)
+    _, lead, declared = reply.rpartition("Answer:")
+    named = []
+    if lead:
+        named = [name for name in map(letter, range(len(sample.options))) if name in declared]
+    option = named[0] if len(named) == 1 else _last_option(reply, sample.options, _PRO_FORMS)
     return _option_or_draw(option, reply, sample)
 
 
 def _option_or_draw(option: str | None, reply: str, sample: Sample) -> Answer:
+    """Return the answer for an option, or one without a value that tells of how many options one is drawn."""
     if option is not None:
         return Answer.ok(option, fallback=False)
-    draws = {"draws": len(sample.options)} if sample.options else {}
-    return Answer.invalid(
-        Reason.NO_MATCH if reply.strip() else Reason.EMPTY, fallback=True, **draws
-    )
+    reason = Reason.NO_MATCH if reply.strip() else Reason.EMPTY
+    if not sample.options:
+        return Answer.invalid(reason, fallback=True)
+    return Answer.invalid(reason, fallback=True, draws=len(sample.options))
 
 
 def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
@@ -349,19 +432,32 @@ def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -
 
 
 def parsed_option(response: str, options: Sequence[str]) -> str | None:
-    """Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one."""
+    """Return the letter that the authors' parser finds, as MedEvalKit runs it, None if it would draw one.
+
+    Example:
+        >>> parsed_option("Not (A) but (B)", ["cyst", "scar"])
+        'B'
+    """
     is_boxed = r"\boxed" in response and "<answer>" not in response
     text = boxed(response) if is_boxed else tagged(response, "answer")
-    return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))
+    return _last_option(text.strip(), options, _FORMS)
 
 
 def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
-    """Return the last letter in the first form (to find it, and its last position) that occurs, else the last text."""
+    """Return the last letter in the first form that occurs, else the option whose text occurs last.
+
+    Args:
+        text: Text of the reply.
+        options: Options of the question.
+        forms: Patterns of a letter, each with the one by which its last position is found.
+    """
     for mark in ",.!?;:'":
         text = text.strip(mark)
-    text, letters = f" {text} ", [letter(index) for index in range(len(options))]
+    text = f" {text} "
+    letters = list(map(letter, range(len(options))))
     for form, position in forms:
-        if named := [name for name in letters if form.format(name) in text]:
+        named = [name for name in letters if form.format(name) in text]
+        if named:
             return max(named, key=lambda name: text.rfind(position.format(name)))
     if len(text.split()) > 5:
         positions = [text.lower().rfind(option.lower()) for option in options]
@@ -371,10 +467,22 @@ def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, s
 
 
 def is_open_right(gold: str, answers: Iterable[Prediction]) -> bool:
-    """Return whether an answer holds the gold's text, or is its number."""
-    forms = _normalised(gold)
+    """Return whether an answer holds the gold's text, or is its number.
+
+    Args:
+        gold: The published answer.
+        answers: Candidates, as :func:`open_answers` returns them.
+
+    Example:
+        >>> is_open_right("3.14", open_answers("The answer is 3.14159"))
+        True
+    """
+    forms = _predictions(gold)
     texts = [form for form in forms if isinstance(form, str)]
-    return any(
-        any(text in answer for text in texts) if isinstance(answer, str) else answer in forms
-        for answer in answers
-    )
+    for answer in answers:
+        if isinstance(answer, str):
+            if any(text in answer for text in texts):
+                return True
+        elif answer in forms:
+            return True
+    return False

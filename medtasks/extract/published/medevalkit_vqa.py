@@ -1,5 +1,7 @@
 r"""MedEvalKit's rules for short answers to visual questions, closed and open, a careful one, and those for reports.
 
+Called by the registry for rows that reproduce published numbers, whose faults must stay, and for the careful one.
+
 A question is closed by its column ``answer_type`` (SLAKE, Rad-ReStruct), else if its answer is "yes" or "no".
 
 Source: ``cal_metrics`` in ``VQA_RAD.py``, ``PATH_VQA.py`` and ``SLAKE.py`` below ``utils`` of
@@ -37,7 +39,12 @@ _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
 
 
 def is_closed_question(document: Mapping[str, Any]) -> bool:
-    """Return whether a question is closed."""
+    """Return whether a question is closed.
+
+    Example:
+        >>> is_closed_question({"answer": "Yes"}), is_closed_question({"answer": "left", "answer_type": "CLOSED"})
+        (True, True)
+    """
     answer_type = document.get("answer_type")
     if answer_type is None:
         return str(document["answer"]).strip().lower() in ("yes", "no")
@@ -45,7 +52,7 @@ def is_closed_question(document: Mapping[str, Any]) -> bool:
 
 
 def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
-    """Return an answer with a text; an empty one is invalid and never right."""
+    """Return an answer with a text. An empty one is invalid and never right."""
     facts = {
         "closed": is_closed_question(sample.document),
         "measures": None,
@@ -57,7 +64,8 @@ def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
     return Answer.ok(text, **facts)
 
 
-def _without(reason: Reason, sample: Sample) -> Answer:
+def _invalid_answer(reason: Reason, sample: Sample) -> Answer:
+    """Return an answer without a text, which is not right and shares nothing with the target."""
     closed = is_closed_question(sample.document)
     measures = None if closed else dict.fromkeys(MEASURES, 0.0)
     return Answer.invalid(
@@ -68,35 +76,57 @@ def _without(reason: Reason, sample: Sample) -> Answer:
 # ---- as published ----
 
 
-def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answer:
-    """Read a reply as MedEvalKit does; without ``head`` ignore its errors, and call measures by their right names.
+def _read_vqa(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answer:
+    """Read a reply as MedEvalKit does.
 
     Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
     exactly one of the substrings "yes" and "no" occurs and is the answer, so "It is normal." says no; in SLAKE if the
     reply without dots is the answer.
+
+    Args:
+        reply: The raw reply.
+        sample: The sample.
+        slake: Whether to compare as for SLAKE.
+        head: Whether to keep the errors of 9b12e3b, else measures have their right names.
     """
     if failure_cause(reply) is not None:
-        return _without(Reason.ADAPTER_FAILED, sample)
-    box, gold = boxed(reply or ""), str(sample.document["answer"])
-    text = tagged(reply, "answer") if box == NO_BOX else box
+        return _invalid_answer(Reason.ADAPTER_FAILED, sample)
+    text = _box_or_tag(reply)
+    gold = str(sample.document["answer"])
     if not slake:
-        text, gold = text.lower().strip(), gold.lower().strip()
+        text = text.lower().strip()
+        gold = gold.lower().strip()
     parsed = parsed_reply(text)
-    if not is_closed_question(sample.document):
-        scores = compare_answer(parsed, gold)
-        measures = {
-            name: scores.measures[_PERMUTED.get(name, name) if head else name] for name in MEASURES
-        }
-        facts = {"measures": measures, "stops": scores.stops if head else None}
-        return _answer(
-            parsed, sample, judged=text, gold=gold, correct=parsed == gold.lower(), **facts
-        )
-    joined = parsed.replace("\n", "").replace(".", "")
-    if slake and gold not in ("yes", "no"):  # in SLAKE's file they begin with capitals
-        correct = joined == gold.lower()
-    else:
-        correct = ("yes" in joined) != ("no" in joined) and gold.lower() in joined
-    return _answer(parsed, sample, judged=text, gold=gold, correct=correct)
+    facts: dict[str, Any] = {"judged": text, "gold": gold}
+    if is_closed_question(sample.document):
+        if slake and gold not in ("yes", "no"):  # in SLAKE's file they begin with capitals
+            facts["correct"] = _joined(parsed) == gold.lower()
+        else:
+            facts["correct"] = _is_one_verdict(parsed, gold)
+        return _answer(parsed, sample, **facts)
+    facts["correct"] = parsed == gold.lower()
+    scores = compare_answer(parsed, gold)
+    measures = scores.measures
+    if head:
+        facts["stops"] = scores.stops
+        measures = {name: measures[_PERMUTED.get(name, name)] for name in MEASURES}
+    return _answer(parsed, sample, measures=measures, **facts)
+
+
+def _box_or_tag(reply: str | None) -> str:
+    box = boxed(reply or "")
+    return tagged(reply, "answer") if box == NO_BOX else box
+
+
+def _joined(parsed: str) -> str:
+    """Return a reply on one line and without full stops."""
+    return parsed.replace("\n", "").replace(".", "")
+
+
+def _is_one_verdict(parsed: str, gold: str) -> bool:
+    """Return whether a reply has the gold, and exactly one of "yes" and "no", by substring."""
+    text = _joined(parsed)
+    return ("yes" in text) != ("no" in text) and gold.lower() in text
 
 
 # The rule for PathVQA is the same as for VQA-RAD, but with a judge its closed answers count as wrong.
@@ -112,7 +142,7 @@ for _name, _slake, _head, _summary in (
     ("medevalkit_slake", True, True, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"),
     ("medevalkit_slake_fixed", True, False, "the same with its arithmetic and crashes fixed"),
 ):
-    extractor(_name, AnswerKind.KIT_QUESTION, _summary, slake=_slake, head=_head)(_read)
+    extractor(_name, AnswerKind.KIT_QUESTION, _summary, slake=_slake, head=_head)(_read_vqa)
 
 
 @extractor(
@@ -123,7 +153,7 @@ for _name, _slake, _head, _summary in (
 def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     """Score as the first release, where a judge reads all open answers: tag, then box, up to the first full stop."""
     if failure_cause(reply) is not None:
-        return _without(Reason.ADAPTER_FAILED, sample)
+        return _invalid_answer(Reason.ADAPTER_FAILED, sample)
     text = declared_answer(reply).lower().strip().split(".")[0]
     gold = str(sample.document["answer"]).lower().strip()
     return _answer(text, sample, judged=text, gold=gold, correct=text == gold)
@@ -146,21 +176,13 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
     fact ``fallback`` is whether similarity alone decided, so that even an empty reply is the first option.
     """
     if failure_cause(reply) is not None:
-        return _without(Reason.ADAPTER_FAILED, sample)
-    box, gold = boxed(reply or ""), str(sample.document["answer"])
-    text = (tagged(reply, "answer") if box == NO_BOX else box).lower().strip()
-    closed = is_closed_question(sample.document)
-    facts: dict[str, Any] = {
-        "closed": closed,
-        "measures": None,
-        "stops": None,
-        "judged": text,
-        "gold": gold,
-    }
-    if closed:
-        joined = parsed_reply(text).replace("\n", "").replace(".", "")
-        correct = ("yes" in joined) != ("no" in joined) and gold.lower() in joined
-        return _answer(text, sample, **facts, correct=correct)
+        return _invalid_answer(Reason.ADAPTER_FAILED, sample)
+    gold = str(sample.document["answer"])
+    text = _box_or_tag(reply).lower().strip()
+    facts: dict[str, Any] = {"judged": text, "gold": gold}
+    if is_closed_question(sample.document):
+        facts["correct"] = _is_one_verdict(parsed_reply(text), gold)
+        return _answer(text, sample, **facts)
     columns = {
         "options": sample.options,
         "option_lines": sample.options,
@@ -168,35 +190,34 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
         "answer": None,
     }
     answer = kit_answer(text, Sample(columns), tags=False, release=False, fixed=False)
-    correct = answer.value is not None and answer.value == answer.facts["target"]
-    return Answer(
-        answer.value,
-        answer.reason,
-        {**facts, "correct": correct, "fallback": answer.facts.get("fallback")},
-    )
+    facts = {"closed": False, "measures": None, "stops": None, **facts}
+    facts["correct"] = answer.value is not None and answer.value == answer.facts["target"]
+    facts["fallback"] = answer.facts.get("fallback")
+    return Answer(answer.value, answer.reason, facts)
 
 
 # ---- reports ----
 
 
 def _report(reply: str | None, sample: Sample, *, published: bool) -> Answer:
-    """Return the reply as a report; invalid without any character but full stops and white space."""
+    """Return the reply as a report, which is invalid without any character but full stops and white space.
+
+    Args:
+        reply: The raw reply.
+        sample: The sample, with its report.
+        published: Whether to tell with which error the published code stops.
+    """
     answer = report_text(reply, sample)
     if answer.reason is Reason.ADAPTER_FAILED:
         return answer
     text = answer.value or reply or ""
+    stops = None
     # An empty reply is skipped and stops nothing, unless there is no other.
-    facts = {
-        "text": text,
-        "stops": rouge_stop(text, sample.document.get("report", ""))
-        if published and text
-        else None,
-    }
-    return (
-        Answer.ok(text, **facts)
-        if text.replace(".", " ").strip()
-        else Answer.invalid(Reason.EMPTY, **facts)
-    )
+    if published and text:
+        stops = rouge_stop(text, sample.document.get("report", ""))
+    if not text.replace(".", " ").strip():
+        return Answer.invalid(Reason.EMPTY, text=text, stops=stops)
+    return Answer.ok(text, text=text, stops=stops)
 
 
 for _name, _published, _summary in (
@@ -245,44 +266,46 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
-        return _without(raw, sample)
+        return _invalid_answer(raw, sample)
     text = without_thoughts(raw)
     if text is None:
-        return _without(Reason.TRUNCATED, sample)
-    box, gold = boxed(text), str(sample.document["answer"]).strip()
+        return _invalid_answer(Reason.TRUNCATED, sample)
+    box = boxed(text)
     if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
         text = box
-    verdict = gold_verdict(gold) or (
-        _HEALTH.get(gold) if _ASKS_FOR_HEALTH.search(sample.question) else None
-    )
-    closed = is_closed_question(sample.document) or (
-        verdict is not None and "answer_type" not in sample.document
-    )
-    if verdict is None or not closed:
-        stated, reason = open_reply(text)
-        if stated is None:
-            return _without(reason, sample)
-        targets = target_words(gold)
-        spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
-        words, correct = (
-            " ".join(spoken),
-            spoken == list(targets) if targets else stated.casefold() == gold.casefold(),
-        )
-        measures = None if closed else compare_answer(words, " ".join(targets)).measures
-        return _answer(
-            words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures
-        )
+    gold = str(sample.document["answer"]).strip()
+    verdict = gold_verdict(gold)
+    if verdict is None and _ASKS_FOR_HEALTH.search(sample.question):
+        verdict = _HEALTH.get(gold)
+    closed = is_closed_question(sample.document)
+    if verdict is None or not (closed or "answer_type" not in sample.document):
+        return _same_words(text, gold, sample, closed=closed)
     answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
         return Answer.invalid(
             answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold=""
         )
-    return _answer(
-        answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True
-    )
+    correct = answer.value == verdict
+    return _answer(answer.value, sample, judged=text, gold=gold, correct=correct, closed=True)
 
 
-def _declared(text: str) -> str:
+def _same_words(text: str, gold: str, sample: Sample, *, closed: bool) -> Answer:
+    """Score a reply by its words, which are right if they are those of the gold in the same order."""
+    stated, reason = open_reply(text)
+    if stated is None:
+        return _invalid_answer(reason, sample)
+    targets = target_words(gold)
+    of_interest = {word.removeprefix(DENIED) for word in targets}
+    spoken = tuple(stated_words(_declared_text(stated), of_interest))
+    correct = spoken == targets if targets else stated.casefold() == gold.casefold()
+    words = " ".join(spoken)
+    facts: dict[str, Any] = {"judged": stated, "gold": gold, "correct": correct}
+    if not closed:
+        facts["measures"] = compare_answer(words, " ".join(targets)).measures
+    return _answer(words or stated, sample, **facts)
+
+
+def _declared_text(text: str) -> str:
     """Return the first sentence after the last lead such as "the answer is", else the whole text."""
     leads = list(_LEAD.finditer(text))
     answer = text[leads[-1].end() :].strip() if leads else ""

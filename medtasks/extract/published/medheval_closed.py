@@ -16,6 +16,8 @@ order of the questions, the last reply counts as not empty here.
 
 The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and ``robust_choice``.
 Invalid is wrong; a question whose published answer names no single option is in no accuracy.
+
+Called by the registry and, for gold answers, by the family. Faults of the original must stay in the reference.
 """
 
 import enum
@@ -54,13 +56,17 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
     A label is a capital with a colon or full stop that follows no letter or digit, or any capital with a closing
     bracket, even that of "(CT)". Of several texts with the same label the last counts.
+
+    Example:
+        >>> listed_options("A: cyst, B: scar, D: mass")
+        ('A: cyst', 'B: scar')
     """
-    labelled = _labelled(choices)
-    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, "ABCDEF"))
+    texts = _texts_by_label(choices)
+    return tuple(texts[label] for label in itertools.takewhile(texts.__contains__, "ABCDEF"))
 
 
 @lru_cache(maxsize=8192)
-def _labelled(choices: str) -> Mapping[str, str]:
+def _texts_by_label(choices: str) -> Mapping[str, str]:
     starts = [match.start() for match in _LABEL.finditer(choices)]
     pieces = itertools.pairwise([*starts, len(choices)])
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
@@ -77,51 +83,61 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     It needs the sample's ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read from the published
     answer; ``correct``, possible even for an invalid answer; and ``counted``.
     """
-    text, document, counted = reply or "", sample.document, Counted.SCORED
+    text = reply or ""
+    document = sample.document
+    counted = Counted.SCORED
     value: str | None
     target: str | None
     if document["kind"] == BINARY:
-        value, target = (
-            YES if _DENIALS.isdisjoint(words.partition(".")[0].replace(",", "").split(" ")) else NO
-            for words in (text, document["gold"])
-        )
+        value = _said_verdict(text)
+        target = _said_verdict(document["gold"])
     else:
         options = listed_options(document["choices"])
-        indices = (most_similar(options, words) for words in (text, document["gold"]))
-        value, target = (None if index is None else letter(index) for index in indices)
-        counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
+        value = _nearest_letter(text, options)
+        target = _nearest_letter(document["gold"], options)
+        if "B" not in _texts_by_label(document["choices"]):
+            counted = Counted.AVERAGED
     failed = failure_cause(text) is not None
     facts = {"target": target, "correct": not failed and value == target, "counted": counted}
-    if value is None or failed:
-        unread = Reason.NO_MATCH if text.strip() else Reason.EMPTY
-        return Answer.invalid(Reason.ADAPTER_FAILED if failed else unread, **facts)
+    if failed:
+        return Answer.invalid(Reason.ADAPTER_FAILED, **facts)
+    if value is None:
+        return Answer.invalid(Reason.NO_MATCH if text.strip() else Reason.EMPTY, **facts)
     return Answer.ok(value, **facts)
+
+
+def _said_verdict(text: str) -> str:
+    """Return the letter of yes or no that the evaluator reads from a text."""
+    pieces = text.partition(".")[0].replace(",", "").split(" ")
+    return YES if _DENIALS.isdisjoint(pieces) else NO
+
+
+def _nearest_letter(text: str, options: tuple[str, ...]) -> str | None:
+    """Return the letter of the option that the evaluator reads from a text, None if it is like none."""
+    index = most_similar(options, text)
+    return None if index is None else letter(index)
 
 
 @extractor(
     "medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=4
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements."""
-    if sample.document["kind"] != BINARY:
-        # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
-        text = (reply or "").strip().casefold()
-        same = [
-            index
-            for index, option in enumerate(sample.options)
-            if text and option.casefold() == text
-        ]
-        if len(same) == 1:
-            return judged(Answer.ok(letter(same[0])), sample)
-        options = sample.options or ("",) * 6  # MedHEval has at most six
-        return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
-    answer = yes_no(reply, sample.question, sample.languages)
-    return judged(
-        Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample
-    )
+    """Read a reply with care, and compare it with ``answer``. The text of a yes/no question explains statements."""
+    if sample.document["kind"] == BINARY:
+        answer = yes_no(reply, sample.question, sample.languages)
+        if answer.value:
+            answer = Answer.ok({"yes": YES, "no": NO}[answer.value])
+        return with_target(answer, sample)
+    # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
+    text = (reply or "").strip().casefold()
+    plain_options = [option.casefold() for option in sample.options]
+    if text and plain_options.count(text) == 1:
+        return with_target(Answer.ok(letter(plain_options.index(text))), sample)
+    options = sample.options or ("",) * 6  # MedHEval has at most six
+    return with_target(robust_choice(reply, replace(sample, written_options=options)), sample)
 
 
-def judged(answer: Answer, sample: Sample) -> Answer:
+def with_target(answer: Answer, sample: Sample) -> Answer:
     """Compare an answer with the target: add ``target``, ``correct`` and ``counted``."""
     target = sample.document["answer"]
     counted = Counted.LEFT_OUT if target is None else Counted.SCORED

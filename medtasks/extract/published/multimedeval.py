@@ -36,15 +36,19 @@ they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what
 where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
 y'all y'all'd've y'all'll you'd you'd've you'll you're you've
 """
-CONTRACTIONS = (
-    {  # full forms of words that lost an apostrophe
-        word[:position] + word[position + 1 :]: word
-        for word in _FULL_FORMS.split()
-        for position, character in enumerate(word)
-        if character == "'"
-    }
-    | {"somebody'd": "somebodyd"}
-)
+
+
+def _contractions() -> dict[str, str]:
+    """Return the full forms of words that lost an apostrophe."""
+    full_forms = {}
+    for word in _FULL_FORMS.split():
+        for position, character in enumerate(word):
+            if character == "'":
+                full_forms[word[:position] + word[position + 1 :]] = word
+    return full_forms | {"somebody'd": "somebodyd"}
+
+
+CONTRACTIONS = _contractions()
 
 
 def clean_head(text: str) -> str:
@@ -54,13 +58,17 @@ def clean_head(text: str) -> str:
     anywhere, else replaced by blanks; the first 32 periods not before a digit deleted; number words up to ten in
     digits; articles dropped, also the letter A alone; apostrophes of contractions restored; single blanks. Colons,
     apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay. The result may be empty.
+
+    Example:
+        >>> clean_head("The x-ray shows two masses.")
+        'x ray shows 2 masses'
     """
     text = text.lower()
-    number = re.search(r"\d,\d", text) is not None
-    replacements = {
-        ord(mark): "" if number or f"{mark} " in text or f" {mark}" in text else " "
-        for mark in _MARKS.intersection(text)
-    }
+    has_number = re.search(r"\d,\d", text) is not None
+    replacements = {}
+    for mark in _MARKS.intersection(text):
+        is_deleted = has_number or f"{mark} " in text or f" {mark}" in text
+        replacements[ord(mark)] = "" if is_deleted else " "
     # The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
     words = re.sub(r"\.(?!\d)", "", text.translate(replacements), count=32).split()
     numbered = (NUMBERS.get(word, word) for word in words)
@@ -72,10 +80,13 @@ def clean_v0_1_0(text: str) -> str:
 
     Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
     blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
+
+    Example:
+        >>> clean_v0_1_0("The x-ray shows two masses.")
+        'the x ray shows two masses '
     """
-    return re.sub(
-        " +", " ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK)
-    )
+    line = text.lower().replace("\n", " ").strip()
+    return re.sub(" +", " ", line.translate(_PUNCTUATION_TO_BLANK))
 
 
 Cleaner = Callable[[str], str]
@@ -130,14 +141,14 @@ def most_frequent_word(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     cleaned = clean(reply)
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
-    tokens = cleaned.split(
-        " "
-    )  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
+    # Only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no.
+    tokens = cleaned.split(" ")
     word = max(_WORDS, key=tokens.count)
-    named = [index for index, option in enumerate(sample.options) if word in clean(option).split()]
-    return (
-        Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
-    )
+    if word in tokens:
+        for index, option in enumerate(sample.options):
+            if word in clean(option).split():
+                return Answer.ok(letter(index))
+    return Answer.invalid(Reason.NO_MATCH)
 
 
 @extractor(
@@ -148,9 +159,8 @@ def most_frequent_word(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
 )
 def multimedeval_nli(reply: str, sample: Sample) -> Answer:
     """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0)."""
-    return Answer.only(
-        [letter(index) for index, label in enumerate(sample.options) if label in reply]
-    )
+    named = [letter(index) for index, label in enumerate(sample.options) if label in reply]
+    return Answer.only(named)
 
 
 @_in_both_versions(
