@@ -10,8 +10,7 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import worded_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import pattern_of
-from medtasks.extract.reading.negation import ENGLISH
+from medtasks.extract.reading.languages import ENGLISH, pattern_of
 from medtasks.extract.reading.option_mentions import Mention
 from medtasks.extract.reading.option_statements import statements_on
 from medtasks.extract.reading.reply_text import UNABLE, own_words

@@ -16,8 +16,8 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.published.multimedeval import NUMBERS
-from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
-from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
+from medtasks.extract.reading.languages import ENGLISH, languages_of, pattern_of, words_of
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.extract.reading.stems import stem
 from medtasks.metrics.ngram_metrics import OPEN_RECALL, References, TokenOverlap, token_overlap

@@ -35,7 +35,7 @@ from functools import cache
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import few_languages_of, pattern_of
+from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import (
     OptionSet,
     option_set,
@@ -79,9 +79,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     return Answer.invalid(choice) if isinstance(choice, Reason) else Answer.ok(letter(choice))
 
 
-def _choice_in(
-    text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]
-) -> int | Reason:
+def _choice_in(text: str, options: OptionSet, sample: Sample, languages: Languages) -> int | Reason:
     """Return the option that a text chooses, or why there is none."""
     whole = whole_option(text, options)
     if whole is not None:
@@ -102,7 +100,7 @@ def _only_option(options: frozenset[int]) -> int | Reason:
 
 
 def _undeclared_choice(
-    text: str, statements: OptionStatements, options: OptionSet, languages: tuple[str, ...]
+    text: str, statements: OptionStatements, options: OptionSet, languages: Languages
 ) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
     affirmed = statements.affirmed
@@ -121,7 +119,7 @@ def _undeclared_choice(
 
 
 def _until_invented_question(
-    text: str, options: OptionSet, question: str, languages: tuple[str, ...]
+    text: str, options: OptionSet, question: str, languages: Languages
 ) -> str:
     """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
     for heading in _heading(languages).finditer(text):
@@ -140,7 +138,7 @@ def _until_invented_question(
 
 
 @cache
-def _heading(languages: tuple[str, ...]) -> re.Pattern[str]:
+def _heading(languages: Languages) -> re.Pattern[str]:
     return re.compile(
         rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:"
     )

@@ -29,7 +29,13 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.unnamed_options import position_in_words
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.class_names import ClassNames, absence, class_names, stems
-from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
+from medtasks.extract.reading.languages import (
+    ENGLISH,
+    Languages,
+    languages_of,
+    pattern_of,
+    words_of,
+)
 from medtasks.extract.reading.option_mentions import (
     LABEL_GAP,
     Mention,
@@ -46,7 +52,6 @@ from medtasks.extract.reading.option_statements import (
 )
 from medtasks.extract.reading.reply_text import own_words
 
-ENGLISH = ("en",)
 NO_OPTION = -1
 _DIGITS = r"(?<![\w.,/])\d{1,2}(?![\w%°²³]|[.,/:]\d)"
 _LINK = r"(?:[^\w\n.]|\b(?:is|are|was|as|to|be|an?|the|number|no|between|either|both)\b){0,12}"
@@ -86,7 +91,7 @@ class ClassChoices:
         """Return the class with this number as its name, or ``NO_OPTION``."""
         return self.grades.index(number) if number in self.grades else NO_OPTION
 
-    def mentions(self, text: str, languages: tuple[str, ...]) -> list[Mention]:
+    def mentions(self, text: str, languages: Languages) -> list[Mention]:
         """Return all mentions of classes by name, number and grade, in order."""
         if not self.grades:
             of_names = self.names.mentions(text)
@@ -99,7 +104,7 @@ class ClassChoices:
                 mentions.append(number)
         return sorted(mentions)
 
-    def _numbers_in(self, text: str, languages: tuple[str, ...], starts: Set[int]) -> list[Mention]:
+    def _numbers_in(self, text: str, languages: Languages, starts: Set[int]) -> list[Mention]:
         """Return the options called by number.
 
         Args:
@@ -117,9 +122,7 @@ class ClassChoices:
                 mentions += self._labels_in(text, match, languages)
         return self._with_grades(text, mentions) if self.has_shifted_grades else mentions
 
-    def _labels_in(
-        self, text: str, match: re.Match[str], languages: tuple[str, ...]
-    ) -> list[Mention]:
+    def _labels_in(self, text: str, match: re.Match[str], languages: Languages) -> list[Mention]:
         """Return the options of a list of numbers. Of shifted grades these are all they may mean: "1 or 0"."""
         mentions: list[Mention] = []
         for number in _number_pattern(languages).finditer(text, *match.span("labels")):
@@ -144,7 +147,7 @@ class ClassChoices:
             joined.append(label)
         return joined
 
-    def _grades_in(self, text: str, languages: tuple[str, ...]) -> list[Mention]:
+    def _grades_in(self, text: str, languages: Languages) -> list[Mention]:
         """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
         mentions = []
         for match in _grade_pattern(languages).finditer(text):
@@ -163,17 +166,17 @@ def number_of(text: str) -> int:
 
 
 @cache
-def _numbers(languages: tuple[str, ...]) -> str:
+def _numbers(languages: Languages) -> str:
     return rf"(?:{_DIGITS}|\b(?:{'|'.join(words_of('one', languages))})\b)"
 
 
 @cache
-def _number_pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
+def _number_pattern(languages: Languages) -> re.Pattern[str]:
     return re.compile(_numbers(languages), re.IGNORECASE)
 
 
 @cache
-def _label_pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
+def _label_pattern(languages: Languages) -> re.Pattern[str]:
     """Return a pattern of numbers that stand for options: at the beginning of a line, or after a word for an answer."""
     nouns = pattern_of("answer option choose correct final", languages).pattern
     number = _numbers(languages)
@@ -183,7 +186,7 @@ def _label_pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @cache
-def _grade_pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
+def _grade_pattern(languages: Languages) -> re.Pattern[str]:
     number = rf"(?:\d(?=[abc]?\b)(?!\w?[.,/]\d)|\b(?:{'|'.join(words_of('one', languages))})\b)"
     return re.compile(
         rf"(?i){_SCALE}(?:[^.;\n\d]{{0,60}}?(?P<value>{number})[abc]?(?:{_JOINT}(?P<other>{_DIGITS}))?|{_ROMAN})"
@@ -266,9 +269,7 @@ def _without_absence(findings: list[Finding]) -> list[Finding]:
     return turned
 
 
-def _unmentioned_class(
-    text: str, classes: ClassChoices, languages: tuple[str, ...]
-) -> int | Reason:
+def _unmentioned_class(text: str, classes: ClassChoices, languages: Languages) -> int | Reason:
     """Return the class that a reply without any mention means, or why there is none."""
     if pattern_of("refusal none writer", languages).search(text):
         return Reason.REFUSED

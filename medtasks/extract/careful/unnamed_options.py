@@ -10,7 +10,7 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import verdicts, yes_no
 from medtasks.extract.extractor_registry import Reason
-from medtasks.extract.reading.languages import pattern_of, words_of
+from medtasks.extract.reading.languages import Languages, pattern_of, words_of
 from medtasks.extract.reading.option_mentions import (
     OptionSet,
     is_content,
@@ -28,7 +28,7 @@ _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin o
 
 
 def unnamed_option(
-    text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]
+    text: str, options: OptionSet, sample: Sample, languages: Languages
 ) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
     if len(words_in(text)) <= _FEW_WORDS:
@@ -47,7 +47,7 @@ def unnamed_option(
     return _by_words(text, options, languages)
 
 
-def position_in_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
+def position_in_words(text: str, options: OptionSet, languages: Languages) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer.
 
     Args:
@@ -64,7 +64,7 @@ def position_in_words(text: str, options: OptionSet, languages: tuple[str, ...])
     return position if position is not None and 0 <= position < len(options) else None
 
 
-def _position(text: str, languages: tuple[str, ...]) -> int | None:
+def _position(text: str, languages: Languages) -> int | None:
     """Return the position that a text says by a number, a letter of another script, or an ordinal, from 0."""
     content = _words_of_content(text, languages)
     name = content[0] if len(content) == 1 else ""
@@ -86,7 +86,7 @@ def _entries(role: str, language: str) -> list[str]:
     return [" ".join(words_in(entry)) for entry in words_of(role, (language,))]
 
 
-def _words_of_content(text: str, languages: tuple[str, ...]) -> list[str]:
+def _words_of_content(text: str, languages: Languages) -> list[str]:
     """Return the words of a text without those around an answer."""
     around = pattern_of("answer option correct choose final article", languages)
     return list(map(numeral, words_in(around.sub(" ", text))))
@@ -117,7 +117,7 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
     return of_verdict.get(str(yes_no(text, sample.question, sample.languages).value))
 
 
-def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
+def _by_words(text: str, options: OptionSet, languages: Languages) -> int | Reason:
     """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
     words = _words_of_content(_PRONOUN.sub(" ", text), languages)
     names = [list(map(numeral, name)) for name in options.words]

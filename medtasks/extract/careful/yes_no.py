@@ -27,6 +27,8 @@ from typing import NamedTuple
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import (
+    ENGLISH,
+    Languages,
     Signal,
     all_languages,
     languages_of,
@@ -34,7 +36,7 @@ from medtasks.extract.reading.languages import (
     signals_in,
     words_of,
 )
-from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
@@ -262,7 +264,7 @@ def without_writer(text: str) -> str:
     return "".join(parts).strip()
 
 
-def is_unsure(text: str, languages: tuple[str, ...] = ("en",)) -> bool:
+def is_unsure(text: str, languages: Languages = ("en",)) -> bool:
     """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
     return pattern_of("refusal", languages).search(text) is not None
 
@@ -282,7 +284,7 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    languages: tuple[str, ...] = ENGLISH
+    languages = ENGLISH
     if "en" not in languages_of(text, named) or not question.isascii():
         languages = languages_of(f"{question} {text}", named)
     text = own_part(text)
@@ -327,7 +329,7 @@ class _Topic(NamedTuple):
         return any(self.name_of(word.what, denied=True) in names for word in words_said)
 
 
-def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
+def _statements(text: str, question: str, languages: Languages) -> Iterator[str]:
     """Yield the verdict of each statement, or item of a list, on the subject of a question."""
     topic = _topic(question, languages)
     if not topic.words:
@@ -346,7 +348,7 @@ def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterato
 
 
 def _items(
-    clause: str, words_said: Sequence[Mention[str]], topic: _Topic, languages: tuple[str, ...]
+    clause: str, words_said: Sequence[Mention[str]], topic: _Topic, languages: Languages
 ) -> list[list[tuple[Stance, str]]]:
     """Return the words of each item of the list that a clause may be, each with the clause's stance on it."""
     joint = pattern_of("and or", languages)
@@ -405,7 +407,7 @@ def _affirms_opposite(topic: _Topic, holds: set[str]) -> bool:
 
 
 @lru_cache(maxsize=4096)  # many replies to one question
-def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
+def _topic(question: str, languages: Languages) -> _Topic:
     """Return the subject of a question, without words if the question has no single subject."""
     question = pattern_of("whether").sub(" ", question)
     denial = pattern_of("not or lack missing", languages)
@@ -427,9 +429,7 @@ def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
     return _Topic(frozenset(word.what for word in content), main, is_noun)
 
 
-def _main_word(
-    content: Sequence[Mention[str]], count: int, languages: tuple[str, ...]
-) -> str | None:
+def _main_word(content: Sequence[Mention[str]], count: int, languages: Languages) -> str | None:
     """Return the noun of the first ``count`` words, None if languages differ in which it is.
 
     It is the last word before "of" and the like, but the first in languages in which adjectives follow the noun.
@@ -466,7 +466,7 @@ def _is_same(name: str, word: str, *, denied: bool) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _content(text: str, languages: tuple[str, ...]) -> list[Mention[str]]:
+def _content(text: str, languages: Languages) -> list[Mention[str]]:
     """Return the words of a text that tell one question about an image from another."""
 
     def blank(match: re.Match[str]) -> str:

@@ -14,6 +14,10 @@ from typing import NamedTuple
 from medtasks.errors import unknown_name
 from medtasks.home import packaged_facts
 
+Languages = tuple[str, ...]
+"""Languages of a text by two-letter codes, as :func:`languages_of` returns them."""
+
+ENGLISH: Languages = ("en",)
 _ANY = "und"  # block of marks that belong to no language
 # To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
 _WORD_CHARACTER = r"(?-i:[\w\u0300-\u036f\u0900-\u0963\u0966-\u0dff])"
@@ -40,7 +44,7 @@ def _words() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return entries
 
 
-def all_languages() -> tuple[str, ...]:
+def all_languages() -> Languages:
     """Return the languages that have words, as two-letter codes."""
     return tuple(language for language in _words() if language != _ANY)
 
@@ -74,7 +78,7 @@ def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 @cache
-def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
+def pattern_of(roles: str, languages: Languages = ()) -> re.Pattern[str]:
     """Return a pattern of all words of one or several roles.
 
     Args:
@@ -125,7 +129,7 @@ def lower_case(text: str) -> str:
 
 
 @lru_cache(maxsize=4)  # a text is looked at for labels and for statements
-def signals_in(text: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
+def signals_in(text: str, roles: str, languages: Languages) -> list[Signal]:
     """Return the words of a text that have one of some roles, in order.
 
     Args:
@@ -140,13 +144,13 @@ def signals_in(text: str, roles: str, languages: tuple[str, ...]) -> list[Signal
 
 
 @cache
-def _lower_case_pattern(roles: str, languages: tuple[str, ...]) -> re.Pattern[str]:
+def _lower_case_pattern(roles: str, languages: Languages) -> re.Pattern[str]:
     """Return :func:`pattern_of` for lower case alone, which is found faster."""
     return re.compile(pattern_of(roles, languages).pattern)
 
 
 @lru_cache(maxsize=8192)
-def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[str]:
+def _roles_of(words: str, roles: str, languages: Languages) -> frozenset[str]:
     return frozenset(role for role in roles.split() if pattern_of(role, languages).fullmatch(words))
 
 
@@ -161,9 +165,9 @@ def _scripts() -> Mapping[str, re.Pattern[str]]:
 
 
 @cache
-def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
+def _languages_by_word() -> Mapping[str, Languages]:
     """Return the Latin languages that have a word in any role."""
-    languages: dict[str, tuple[str, ...]] = {}
+    languages: dict[str, Languages] = {}
     for language in _latin_languages():
         for word in set[str]().union(*_words()[language].values()):
             languages[word] = (*languages.get(word, ()), language)
@@ -171,11 +175,11 @@ def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def _latin_languages() -> tuple[str, ...]:
+def _latin_languages() -> Languages:
     return tuple(language for language in all_languages() if language not in _scripts())
 
 
-def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
+def languages_of(text: str, named: Collection[str] = ()) -> Languages:
     """Return the languages of a text, in the order of the file: those of its scripts, told apart by their words.
 
     Args:
@@ -207,7 +211,7 @@ def _by_words(text: str) -> set[str]:
     return {language for language, score in scores.items() if 2 * score > most}
 
 
-def few_languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
+def few_languages_of(text: str, named: Collection[str] = ()) -> Languages:
     """Return :func:`languages_of` a text, or all languages if they are hardly told apart.
 
     Example:

@@ -18,7 +18,13 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
+from medtasks.extract.reading.languages import (
+    ENGLISH,
+    Languages,
+    Signal,
+    pattern_of,
+    signals_in,
+)
 
 T = TypeVar("T")
 
@@ -40,7 +46,6 @@ class Stance(enum.Enum):
     DENIED = enum.auto()
 
 
-ENGLISH = ("en",)
 _ROLES = (
     "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
 )
@@ -75,7 +80,7 @@ _REACH = 300  # characters; no statement is longer, and broken models repeat "no
 _NEAR = 25  # characters between a dismissal and its denial
 
 
-def clauses(text: str, languages: tuple[str, ...] = ENGLISH) -> list[str]:
+def clauses(text: str, languages: Languages = ENGLISH) -> list[str]:
     """Cut a text without markup into statements, at a comma or "and" where another begins.
 
     A list stays whole.
@@ -91,7 +96,7 @@ def clauses(text: str, languages: tuple[str, ...] = ENGLISH) -> list[str]:
     return list(filter(None, statements))
 
 
-def _contrasts(piece: str, languages: tuple[str, ...]) -> list[str]:
+def _contrasts(piece: str, languages: Languages) -> list[str]:
     """Cut after words such as "but" and "except". A single character, as in "が、", is one only next to a comma."""
     parts = []
     start = 0
@@ -106,7 +111,7 @@ def _contrasts(piece: str, languages: tuple[str, ...]) -> list[str]:
     return [*parts, piece[start:]]
 
 
-def _coordinate_clauses(piece: str, languages: tuple[str, ...]) -> list[str]:
+def _coordinate_clauses(piece: str, languages: Languages) -> list[str]:
     """Cut a piece at a comma or "and" that a subject with a verb, a degree or a field follows."""
     joints = list(_JOINT.finditer(piece))
     if not joints:
@@ -145,7 +150,7 @@ class _Sign(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _signs(clause: str, languages: tuple[str, ...]) -> list[_Sign]:
+def _signs(clause: str, languages: Languages) -> list[_Sign]:
     signs = []
     for signal in signals_in(clause, _ROLES, languages):
         kind = _stance_of(signal, clause, languages)
@@ -167,7 +172,7 @@ def _is_dismissal(signal: Signal) -> bool:
     return not is_denial and not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
 
 
-def _stance_of(signal: Signal, clause: str, languages: tuple[str, ...]) -> Stance | None:
+def _stance_of(signal: Signal, clause: str, languages: Languages) -> Stance | None:
     """Return the stance that a word gives to what it reaches, None if it bears on nothing."""
     if signal.roles & {"aside", "unchanged", "normal"}:
         return None
@@ -184,7 +189,7 @@ def _stance_of(signal: Signal, clause: str, languages: tuple[str, ...]) -> Stanc
     return Stance.DENIED
 
 
-def _ends_clause(clause: str, signal: Signal, languages: tuple[str, ...]) -> bool:
+def _ends_clause(clause: str, signal: Signal, languages: Languages) -> bool:
     """Return whether nothing but a few words and a verb follows a signal."""
     after = clause[signal.end : signal.end + _NEAR]
     if not re.search(r"\w", after) or _WITHOUT_BLANKS.match(clause, signal.start):
@@ -193,7 +198,7 @@ def _ends_clause(clause: str, signal: Signal, languages: tuple[str, ...]) -> boo
     return verb is not None and len(after[: verb.start()].split()) <= 2
 
 
-def stance(clause: str, start: int, end: int, languages: tuple[str, ...] = ENGLISH) -> Stance:
+def stance(clause: str, start: int, end: int, languages: Languages = ENGLISH) -> Stance:
     """Return the stance of a clause on its words from ``start`` to ``end``.
 
     Args:
@@ -237,7 +242,7 @@ def _bears_on(sign: _Sign, clause: str, start: int, end: int) -> bool:
 
 
 def stances(
-    text: str, mentions: Callable[[str], Iterable[Mention[T]]], languages: tuple[str, ...] = ENGLISH
+    text: str, mentions: Callable[[str], Iterable[Mention[T]]], languages: Languages = ENGLISH
 ) -> dict[Stance, set[T]]:
     """Return everything that the clauses of a text without markup mention, by stance.
 
@@ -254,7 +259,7 @@ def stances(
 
 
 def stances_of(
-    pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH
+    pattern: re.Pattern[str], parts: Iterable[str], languages: Languages = ENGLISH
 ) -> set[Stance]:
     """Return the stances of clauses on the matches of a pattern.
 

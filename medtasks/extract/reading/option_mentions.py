@@ -20,6 +20,7 @@ from typing import NamedTuple
 from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import letter
 from medtasks.extract.reading.languages import (
+    Languages,
     Signal,
     all_languages,
     lower_case,
@@ -336,7 +337,7 @@ def _small_pattern(count: int) -> re.Pattern[str]:
     )
 
 
-def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
+def label_mentions(text: str, options: OptionSet, languages: Languages) -> list[Mention]:
     """Return mentions of options by their label, without letters that are part of a name."""
     if not len(options):
         return []
@@ -348,7 +349,7 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
 
 
 def _capitals(
-    text: str, options: OptionSet, languages: tuple[str, ...]
+    text: str, options: OptionSet, languages: Languages
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and letter of each capital that is a label."""
     signals = signals_in(text, ROLES, languages)
@@ -392,7 +393,7 @@ def _is_word(
     start: int,
     preceding: Signal | None,
     following: Signal | None,
-    languages: tuple[str, ...],
+    languages: Languages,
 ) -> bool:
     """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells"."""
     if _NAME.match(text, start):
@@ -405,7 +406,7 @@ def _is_word(
 
 
 def _small_letters(
-    text: str, options: OptionSet, languages: tuple[str, ...]
+    text: str, options: OptionSet, languages: Languages
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and capital form of each small letter that is a label."""
     for match in _small_pattern(len(options)).finditer(f"\n{text}"):
@@ -430,7 +431,7 @@ def _goes_on(after: str, is_first: bool) -> bool:
 # ---- all mentions ----
 
 
-def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
+def option_mentions(text: str, options: OptionSet, languages: Languages) -> list[Mention]:
     """Return all mentions of options in order, where a label next to its text is one mention.
 
     Example:

@@ -13,7 +13,13 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import Signal, languages_of, pattern_of, signals_in
+from medtasks.extract.reading.languages import (
+    Languages,
+    Signal,
+    languages_of,
+    pattern_of,
+    signals_in,
+)
 from medtasks.extract.reading.option_mentions import (
     ROLES,
     Mention,
@@ -106,7 +112,7 @@ class OptionStatements(NamedTuple):
 
 
 def option_statements(
-    text: str, options: OptionSet, languages: tuple[str, ...]
+    text: str, options: OptionSet, languages: Languages
 ) -> OptionStatements | None:
     """Return the statements of a text on options, None if it mentions none.
 
@@ -119,7 +125,7 @@ def option_statements(
 
 
 def statements_on(
-    text: str, mentions: Sequence[Mention], count: int, languages: tuple[str, ...]
+    text: str, mentions: Sequence[Mention], count: int, languages: Languages
 ) -> OptionStatements | None:
     """Return the statements of a text on what it mentions, None if it mentions nothing.
 
@@ -145,7 +151,7 @@ def statements_on(
     return OptionStatements(findings, walk, _union(mentions))
 
 
-def _signals(text: str, languages: tuple[str, ...]) -> list[Signal]:
+def _signals(text: str, languages: Languages) -> list[Signal]:
     """Return the signals of a text, of which the last line may be in another language."""
     last = text.rfind("\n") + 1
     of_last = languages_of(text[last:])
@@ -182,7 +188,7 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 
 def _statements(
-    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: tuple[str, ...]
+    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: Languages
 ) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each. Statements without a mention are left out."""
     joints = pattern_of("and or", languages)
