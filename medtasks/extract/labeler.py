@@ -235,7 +235,11 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     return of_replies
 
 
-def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> Answer:
+def from_labels(
+    reply: str | None,
+    labels: Labels | None,
+    names: Sequence[str],
+) -> Answer:
     """Read which conditions are present.
 
     Args:

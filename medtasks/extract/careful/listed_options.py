@@ -60,7 +60,11 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
     return words[0] if len(words) == 1 and text.isupper() else words
 
 
-def _stated_options(text: str, options: OptionSet, sample: Sample) -> frozenset[int] | Reason:
+def _stated_options(
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+) -> frozenset[int] | Reason:
     """Return the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
     everything = frozenset(options.letters.values())

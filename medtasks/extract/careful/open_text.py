@@ -136,7 +136,11 @@ def _plain_number(number: str) -> str:
     return ".".join(filter(None, parts))
 
 
-def _is_article_a(match: re.Match[str], text: str, shouting: bool) -> bool:
+def _is_article_a(
+    match: re.Match[str],
+    text: str,
+    shouting: bool,
+) -> bool:
     """Return whether a word is the article "a", and not the letter."""
     if match[0] not in ("a", "A") or not _NOUN_FOLLOWS.match(text, match.end()):
         return False
@@ -216,7 +220,12 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
 
 
 def open_answer(
-    text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool
+    text: str,
+    target: str,
+    overlap: TokenOverlap,
+    *,
+    closed: bool,
+    correct: bool,
 ) -> Answer:
     """Return the answer of a valid reply.
 

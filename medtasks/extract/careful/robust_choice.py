@@ -79,7 +79,12 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     return Answer.invalid(choice) if isinstance(choice, Reason) else Answer.ok(letter(choice))
 
 
-def _choice_in(text: str, options: OptionSet, sample: Sample, languages: Languages) -> int | Reason:
+def _choice_in(
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+    languages: Languages,
+) -> int | Reason:
     """Return the option that a text chooses, or why there is none."""
     whole = whole_option(text, options)
     if whole is not None:
@@ -100,7 +105,10 @@ def _only_option(options: frozenset[int]) -> int | Reason:
 
 
 def _undeclared_choice(
-    text: str, statements: OptionStatements, options: OptionSet, languages: Languages
+    text: str,
+    statements: OptionStatements,
+    options: OptionSet,
+    languages: Languages,
 ) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
     affirmed = statements.affirmed
@@ -119,7 +127,10 @@ def _undeclared_choice(
 
 
 def _until_invented_question(
-    text: str, options: OptionSet, question: str, languages: Languages
+    text: str,
+    options: OptionSet,
+    question: str,
+    languages: Languages,
 ) -> str:
     """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
     for heading in _heading(languages).finditer(text):

@@ -104,7 +104,12 @@ class ClassChoices:
                 mentions.append(number)
         return sorted(mentions)
 
-    def _numbers_in(self, text: str, languages: Languages, starts: Set[int]) -> list[Mention]:
+    def _numbers_in(
+        self,
+        text: str,
+        languages: Languages,
+        starts: Set[int],
+    ) -> list[Mention]:
         """Return the options called by number.
 
         Args:
@@ -122,7 +127,12 @@ class ClassChoices:
                 mentions += self._labels_in(text, match, languages)
         return self._with_grades(text, mentions) if self.has_shifted_grades else mentions
 
-    def _labels_in(self, text: str, match: re.Match[str], languages: Languages) -> list[Mention]:
+    def _labels_in(
+        self,
+        text: str,
+        match: re.Match[str],
+        languages: Languages,
+    ) -> list[Mention]:
         """Return the options of a list of numbers. Of shifted grades these are all they may mean: "1 or 0"."""
         mentions: list[Mention] = []
         for number in _number_pattern(languages).finditer(text, *match.span("labels")):
@@ -234,7 +244,11 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     return Answer.invalid(choice) if isinstance(choice, Reason) else Answer.ok(letter(choice))
 
 
-def _class_in(text: str, classes: ClassChoices, named: Sequence[str] = ()) -> int | Reason:
+def _class_in(
+    text: str,
+    classes: ClassChoices,
+    named: Sequence[str] = (),
+) -> int | Reason:
     """Return the class that a text names, or why there is none."""
     languages = languages_of(text, named)
     if "en" in languages:
@@ -269,7 +283,11 @@ def _without_absence(findings: list[Finding]) -> list[Finding]:
     return turned
 
 
-def _unmentioned_class(text: str, classes: ClassChoices, languages: Languages) -> int | Reason:
+def _unmentioned_class(
+    text: str,
+    classes: ClassChoices,
+    languages: Languages,
+) -> int | Reason:
     """Return the class that a reply without any mention means, or why there is none."""
     if pattern_of("refusal none writer", languages).search(text):
         return Reason.REFUSED
@@ -281,7 +299,10 @@ def _unmentioned_class(text: str, classes: ClassChoices, languages: Languages) -
 
 
 def _distinct_class(
-    chosen: frozenset[int], text: str, statements: OptionStatements, classes: ClassChoices
+    chosen: frozenset[int],
+    text: str,
+    statements: OptionStatements,
+    classes: ClassChoices,
 ) -> int | Reason:
     """Return the one class, unless the reply also denies it, or names another one next to a number or a look-alike."""
     if chosen == {NO_OPTION}:
@@ -296,7 +317,11 @@ def _distinct_class(
     return Reason.AMBIGUOUS if _may_be_look_alike(option, text, classes) else option
 
 
-def _may_be_look_alike(option: int, text: str, classes: ClassChoices) -> bool:
+def _may_be_look_alike(
+    option: int,
+    text: str,
+    classes: ClassChoices,
+) -> bool:
     """Return whether a text may mean a look-alike of a class: a longer name, "mild or" moderate, the other side."""
     name = classes.names.full[option]
     spoken = stems(text)

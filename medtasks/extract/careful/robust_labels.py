@@ -78,6 +78,10 @@ _FINDING = re.compile(
 )
 
 
+_Expression = tuple[
+    re.Match[str], int | None
+]  # and the position of its label, None for a look-alike
+
 _QUESTION = re.compile(
     r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE
 )
@@ -165,14 +169,14 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     return by_stance
 
 
-def _expressions(clause: str, names: tuple[str, ...]) -> Iterator[tuple[re.Match[str], int | None]]:
+def _expressions(clause: str, names: tuple[str, ...]) -> Iterator[_Expression]:
     """Yield the expressions for labels in a clause with the label, None for those of look-alikes."""
     for label, pattern in _patterns(names):
         for match in pattern.finditer(clause):
             yield match, label
 
 
-def _sort_key(expression: tuple[re.Match[str], int | None]) -> tuple[int, int, bool]:
+def _sort_key(expression: _Expression) -> tuple[int, int, bool]:
     match, label = expression
     return match.start(), -match.end(), label is None
 

@@ -28,7 +28,10 @@ _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin o
 
 
 def unnamed_option(
-    text: str, options: OptionSet, sample: Sample, languages: Languages
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+    languages: Languages,
 ) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
     if len(words_in(text)) <= _FEW_WORDS:
@@ -47,7 +50,11 @@ def unnamed_option(
     return _by_words(text, options, languages)
 
 
-def position_in_words(text: str, options: OptionSet, languages: Languages) -> int | None:
+def position_in_words(
+    text: str,
+    options: OptionSet,
+    languages: Languages,
+) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer.
 
     Args:
@@ -93,7 +100,9 @@ def _words_of_content(text: str, languages: Languages) -> list[str]:
 
 
 def quantity_option(
-    text: str, options: OptionSet, roles: tuple[str, ...] = ("none", "all")
+    text: str,
+    options: OptionSet,
+    roles: tuple[str, ...] = ("none", "all"),
 ) -> int | None:
     """Return the option for none or for all of the others, if a text says so."""
     for role in roles:
@@ -104,7 +113,11 @@ def quantity_option(
     return None
 
 
-def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
+def _yes_or_no(
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+) -> int | None:
     """Return the option that a statement chooses of options of which one says yes and one no."""
     of_verdict: dict[str, int] = {}
     for index, option in enumerate(options.texts):
@@ -117,7 +130,11 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
     return of_verdict.get(str(yes_no(text, sample.question, sample.languages).value))
 
 
-def _by_words(text: str, options: OptionSet, languages: Languages) -> int | Reason:
+def _by_words(
+    text: str,
+    options: OptionSet,
+    languages: Languages,
+) -> int | Reason:
     """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
     words = _words_of_content(_PRONOUN.sub(" ", text), languages)
     names = [list(map(numeral, name)) for name in options.words]
@@ -131,7 +148,11 @@ def _by_words(text: str, options: OptionSet, languages: Languages) -> int | Reas
     return whole[0] if len(whole) == 1 else _by_parts(spoken, names, options)
 
 
-def _by_parts(words: set[str], names: list[list[str]], options: OptionSet) -> int | Reason:
+def _by_parts(
+    words: set[str],
+    names: list[list[str]],
+    options: OptionSet,
+) -> int | Reason:
     """Return the option of which most words that no other option has occur, among few others."""
     content = list(filter(is_content, words))
     matching = []

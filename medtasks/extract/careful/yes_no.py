@@ -269,7 +269,11 @@ def is_unsure(text: str, languages: Languages = ("en",)) -> bool:
     return pattern_of("refusal", languages).search(text) is not None
 
 
-def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> Answer:
+def yes_no(
+    reply: str | None,
+    question: str = "",
+    named: Sequence[str] = (),
+) -> Answer:
     """Read "yes" or "no" from a reply to a closed question.
 
     Args:
@@ -329,7 +333,11 @@ class _Topic(NamedTuple):
         return any(self.name_of(word.what, denied=True) in names for word in words_said)
 
 
-def _statements(text: str, question: str, languages: Languages) -> Iterator[str]:
+def _statements(
+    text: str,
+    question: str,
+    languages: Languages,
+) -> Iterator[str]:
     """Yield the verdict of each statement, or item of a list, on the subject of a question."""
     topic = _topic(question, languages)
     if not topic.words:
@@ -348,7 +356,10 @@ def _statements(text: str, question: str, languages: Languages) -> Iterator[str]
 
 
 def _items(
-    clause: str, words_said: Sequence[Mention[str]], topic: _Topic, languages: Languages
+    clause: str,
+    words_said: Sequence[Mention[str]],
+    topic: _Topic,
+    languages: Languages,
 ) -> list[list[tuple[Stance, str]]]:
     """Return the words of each item of the list that a clause may be, each with the clause's stance on it."""
     joint = pattern_of("and or", languages)
@@ -365,7 +376,9 @@ def _items(
 
 
 def _verdict_of(
-    topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]
+    topic: _Topic,
+    item: Sequence[tuple[Stance, str]],
+    degree: re.Pattern[str],
 ) -> str | None:
     """Return the verdict of a statement, or None.
 
@@ -392,7 +405,11 @@ def _verdict_of(
     return "no" if not is_limited and _affirms_opposite(topic, holds) else None
 
 
-def _affirms(topic: _Topic, certain: set[str], others: set[str]) -> bool:
+def _affirms(
+    topic: _Topic,
+    certain: set[str],
+    others: set[str],
+) -> bool:
     """Return whether words that a statement affirms are what the question asks for."""
     # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
     return topic.words <= certain or (topic.main in certain and not others)
@@ -429,7 +446,11 @@ def _topic(question: str, languages: Languages) -> _Topic:
     return _Topic(frozenset(word.what for word in content), main, is_noun)
 
 
-def _main_word(content: Sequence[Mention[str]], count: int, languages: Languages) -> str | None:
+def _main_word(
+    content: Sequence[Mention[str]],
+    count: int,
+    languages: Languages,
+) -> str | None:
     """Return the noun of the first ``count`` words, None if languages differ in which it is.
 
     It is the last word before "of" and the like, but the first in languages in which adjectives follow the noun.
@@ -442,7 +463,12 @@ def _main_word(content: Sequence[Mention[str]], count: int, languages: Languages
 
 
 @lru_cache(maxsize=1 << 14)
-def _is_same(name: str, word: str, *, denied: bool) -> bool:
+def _is_same(
+    name: str,
+    word: str,
+    *,
+    denied: bool,
+) -> bool:
     """Return whether two words have the same stem.
 
     Args:

@@ -67,7 +67,12 @@ _PAPER = "GMAI-MMBench's paper: a lone letter, else text"
 
 @extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, _NEWEST, given_text, newest=True)
 @extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, _PAPER, given_text, newest=False)
-def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
+def vlmevalkit(
+    reply: str,
+    sample: Sample,
+    *,
+    newest: bool,
+) -> Answer:
     """Read an option, of at most 26.
 
     The published GMAI-MMBench numbers count invalid as wrong.
@@ -90,7 +95,12 @@ def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
     return Answer.only(names)
 
 
-def _lettered_answer(reply: str, letters: Sequence[str], *, newest: bool) -> Answer | None:
+def _lettered_answer(
+    reply: str,
+    letters: Sequence[str],
+    *,
+    newest: bool,
+) -> Answer | None:
     """Return the answer of a reply that refuses or has a letter, else None."""
     if any(refusal in reply for refusal in _REFUSALS):
         return Answer.invalid(Reason.REFUSED)
@@ -129,7 +139,12 @@ _TABLES = "MedVLThinker's tables, also 'answer is'"
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True)
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, _ALONE, given_text, regraded=False)
-def medvlthinker(reply: str, sample: Sample, *, regraded: bool) -> Answer:
+def medvlthinker(
+    reply: str,
+    sample: Sample,
+    *,
+    regraded: bool,
+) -> Answer:
     """Read the option that is the whole answer: letter, text, or ``B. text``.
 
     Args:
@@ -195,7 +210,12 @@ _SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
 
 @extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, _SECOND_TURN, given_text, trigger=REASONED)
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, _FIRST_TURN, given_text, trigger=DIRECT)
-def first_letter(reply: str, sample: Sample, *, trigger: str) -> Answer:
+def first_letter(
+    reply: str,
+    sample: Sample,
+    *,
+    trigger: str,
+) -> Answer:
     """Return the first of the options' letters after a trigger, else after "answer is".
 
     Args:
@@ -251,7 +271,12 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     "most likely option, a tie goes to the first",
     of_tied=0,
 )
-def choose_most_likely(losses: Sequence[float], sample: Sample, *, of_tied: int | None) -> Answer:
+def choose_most_likely(
+    losses: Sequence[float],
+    sample: Sample,
+    *,
+    of_tied: int | None,
+) -> Answer:
     """Choose the most likely option.
 
     Args:

@@ -63,7 +63,12 @@ def boxed(text: str) -> str:
     return NO_BOX
 
 
-def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
+def tagged(
+    text: str | None,
+    tag: str,
+    *,
+    required: bool = False,
+) -> str:
     """Return all contents of a tag, joined by a blank and stripped.
 
     Args:
@@ -128,7 +133,12 @@ _STOPS = {  # flags of a published row at which MedEvalKit raises
 
 
 def kit_answer(
-    reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool
+    reply: str | None,
+    sample: Sample,
+    *,
+    tags: bool,
+    release: bool,
+    fixed: bool,
 ) -> Answer:
     """Return the option that MedEvalKit takes a reply for.
 
@@ -169,7 +179,10 @@ def kit_answer(
 
 
 def _match_option(
-    key: str, text: str, lines: tuple[str, ...], gold: str | None
+    key: str,
+    text: str,
+    lines: tuple[str, ...],
+    gold: str | None,
 ) -> tuple[str, bool, bool]:
     """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
     letters = _letters(len(lines))
@@ -227,7 +240,12 @@ def _letters(number: int) -> tuple[str, ...]:
     return tuple(letter(index).lower() for index in range(number))
 
 
-def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
+def read_reply(
+    reply: str,
+    options: int,
+    *,
+    release: bool = False,
+) -> tuple[str, str]:
     r"""Return the key of a reply, and the text to compare by similarity.
 
     Args:
@@ -368,7 +386,10 @@ _AUTHORS = "MedEvalKit for MMMU, open answers by authors"
 )
 @extractor("medevalkit_mmmu", AnswerKind.CHOICE, _AS_RUN, answered_text, candidates=list)
 def mmmu_answer(
-    reply: str, sample: Sample, *, candidates: Callable[[str], Iterable[Prediction]]
+    reply: str,
+    sample: Sample,
+    *,
+    candidates: Callable[[str], Iterable[Prediction]],
 ) -> Answer:
     """Read an option as MedEvalKit does, and an open answer by its candidates.
 
@@ -415,7 +436,11 @@ def mmmu_pro(reply: str, sample: Sample) -> Answer:
     return _option_or_draw(option, reply, sample)
 
 
-def _option_or_draw(option: str | None, reply: str, sample: Sample) -> Answer:
+def _option_or_draw(
+    option: str | None,
+    reply: str,
+    sample: Sample,
+) -> Answer:
     """Return the answer for an option, or one without a value that tells of how many options one is drawn."""
     if option is not None:
         return Answer.ok(option, fallback=False)
@@ -443,7 +468,11 @@ def parsed_option(response: str, options: Sequence[str]) -> str | None:
     return _last_option(text.strip(), options, _FORMS)
 
 
-def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
+def _last_option(
+    text: str,
+    options: Sequence[str],
+    forms: Sequence[tuple[str, str]],
+) -> str | None:
     """Return the last letter in the first form that occurs, else the option whose text occurs last.
 
     Args:

@@ -76,7 +76,13 @@ def _invalid_answer(reason: Reason, sample: Sample) -> Answer:
 # ---- as published ----
 
 
-def _read_vqa(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answer:
+def _read_vqa(
+    reply: str | None,
+    sample: Sample,
+    *,
+    slake: bool,
+    head: bool,
+) -> Answer:
     """Read a reply as MedEvalKit does.
 
     Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
@@ -199,7 +205,12 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
 # ---- reports ----
 
 
-def _report(reply: str | None, sample: Sample, *, published: bool) -> Answer:
+def _report(
+    reply: str | None,
+    sample: Sample,
+    *,
+    published: bool,
+) -> Answer:
     """Return the reply as a report, which is invalid without any character but full stops and white space.
 
     Args:
@@ -289,7 +300,13 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     return _answer(answer.value, sample, judged=text, gold=gold, correct=correct, closed=True)
 
 
-def _same_words(text: str, gold: str, sample: Sample, *, closed: bool) -> Answer:
+def _same_words(
+    text: str,
+    gold: str,
+    sample: Sample,
+    *,
+    closed: bool,
+) -> Answer:
     """Score a reply by its words, which are right if they are those of the gold in the same order."""
     stated, reason = open_reply(text)
     if stated is None:

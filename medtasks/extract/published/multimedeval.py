@@ -94,7 +94,10 @@ _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
 
 
 def _in_both_versions(
-    name: str, kind: AnswerKind, of: str, summary: str
+    name: str,
+    kind: AnswerKind,
+    of: str,
+    summary: str,
 ) -> Callable[[Extract], Extract]:
     def register(rule: Extract) -> Extract:
         for version, clean, cleaner in (
@@ -114,7 +117,12 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
 
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")
-def closest_option(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
+def closest_option(
+    reply: str,
+    sample: Sample,
+    *,
+    clean: Cleaner,
+) -> Answer:
     """Read the first option with the highest BLEU-1 against the reply, in the form that the task compares."""
     cleaned = clean(reply)
     if not cleaned.strip():
@@ -127,7 +135,12 @@ def closest_option(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
 @_in_both_versions(
     "multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class"
 )
-def closest_class(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
+def closest_class(
+    reply: str,
+    sample: Sample,
+    *,
+    clean: Cleaner,
+) -> Answer:
     """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees."""
     answer = closest_option(reply, sample, clean=clean)
     return Answer.ok(letter(0)) if answer.value is None and sample.options else answer
@@ -136,7 +149,12 @@ def closest_class(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
 @_in_both_versions(
     "multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe"
 )
-def most_frequent_word(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
+def most_frequent_word(
+    reply: str,
+    sample: Sample,
+    *,
+    clean: Cleaner,
+) -> Answer:
     """Read the word that the cleaned reply has most often, in a tie yes before no before maybe."""
     cleaned = clean(reply)
     if not cleaned.strip():
@@ -166,7 +184,12 @@ def multimedeval_nli(reply: str, sample: Sample) -> Answer:
 @_in_both_versions(
     "multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half"
 )
-def close_labels(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
+def close_labels(
+    reply: str,
+    sample: Sample,
+    *,
+    clean: Cleaner,
+) -> Answer:
     """Read the labels whose BLEU-1, the share of the reply's words that the label has, is above one half."""
     scores = _references(clean, tuple(sample.options)).scores(clean(reply))
     return Answer.ok(tuple(int(score > 0.5) for score in scores))

@@ -88,7 +88,12 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     return _texts(text, content, content, content)
 
 
-def _texts(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
+def _texts(
+    text: str | Reason,
+    judged: str,
+    labelled: str,
+    compared: str,
+) -> Answer:
     facts = {"judged": judged, "labelled": labelled, "compared": compared}
     if isinstance(text, Reason):
         return Answer.invalid(text, **facts)

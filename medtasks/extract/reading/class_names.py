@@ -211,7 +211,11 @@ def _abbreviates(letters: str, name: tuple[str, ...]) -> bool:
     return re.fullmatch(pattern, letters) is not None
 
 
-def _is_aside(text: str, start: int, end: int) -> bool:
+def _is_aside(
+    text: str,
+    start: int,
+    end: int,
+) -> bool:
     """Return whether a name is said of something else: of an attribute ("normal heart size"), of a setting."""
     before = text[max(0, start - _ATTRIBUTE) : start]
     after = text[end : end + _ATTRIBUTE]

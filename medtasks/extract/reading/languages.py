@@ -129,7 +129,11 @@ def lower_case(text: str) -> str:
 
 
 @lru_cache(maxsize=4)  # a text is looked at for labels and for statements
-def signals_in(text: str, roles: str, languages: Languages) -> list[Signal]:
+def signals_in(
+    text: str,
+    roles: str,
+    languages: Languages,
+) -> list[Signal]:
     """Return the words of a text that have one of some roles, in order.
 
     Args:
@@ -150,7 +154,11 @@ def _lower_case_pattern(roles: str, languages: Languages) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=8192)
-def _roles_of(words: str, roles: str, languages: Languages) -> frozenset[str]:
+def _roles_of(
+    words: str,
+    roles: str,
+    languages: Languages,
+) -> frozenset[str]:
     return frozenset(role for role in roles.split() if pattern_of(role, languages).fullmatch(words))
 
 

@@ -172,7 +172,11 @@ def _is_dismissal(signal: Signal) -> bool:
     return not is_denial and not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
 
 
-def _stance_of(signal: Signal, clause: str, languages: Languages) -> Stance | None:
+def _stance_of(
+    signal: Signal,
+    clause: str,
+    languages: Languages,
+) -> Stance | None:
     """Return the stance that a word gives to what it reaches, None if it bears on nothing."""
     if signal.roles & {"aside", "unchanged", "normal"}:
         return None
@@ -189,7 +193,11 @@ def _stance_of(signal: Signal, clause: str, languages: Languages) -> Stance | No
     return Stance.DENIED
 
 
-def _ends_clause(clause: str, signal: Signal, languages: Languages) -> bool:
+def _ends_clause(
+    clause: str,
+    signal: Signal,
+    languages: Languages,
+) -> bool:
     """Return whether nothing but a few words and a verb follows a signal."""
     after = clause[signal.end : signal.end + _NEAR]
     if not re.search(r"\w", after) or _WITHOUT_BLANKS.match(clause, signal.start):
@@ -198,7 +206,12 @@ def _ends_clause(clause: str, signal: Signal, languages: Languages) -> bool:
     return verb is not None and len(after[: verb.start()].split()) <= 2
 
 
-def stance(clause: str, start: int, end: int, languages: Languages = ENGLISH) -> Stance:
+def stance(
+    clause: str,
+    start: int,
+    end: int,
+    languages: Languages = ENGLISH,
+) -> Stance:
     """Return the stance of a clause on its words from ``start`` to ``end``.
 
     Args:
@@ -228,7 +241,12 @@ def stance(clause: str, start: int, end: int, languages: Languages = ENGLISH) ->
     return Stance.AFFIRMED
 
 
-def _bears_on(sign: _Sign, clause: str, start: int, end: int) -> bool:
+def _bears_on(
+    sign: _Sign,
+    clause: str,
+    start: int,
+    end: int,
+) -> bool:
     """Return whether a sign reaches a mention: not out of brackets, nor back over a finished list item."""
     if sign.end <= start:
         barrier = _NEXT_ITEM if sign.is_adjective else _CLOSED
@@ -242,7 +260,9 @@ def _bears_on(sign: _Sign, clause: str, start: int, end: int) -> bool:
 
 
 def stances(
-    text: str, mentions: Callable[[str], Iterable[Mention[T]]], languages: Languages = ENGLISH
+    text: str,
+    mentions: Callable[[str], Iterable[Mention[T]]],
+    languages: Languages = ENGLISH,
 ) -> dict[Stance, set[T]]:
     """Return everything that the clauses of a text without markup mention, by stance.
 
@@ -259,7 +279,9 @@ def stances(
 
 
 def stances_of(
-    pattern: re.Pattern[str], parts: Iterable[str], languages: Languages = ENGLISH
+    pattern: re.Pattern[str],
+    parts: Iterable[str],
+    languages: Languages = ENGLISH,
 ) -> set[Stance]:
     """Return the stances of clauses on the matches of a pattern.
 

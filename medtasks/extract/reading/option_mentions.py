@@ -100,7 +100,7 @@ def folded(text: str) -> str:
 
 def tokens_of(text: str) -> list[Token]:
     """Return the words, numbers and signs of a :func:`folded` text."""
-    return [Token(_plain(match[0]), match.start(), match.end()) for match in _TOKEN.finditer(text)]
+    return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
 
 
 def words_in(text: str) -> tuple[str, ...]:
@@ -306,7 +306,11 @@ def _is_ending(name: str, ending: str) -> bool:
     return len(ending) <= _ENDING and ending.isalpha() and len(name.split()[-1]) > _LONG
 
 
-def _is_within(text: str, start: int, end: int) -> bool:
+def _is_within(
+    text: str,
+    start: int,
+    end: int,
+) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
     word = text[start:end]
     if start == 0 or not word.isalpha():
@@ -337,7 +341,11 @@ def _small_pattern(count: int) -> re.Pattern[str]:
     )
 
 
-def label_mentions(text: str, options: OptionSet, languages: Languages) -> list[Mention]:
+def label_mentions(
+    text: str,
+    options: OptionSet,
+    languages: Languages,
+) -> list[Mention]:
     """Return mentions of options by their label, without letters that are part of a name."""
     if not len(options):
         return []
@@ -349,7 +357,9 @@ def label_mentions(text: str, options: OptionSet, languages: Languages) -> list[
 
 
 def _capitals(
-    text: str, options: OptionSet, languages: Languages
+    text: str,
+    options: OptionSet,
+    languages: Languages,
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and letter of each capital that is a label."""
     signals = signals_in(text, ROLES, languages)
@@ -376,12 +386,20 @@ def _capitals(
             yield opened.start(), closed.end(), name
 
 
-def _begins_with(text: str, start: int, first_word: tuple[str, ...]) -> bool:
+def _begins_with(
+    text: str,
+    start: int,
+    first_word: tuple[str, ...],
+) -> bool:
     """Return whether a text goes on with the first word of an option, never with none."""
     return folded(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
 
 
-def _is_part_of_name(preceding: Signal | None, following: Signal | None, end: int) -> bool:
+def _is_part_of_name(
+    preceding: Signal | None,
+    following: Signal | None,
+    end: int,
+) -> bool:
     """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型"."""
     if preceding and "named" in preceding.roles:
         return True
@@ -406,7 +424,9 @@ def _is_word(
 
 
 def _small_letters(
-    text: str, options: OptionSet, languages: Languages
+    text: str,
+    options: OptionSet,
+    languages: Languages,
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and capital form of each small letter that is a label."""
     for match in _small_pattern(len(options)).finditer(f"\n{text}"):
@@ -431,7 +451,11 @@ def _goes_on(after: str, is_first: bool) -> bool:
 # ---- all mentions ----
 
 
-def option_mentions(text: str, options: OptionSet, languages: Languages) -> list[Mention]:
+def option_mentions(
+    text: str,
+    options: OptionSet,
+    languages: Languages,
+) -> list[Mention]:
     """Return all mentions of options in order, where a label next to its text is one mention.
 
     Example:
@@ -444,7 +468,9 @@ def option_mentions(text: str, options: OptionSet, languages: Languages) -> list
 
 
 def join_mentions(
-    text: str, labels: Sequence[Mention], of_texts: Sequence[Mention]
+    text: str,
+    labels: Sequence[Mention],
+    of_texts: Sequence[Mention],
 ) -> list[Mention]:
     """Return mentions by label and by text in order.
 
@@ -469,7 +495,11 @@ def _place_and_kind(mention: Mention) -> tuple[int, bool]:
     return mention.start, mention.is_label
 
 
-def _is_label_of(text: str, first: Mention, second: Mention) -> bool:
+def _is_label_of(
+    text: str,
+    first: Mention,
+    second: Mention,
+) -> bool:
     """Return whether a label and a text after it are one mention."""
     is_pair = first.is_label and not first.has_text and not second.is_label
     if not is_pair or not LABEL_GAP.fullmatch(text, first.end, second.start):
@@ -479,7 +509,11 @@ def _is_label_of(text: str, first: Mention, second: Mention) -> bool:
     return not _SENTENCE_END.match(text, max(first.start - 1, 0))
 
 
-def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
+def _with_text(
+    text: str,
+    mention: Mention,
+    options: OptionSet,
+) -> Mention:
     """Extend a label over the text of its option, of which some words are left out or written otherwise."""
     if mention.has_text:
         return mention

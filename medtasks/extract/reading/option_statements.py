@@ -112,7 +112,9 @@ class OptionStatements(NamedTuple):
 
 
 def option_statements(
-    text: str, options: OptionSet, languages: Languages
+    text: str,
+    options: OptionSet,
+    languages: Languages,
 ) -> OptionStatements | None:
     """Return the statements of a text on options, None if it mentions none.
 
@@ -125,7 +127,10 @@ def option_statements(
 
 
 def statements_on(
-    text: str, mentions: Sequence[Mention], count: int, languages: Languages
+    text: str,
+    mentions: Sequence[Mention],
+    count: int,
+    languages: Languages,
 ) -> OptionStatements | None:
     """Return the statements of a text on what it mentions, None if it mentions nothing.
 
@@ -188,7 +193,10 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 
 def _statements(
-    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], languages: Languages
+    text: str,
+    mentions: Sequence[Mention],
+    signals: Sequence[Signal],
+    languages: Languages,
 ) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each. Statements without a mention are left out."""
     joints = pattern_of("and or", languages)
@@ -204,7 +212,10 @@ def _statements(
 
 
 def _groups(
-    text: str, mentions: Sequence[Mention], signals: Sequence[Signal], joints: re.Pattern[str]
+    text: str,
+    mentions: Sequence[Mention],
+    signals: Sequence[Signal],
+    joints: re.Pattern[str],
 ) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between. What follows a denied list's end is apart."""
     border = _denied_list_end(text, mentions, signals)
@@ -221,7 +232,11 @@ def _groups(
     return groups
 
 
-def _denied_list_end(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> int:
+def _denied_list_end(
+    text: str,
+    mentions: Sequence[Mention],
+    signals: Sequence[Signal],
+) -> int:
     """Return the position of the first denial, or of a later "and" or "or" between mentions.
 
     Without a denial it is the end of the text.
@@ -242,7 +257,11 @@ def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
     return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
 
 
-def _between(parts: Sequence[_Part], start: int, end: int) -> Sequence[_Part]:
+def _between(
+    parts: Sequence[_Part],
+    start: int,
+    end: int,
+) -> Sequence[_Part]:
     """Return the mentions or signals that begin between two positions."""
     first = bisect_left(parts, start, key=_start)
     return parts[first : bisect_left(parts, end, first, key=_start)]
@@ -269,7 +288,11 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
     return [*ends, len(text)]
 
 
-def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
+def _walks(
+    text: str,
+    statements: Sequence[Statement],
+    count: int,
+) -> list[tuple[int, int]]:
     """Return the numbers of the first statement of each walk through options, and of the one after its last."""
     runs: list[dict[int, int]] = [{}]  # number of the statement by option
     for number in _items(text, statements):
@@ -295,7 +318,11 @@ def _items(text: str, statements: Sequence[Statement]) -> list[int]:
     return items
 
 
-def _line_end(text: str, statements: Sequence[Statement], number: int) -> int:
+def _line_end(
+    text: str,
+    statements: Sequence[Statement],
+    number: int,
+) -> int:
     """Return the number of the first statement after those on one line with another."""
     end = text.find("\n", statements[number].groups[0].start)
     number += 1
@@ -304,7 +331,11 @@ def _line_end(text: str, statements: Sequence[Statement], number: int) -> int:
     return number
 
 
-def _is_walk(text: str, items: Sequence[Statement], count: int) -> bool:
+def _is_walk(
+    text: str,
+    items: Sequence[Statement],
+    count: int,
+) -> bool:
     """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
     if len(items) >= min(count, 3):
         return True
@@ -360,7 +391,11 @@ def _roles(signals: Iterable[Signal]) -> frozenset[str]:
 # ---- evidence ----
 
 
-def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
+def _findings(
+    text: str,
+    statement: Statement,
+    count: int,
+) -> list[Finding]:
     """Return the evidence for each group of mentions of a statement, but for one of all options.
 
     Such a group repeats the question.
@@ -373,7 +408,11 @@ def _findings(text: str, statement: Statement, count: int) -> list[Finding]:
     return findings
 
 
-def _before(text: str, statement: Statement, number: int) -> list[Signal]:
+def _before(
+    text: str,
+    statement: Statement,
+    number: int,
+) -> list[Signal]:
     """Return the signals before a group that are about it, not about the group before or an earlier clause.
 
     Between two groups in one clause, only denials and choices are about the second.
@@ -417,7 +456,11 @@ def _is_about_answer(line: str) -> bool:
     return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
 
 
-def _after(text: str, statement: Statement, number: int) -> list[Signal]:
+def _after(
+    text: str,
+    statement: Statement,
+    number: int,
+) -> list[Signal]:
     """Return the signals after a group that are about it: up to the next one, or to another thought."""
     start = statement.groups[number].end
     if number + 1 == len(statement.groups):
@@ -429,7 +472,11 @@ def _after(text: str, statement: Statement, number: int) -> list[Signal]:
     return list(takewhile(lambda signal: not signal.roles & {"but", "because"}, signals))
 
 
-def _evidence(text: str, statement: Statement, number: int) -> Evidence:
+def _evidence(
+    text: str,
+    statement: Statement,
+    number: int,
+) -> Evidence:
     """Return the evidence of a statement for the options of one of its groups."""
     group = statement.groups[number]
     before = _before(text, statement, number)
@@ -448,7 +495,10 @@ def _evidence(text: str, statement: Statement, number: int) -> Evidence:
 
 
 def _in_clause(
-    text: str, statement: Statement, group: Mention, after: Sequence[Signal]
+    text: str,
+    statement: Statement,
+    group: Mention,
+    after: Sequence[Signal],
 ) -> Sequence[Signal]:
     """Return the signals after a group in its clause. What a thing lacks does not deny the thing's name."""
     separator = _SEPARATOR.search(text, group.end, statement.end)
@@ -465,7 +515,11 @@ def _is_no(following: str) -> bool:
     return pattern_of("not absent").fullmatch(following.strip(" :-–=()[].\"'")) is not None
 
 
-def _is_set_off(text: str, statement: Statement, group: Mention) -> bool:
+def _is_set_off(
+    text: str,
+    statement: Statement,
+    group: Mention,
+) -> bool:
     """Return whether marks alone declare a group: it is all, follows a colon, or begins the reply as a label."""
     is_first_label = group.is_label and group.start <= _OPENING
     if is_first_label and _OPENS.match(text, group.end) and not _is_offer(statement):

@@ -353,7 +353,12 @@ class ReasonedReply:
     words: int  # outside the answer, so in the reasoning; separated by blanks
 
 
-def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> ReasonedReply:
+def split_reasoning(
+    text: str,
+    *,
+    cut: bool = False,
+    reasoning: str = "",
+) -> ReasonedReply:
     r"""Split off a reply's reasoning, of which the server may have sent ``reasoning`` apart from the reply.
 
     Reasoning is the text in ``<think>``, also nested, or before a ``</think>`` whose beginning the chat template had
