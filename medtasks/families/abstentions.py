@@ -4,17 +4,18 @@ Coverage is the share of questions that got one of the other options: an invalid
 task's own metrics an abstention is a wrong answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from medtasks.data.samples import Sample, letter
 from medtasks.families.choice import is_right
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.paired_choice import mean_over_answers, paired_answers
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter
 from medtasks.metrics.pairs import answers_by_pair
 
-COVERAGE, ACCURACY = "coverage", "acc_of_answered"
+COVERAGE = "coverage"
+ACCURACY = "acc_of_answered"
 _DESCRIPTIONS = {
     COVERAGE: "Share of questions answered with another option than the one to abstain.",
     ACCURACY: "Share of these answers that are right; undefined if there are none.",
@@ -22,67 +23,80 @@ _DESCRIPTIONS = {
 
 
 class Abstaining(TaskFamily):
-    """Base that marks the option to abstain in scores; :func:`abstaining` puts it before another family."""
+    """Base that marks the option to abstain in scores, which :func:`abstaining` puts before another family."""
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the other family, with the value that an abstention has there."""
-        score, last = super()._score(sample, reply, rule), len(sample.options) - 1
+        score = super()._score(sample, reply, rule)
+        last = len(sample.options) - 1
         if "classes" not in score:
             return {**score, "abstention": letter(last)}
         value = None if score["value"] == last else score["value"]  # it is no class
         return {**score, "classes": last, "value": value, "abstention": last}
 
 
-def is_answered(score: Score) -> bool:
-    """Return whether an option other than the one to abstain was read."""
+def has_answer(score: Score) -> bool:
+    """Return whether an option other than the one to abstain was read.
+
+    Example:
+        >>> has_answer({"value": "A", "abstention": "E"}), has_answer({"value": "E", "abstention": "E"})
+        (True, False)
+    """
     return score["value"] not in (None, score["abstention"])
 
 
 def abstaining(family: TaskFamily) -> TaskFamily:
     """Return a family for the same questions with an option to abstain, with coverage and accuracy of the answered."""
-    made: TaskFamily = type(f"Abstaining{type(family).__name__}", (Abstaining, type(family)), {})()
-    selection = family.metrics[0].selection
+    bases = (Abstaining, type(family))
+    abstaining_family: TaskFamily = type(f"Abstaining{type(family).__name__}", bases, {})()
+    first, *others = family.metrics
+    metrics = _pair_metrics(first.selection) if family.paired else _metrics(first.selection)
+    abstaining_family.metrics = (first, *metrics, *others)
+    return abstaining_family
+
+
+def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
-    metrics: tuple[AnyMetric, ...] = (
+    return (
         Metric(
             COVERAGE,
             None,
             description=_DESCRIPTIONS[COVERAGE],
-            of=lambda s: float(is_answered(s)),
+            of=lambda score: float(has_answer(score)),
             **declared,
         ),
-        Metric(ACCURACY, description=_DESCRIPTIONS[ACCURACY], of=_right_if_answered, **declared),
+        Metric(
+            ACCURACY,
+            description=_DESCRIPTIONS[ACCURACY],
+            of=lambda score: is_right(score) if has_answer(score) else None,
+            **declared,
+        ),
     )
-    if family.paired:  # standard errors over pairs of images
-
-        def answers(scores: ScoreList, *, asked: Callable[[Score], bool]) -> Any:
-            read = [
-                score if is_answered(score) else {**score, "value": None}
-                for score in scores
-                if asked(score)
-            ]
-            return answers_by_pair(paired_answers(read))
-
-        metrics = (
-            mean_over_answers(
-                COVERAGE,
-                lambda answer: answer.value is not None,
-                higher_is_better=None,
-                units=lambda scores: answers(scores, asked=lambda _: True),
-                description=_DESCRIPTIONS[COVERAGE],
-                **declared,
-            ),
-            mean_over_answers(
-                ACCURACY,
-                lambda answer: answer.correct,
-                units=lambda scores: answers(scores, asked=is_answered),
-                description=_DESCRIPTIONS[ACCURACY],
-                **declared,
-            ),
-        )
-    made.metrics = (family.metrics[0], *metrics, *family.metrics[1:])
-    return made
 
 
-def _right_if_answered(score: Score) -> float | None:
-    return is_right(score) if is_answered(score) else None
+def _pair_metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+    """Return the metrics with standard errors over pairs of images."""
+    declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
+    return (
+        mean_over_answers(
+            COVERAGE,
+            lambda answer: answer.value is not None,
+            higher_is_better=None,
+            units=_pairs_with_abstentions,
+            description=_DESCRIPTIONS[COVERAGE],
+            **declared,
+        ),
+        mean_over_answers(
+            ACCURACY,
+            lambda answer: answer.correct,
+            units=lambda scores: _pairs_with_abstentions(filter(has_answer, scores)),
+            description=_DESCRIPTIONS[ACCURACY],
+            **declared,
+        ),
+    )
+
+
+def _pairs_with_abstentions(scores: Iterable[Score]) -> Any:
+    """Return the answers to each pair, an abstention without a value."""
+    marked = [score if has_answer(score) else {**score, "value": None} for score in scores]
+    return answers_by_pair(paired_answers(marked))

@@ -1,4 +1,7 @@
-"""Questions with lettered options: one right, with a judge (GMAI-MMBench), several right, or MedEvalKit's."""
+"""Questions with lettered options: one right, with a judge (GMAI-MMBench), several right, or MedEvalKit's.
+
+Used by the hooks of the same names, and a base of others. A question without a target is in no accuracy.
+"""
 
 import random
 import re
@@ -38,12 +41,7 @@ from medtasks.judges.published_judges import match_reply
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
-LEVELS = (
-    "image",
-    "box",
-    "mask",
-    "contour",
-)  # granularity: the word decides, the spelling is not documented
+LEVELS = ("image", "box", "mask", "contour")  # the word decides, as the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
@@ -53,12 +51,17 @@ _NO_OPTIONS = "no_options"
 
 
 def is_right(score: Score) -> float:
-    """Return 1 for a right answer, else 0; an invalid reply is wrong."""
+    """Return 1 for a right answer, else 0. An invalid reply is wrong.
+
+    Example:
+        >>> is_right({"value": "B", "target": "B"}), is_right({"value": None, "target": "B"})
+        (1.0, 0.0)
+    """
     return float(score["value"] == score["target"])
 
 
 class SingleChoice(TaskFamily):
-    """One right option; errors are clustered by patient, else by image."""
+    """One right option, with errors that are clustered by patient, else by image."""
 
     name = "single choice"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
@@ -84,16 +87,23 @@ class SingleChoice(TaskFamily):
         """Return the expected accuracy of one guess, over all questions and over those of each level."""
         if any(sample.target is None for sample in samples):
             return {}
-        parts: dict[str, list[float]] = defaultdict(list)
+        chances: dict[str, list[float]] = defaultdict(list)
         for sample in samples:
-            parts["accuracy"].append(1 / len(sample.options))
-            if level := level_of(sample):
-                parts[f"acc_{level}_level"].append(1 / len(sample.options))
-        return {"invalid_rate": 0.0, **{name: mean(values) for name, values in parts.items()}}
+            chance = 1 / len(sample.options)
+            chances["accuracy"].append(chance)
+            level = level_of(sample)
+            if level:
+                chances[f"acc_{level}_level"].append(chance)
+        return {"invalid_rate": 0.0, **{name: mean(values) for name, values in chances.items()}}
 
 
 def level_of(sample: Sample) -> str | None:
-    """Return the one of :data:`LEVELS` that a question's granularity names, if any."""
+    """Return the one of :data:`LEVELS` that a question's granularity names, if any.
+
+    Example:
+        >>> level_of(Sample({"granularity": "Mask Level"}))
+        'mask'
+    """
     words = str(sample.document.get("granularity") or "").casefold()
     return next((level for level in LEVELS if level in words), None)
 
@@ -104,23 +114,25 @@ def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
         "accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right
     )
 
-    by_level = (
-        replace(
-            accuracy,
-            name=f"acc_{level}_level",
-            role=Role.PART,
-            description=f"Accuracy at the {level} level.",
-            of=partial(
-                lambda level, score: is_right(score) if score["level"] == level else None, level
-            ),
-        )
-        for level in LEVELS
-    )
+    by_level = []
+    for level in LEVELS:
+        description = f"Accuracy at the {level} level."
+        of_level = replace(accuracy, role=Role.PART, description=description)
+        of = partial(_is_right_at, level)
+        by_level.append(replace(of_level, name=f"acc_{level}_level", of=of))
     return (accuracy, *by_level, replace(counts.INVALID_RATE, selection=selection))
 
 
+def _is_right_at(level: str, score: Score) -> float | None:
+    """Return whether a question of a level was answered rightly, None for one of another level."""
+    return is_right(score) if score["level"] == level else None
+
+
 class GroupedChoice(SingleChoice):
-    """GMAI-MMBench: accuracy over all and by granularity; a case drawn as a mask and as a contour is one cluster."""
+    """GMAI-MMBench: accuracy over all and by granularity.
+
+    A case drawn as a mask and as a contour is one cluster.
+    """
 
     name = "single choice in groups"
     metrics = (*_by_level(counts.answered), *counts.SAMPLE_COUNTS)
@@ -161,18 +173,18 @@ class JudgedChoice(GroupedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
-        rule_name, text = rule.extractor or str(self.extractor), reply.text or ""
+        rule_name = rule.extractor or str(self.extractor)
+        text = reply.text or ""
         judge = judge_for(sample.dataset)
-        answer, asked = match_reply(
+        answer, was_asked = match_reply(
             judge, rule_name, sample.question, sample.options, text, fenced=rule.fenced
         )
-        failed = answer.reason is Reason.JUDGE_FAILED
-        return {
-            "level": level_of(sample),
-            "target": sample.document["answer"],
-            **({} if failed else {"value": answer.value}),  # the reply is neither right nor wrong
+        score: Score = {"level": level_of(sample), "target": sample.document["answer"]}
+        if answer.reason is not Reason.JUDGE_FAILED:  # else it is neither right nor wrong
+            score["value"] = answer.value
+        return score | {
             "reason": answer.reason,
-            "asked": asked,
+            "asked": was_asked,
             "judge": judge.label,
             "possible_injection": addresses_judge(text),
             "rule": rule_name,
@@ -191,24 +203,25 @@ class MultiSelect(TaskFamily):
     extractor = "listed_options"
     rotated = "rotated_multi_answer"
     metrics: Sequence[AnyMetric] = (
-        *(
-            Metric(
-                f"mcls_{name}",
-                selection=counts.answered,
-                description=description,
-                of=itemgetter(name),
-            )
-            for name, description in (
-                ("accuracy", "Share of the listed options that are right, mean over questions."),
-                ("recall", "Share of the right options that are listed, mean over questions."),
-            )
+        Metric(
+            "mcls_accuracy",
+            selection=counts.answered,
+            description="Share of the listed options that are right, mean over questions.",
+            of=itemgetter("accuracy"),
+        ),
+        Metric(
+            "mcls_recall",
+            selection=counts.answered,
+            description="Share of the right options that are listed, mean over questions.",
+            of=itemgetter("recall"),
         ),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        listed, target = letters_of(answer.value), list(sample.document["answers"])
+        listed = letters_of(answer.value)
+        target = list(sample.document["answers"])
         shares = token_overlap(set(listed), set(target))
         value = None if answer.value is None else listed
         return {
@@ -240,29 +253,34 @@ class MultiSelect(TaskFamily):
 
 
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
-    """Return the strategies that list all options, and the one most often right; ``value`` is that of the score."""
-    frequent = most_frequent(
-        (len(sample.options), target) for sample in samples for target in sample.document["answers"]
-    )
+    """Return the strategies that list all options, and the one that is most often right.
 
-    every, single = (
-        tuple(
-            ExpectedAnswer(
-                (", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True
-            )
-            for sample, indices in zip(samples, listed, strict=True)
-        )
-        for listed in (
-            [range(len(sample.options)) for sample in samples],
-            [[option_index(frequent[len(sample.options)])] for sample in samples],
-        )
-    )
+    Args:
+        samples: Samples with options and ``answers``.
+        value: Function from a sample and indices of its options to the value of the score.
+    """
+    targets = []
+    for sample in samples:
+        for target in sample.document["answers"]:
+            targets.append((len(sample.options), target))
+    frequent = most_frequent(targets)
+
+    def listing(sample: Sample, indices: Sequence[int]) -> ExpectedAnswer:
+        reply = ", ".join(map(letter, indices))
+        return ExpectedAnswer((reply,), tuple(value(sample, indices)), whole=True)
+
+    every = []
+    single = []
+    for sample in samples:
+        count = len(sample.options)
+        every.append(listing(sample, range(count)))
+        single.append(listing(sample, [option_index(frequent[count])]))
     describes = (
         "Lists the one letter that is most often right of the questions with as many options."
     )
     return [
-        Strategy("all options", "Lists every option of every question.", every),
-        Strategy("most frequent answer", describes, single),
+        Strategy("all options", "Lists every option of every question.", tuple(every)),
+        Strategy("most frequent answer", describes, tuple(single)),
     ]
 
 
@@ -276,44 +294,44 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 
 def draw_guesses(scores: ScoreList) -> ScoreList:
     """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
-
-    def position(
-        score: Score,
-    ) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
-        parts = re.split(r"(\d+)", str(score["sample"]))
-        return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
-
-    waiting = sorted((score for score in scores if _DRAWS in score), key=position)
+    waiting = sorted((score for score in scores if _DRAWS in score), key=_position)
     if not waiting:
         return scores
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
-    drawn = {
-        id(score): chance.choice([letter(index) for index in range(score[_DRAWS])])
-        for score in waiting
-    }
-    return [
-        {
-            **{name: value for name, value in score.items() if name != _DRAWS},
-            "value": drawn[id(score)],
-        }
-        if id(score) in drawn
-        else score
-        for score in scores
-    ]
+    letters = {}
+    for score in waiting:
+        letters[id(score)] = chance.choice(list(map(letter, range(score[_DRAWS]))))
+    with_draws = []
+    for score in scores:
+        if id(score) in letters:
+            score = {**score, "value": letters[id(score)]}
+            del score[_DRAWS]
+        with_draws.append(score)
+    return with_draws
+
+
+def _position(score: Score) -> list[tuple[bool, int, str]]:
+    """Return the key that sorts scores by subject and number: ``validation_Pharmacy_12``."""
+    key = []
+    for part in re.split(r"(\d+)", str(score["sample"])):
+        is_number = part.isdecimal()
+        key.append((is_number, int(part) if is_number else 0, part))
+    return key
 
 
 def _with_options(scores: ScoreList) -> ScoreList:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
 
 
-def _drawn(scores: ScoreList) -> ScoreList:
+def _answered_with_draws(scores: ScoreList) -> ScoreList:
     return _with_options(draw_guesses(counts.answered(scores)))
 
 
 def _warning(scores: ScoreList) -> str:
-    if stop := counts.stop_warning(scores):
+    stop = counts.stop_warning(scores)
+    if stop:
         return stop
-    selected = _drawn(scores)
+    selected = _answered_with_draws(scores)
     without_target = sum(score["target"] is None for score in selected)
     if not without_target:
         return ""
@@ -323,7 +341,7 @@ def _warning(scores: ScoreList) -> str:
     )
 
 
-_COUNTED = counts.unstopped(_drawn)
+_COUNTED = counts.unstopped(_answered_with_draws)
 _ACCURACY: Metric[Score] = Metric(
     "accuracy",
     selection=_COUNTED,
@@ -344,7 +362,7 @@ _INVALID_RATE = replace(counts.INVALID_RATE, selection=_COUNTED)
 
 
 class KitChoice(SingleChoice):
-    """One right option, or a text (MMMU's open questions); errors are clustered by patient, else by image."""
+    """One right option, or a text (MMMU's open questions), with errors that are clustered by patient, else by image."""
 
     name = "MedEvalKit's questions with options"
     columns: ClassVar[Mapping[str, Column]] = {
@@ -363,13 +381,12 @@ class KitChoice(SingleChoice):
         return draw_guesses(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        facts = {
-            name: answer.facts[name]
-            for name in ("fallback", "stops", _DRAWS)
-            if name in answer.facts
-        }
         target = answer.facts.get("target", sample.document.get("answer"))
-        return {"target": target, "value": answer.value, **facts}
+        score: Score = {"target": target, "value": answer.value}
+        for name in ("fallback", "stops", _DRAWS):
+            if name in answer.facts:
+                score[name] = answer.facts[name]
+        return score
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
@@ -378,14 +395,10 @@ class KitChoice(SingleChoice):
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
 
-        def option(
-            sample: Sample, index: int
-        ) -> ExpectedAnswer:  # anything where there are no options
-            return (
-                option_by_letter(sample, index)
-                if index < len(sample.options)
-                else ExpectedAnswer((letter(index),))
-            )
+        def option(sample: Sample, index: int) -> ExpectedAnswer:
+            if index < len(sample.options):
+                return option_by_letter(sample, index)
+            return ExpectedAnswer((letter(index),))  # anything where there are no options
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
         describes = (
@@ -394,17 +407,18 @@ class KitChoice(SingleChoice):
         return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the expected accuracy of a guess: nothing for an open question; without those that have no target."""
-        guesses = [
-            1 / len(sample.options) if sample.options else 0.0
-            for sample in samples
-            if sample.target is not None or not sample.options
-        ]
+        """Return the expected accuracy of a guess: 0 for an open question, without questions that have no target."""
+        guesses = []
+        for sample in samples:
+            if not sample.options:
+                guesses.append(0.0)
+            elif sample.target is not None:
+                guesses.append(1 / len(sample.options))
         return {"invalid_rate": 0.0, "accuracy": mean(guesses)} if any(guesses) else {}
 
 
 class KitLikelihoods(KitChoice):
-    """The same where options are compared by likelihood; questions without options are in no score."""
+    """The same where options are compared by likelihood. Questions without options are in no score."""
 
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
@@ -423,6 +437,9 @@ class KitLikelihoods(KitChoice):
         return super().expected_by_chance([sample for sample in samples if sample.options])
 
 
-SINGLE_CHOICE, GROUPED_CHOICE, JUDGED_CHOICE = SingleChoice(), GroupedChoice(), JudgedChoice()
+SINGLE_CHOICE = SingleChoice()
+GROUPED_CHOICE = GroupedChoice()
+JUDGED_CHOICE = JudgedChoice()
 MULTI_SELECT = MultiSelect()
-KIT_CHOICE, KIT_LIKELIHOODS = KitChoice(), KitLikelihoods()
+KIT_CHOICE = KitChoice()
+KIT_LIKELIHOODS = KitLikelihoods()

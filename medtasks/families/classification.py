@@ -1,6 +1,9 @@
 """One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients.
 
 Intervals are those of the posterior, which hold for classes with few samples (:mod:`medtasks.stats.bootstrap`).
+
+Used by the hooks for classes and findings. A mean over classes is no mean over samples: it has no value for a single
+one.
 """
 
 from collections import Counter
@@ -50,21 +53,23 @@ _MULTILABEL = (
 )
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
-LabelRow = tuple[
-    str, bytes, bytes | None
-]  # cluster, target, value: bytes are cheaper to hash than tuples
-FEW_IMAGES = (
-    10  # of a class, below which values and intervals of means over classes depend on single images
-)
+LabelRow = tuple[str, bytes, bytes | None]  # the same, as bytes are cheaper to hash than tuples
+# Images of a class, below which values and intervals of means over classes depend on single images.
+FEW_IMAGES = 10
 
 
 def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return each value with its error, which has the same name with ``_stderr`` after it."""
-    return {
-        name: Estimate(value, values[f"{name}{STDERR}"])
-        for name, value in values.items()
-        if not name.endswith(STDERR)
-    }
+    """Return each value with its error, which has the same name with ``_stderr`` after it.
+
+    Example:
+        >>> estimates_of({"f1": 0.5, "f1_stderr": 0.1})["f1"].error
+        0.1
+    """
+    estimates = {}
+    for name, value in values.items():
+        if not name.endswith(STDERR):
+            estimates[name] = Estimate(value, values[f"{name}{STDERR}"])
+    return estimates
 
 
 def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
@@ -127,29 +132,31 @@ _LABELS = Panel(
 
 def _class_remark(scores: ScoreList, *, warns: bool) -> str:
     """List the images per class, or warn of classes with few."""
-    numbers: Counter[int] = Counter()
-    scored = counts.answered(scores)
-    for target in (score["target"] for score in scored):
-        numbers.update(
-            [target]
-            if isinstance(target, int)
-            else [n for n, present in enumerate(target) if present]
-        )
-    classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
+    images = _images_per_class(counts.answered(scores))
     if not warns:
-        listed = ", ".join(f"{letter(number)} {numbers[number]}" for number in range(classes))
+        listed = ", ".join(f"{name} {count}" for name, count in images.items())
         return f"Images per class: {listed}." if listed else ""
-    rare = [
-        f"{letter(number)} ({numbers[number]})"
-        for number in range(classes)
-        if 0 < numbers[number] < FEW_IMAGES
-    ]
+    rare = [f"{name} ({count})" for name, count in images.items() if 0 < count < FEW_IMAGES]
     if not rare:
         return ""
     return (
         f"Fewer than {FEW_IMAGES} images of {', '.join(rare)}: means over classes, such as macro F1, depend on single "
         f"images, and their standard errors are too small; their intervals hold for the classes that occur."
     )
+
+
+def _images_per_class(scores: ScoreList) -> dict[str, int]:
+    """Return the number of images by the letter of their class, also of classes that no image has."""
+    images: Counter[int] = Counter()
+    classes = 0
+    for score in scores:
+        target = score["target"]
+        if isinstance(target, int):
+            images[target] += 1
+        else:
+            images.update(number for number, present in enumerate(target) if present)
+        classes = max(classes, score.get("classes") or len(target))
+    return {letter(number): images[number] for number in range(classes)}
 
 
 def _panel_metrics(
@@ -160,12 +167,13 @@ def _panel_metrics(
         for name, description in zip(names, descriptions, strict=True)
     ]
     # Macro F1 carries the remarks for all of them.
-    warning, remark = partial(_class_remark, warns=True), partial(_class_remark, warns=False)
+    warning = partial(_class_remark, warns=True)
+    remark = partial(_class_remark, warns=False)
     return replace(metrics[0], warning=warning, remark=remark), *metrics[1:]
 
 
 class Classification(TaskFamily):
-    """One class per image; scores hold class numbers from 0."""
+    """One class per image, of which scores hold the numbers from 0."""
 
     name = "classification"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
@@ -210,34 +218,34 @@ class Classification(TaskFamily):
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
 
-        def named(sample: Sample, index: int) -> ExpectedAnswer:
+        def option_by_text(sample: Sample, index: int) -> ExpectedAnswer:
             return ExpectedAnswer((sample.options[index],), index, index)
 
-        return most_frequent_option("most frequent class", describes, samples, named)
+        return most_frequent_option("most frequent class", describes, samples, option_by_text)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return recalls of 1 / k for k classes, and AUROCs of 1/2; a class that is absent, or alone, has one of 0."""
+        """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0."""
         classes = max(len(sample.options) for sample in samples)
         present = len({sample.target for sample in samples})
-        scored = present if present > 1 else 0
-        expected = {
-            "invalid_rate": 0.0,
-            "balanced_accuracy": 1 / classes,
-            "macro_auroc": scored / classes / 2,
-        }
-        return {**expected, "present_class_auroc": 0.5} if scored else expected
+        expected = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": 0.0}
+        if present > 1:
+            expected["macro_auroc"] = present / classes / 2
+            expected["present_class_auroc"] = 0.5
+        return expected
 
 
 def _right_share(score: Score) -> float:
-    """Return the share of findings that are rightly called present or absent; none is without a valid answer."""
-    labels, target = score["value"] or (), score["target"]
-    return sum(
-        bool(label == gold) for label, gold in zip(labels, target, strict=bool(labels))
-    ) / len(target)
+    """Return the share of findings that are rightly called present or absent, 0 without a valid answer."""
+    labels = score["value"]
+    target = score["target"]
+    if not labels:
+        return 0.0
+    right = sum(int(label == gold) for label, gold in zip(labels, target, strict=True))
+    return right / len(target)
 
 
 class MultiLabel(TaskFamily):
-    """Several findings per image; scores hold 0 or 1 per finding.
+    """Several findings per image, of which scores hold 0 or 1 each.
 
     A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
     ``judge_failed_rate`` is shown next to them. Any other invalid reply is wrong. Where the labeler read none, metrics
@@ -281,7 +289,8 @@ class MultiLabel(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
-        labels, reason = score["value"], score["reason"]
+        labels = score["value"]
+        reason = score["reason"]
         if reason == Reason.JUDGE_FAILED:
             return ReadAnswer(None, reason, None)
         listed = None if labels is None else ", ".join(letters_of(labels)) or NO_OPTION
@@ -295,7 +304,8 @@ class MultiLabel(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return no finding at all, and all of them."""
-        options, count = samples[0].options, len(samples)
+        options = samples[0].options
+        count = len(samples)
         none = ExpectedAnswer(_NO_FINDING, (0,) * len(options), whole=True)
         every = ExpectedAnswer((", ".join(options),), (1,) * len(options), whole=True)
         return [
@@ -304,4 +314,5 @@ class MultiLabel(TaskFamily):
         ]
 
 
-CLASSIFICATION, MULTI_LABEL = Classification(), MultiLabel()
+CLASSIFICATION = Classification()
+MULTI_LABEL = MultiLabel()

@@ -4,12 +4,15 @@ Blind are one that always says "Yes", one that always says "No", and the expecte
 MedHEval's evaluator averages per source of images and type of hallucination, and weights each average by all its
 questions, also by those it had to skip: a skipped question counts like the average one of its cell of source, type and
 kind. The careful way is to leave it out. Both are weighted means.
+
+Used by MedHEval's hook, and by a user's own yes/no questions. A question without a target must be in no accuracy.
 """
 
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -31,44 +34,59 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
-_QUESTION = (
-    "question",
-    "kind",
-    "choices",
-    "options",
-    "answer",
-    "gold",
-)  # columns that blind scores depend on
+# Columns that blind scores depend on.
+_QUESTION = ("question", "kind", "choices", "options", "answer", "gold")
 
 
 def _weights(scores: ScoreList) -> list[float]:
     """Return each question's weight: 0 for one without a score, else 1 and its part of its cell's averaged ones."""
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
-    return [
-        1.0 + sizes[Counted.AVERAGED, cell] / sizes[Counted.SCORED, cell]
-        if counted == Counted.SCORED
-        else 0.0
-        for counted, cell in cells
-    ]
+    weights = []
+    for counted, cell in cells:
+        weight = 0.0
+        if counted == Counted.SCORED:
+            weight = 1.0 + sizes[Counted.AVERAGED, cell] / sizes[Counted.SCORED, cell]
+        weights.append(weight)
+    return weights
 
 
-def _scored(field: str, about: str | None = None) -> Callable[[Score], float | None]:
+def _field(name: str, about: str | None = None) -> Callable[[Score], float | None]:
+    """Return the function from a score to a number, None without a score or about another type of hallucination."""
+
     def of(score: Score) -> float | None:
-        counts = score["counted"] == Counted.SCORED and about in (None, score["hallucination"])
-        return float(score[field]) if counts else None
+        if score["counted"] != Counted.SCORED or about not in (None, score["hallucination"]):
+            return None
+        return float(score[name])
 
     return of
 
 
-_ACCURACY = Metric(
-    "accuracy",
-    selection=answered,
-    role=Role.MAIN,
-    description=ACCURACY,
-    of=_scored("correct"),
-    weights=_weights,
-)
+def _accuracy(name: str, description: str, about: str | None = None) -> Metric[Score]:
+    return Metric(
+        name,
+        selection=answered,
+        description=description,
+        of=_field("correct", about),
+        weights=_weights,
+    )
+
+
+def _blind_accuracy(name: str) -> Metric[Score]:
+    return Metric(
+        name,
+        None,
+        answered,
+        False,
+        Role.ASIDE,
+        of_questions=True,
+        description=f"Accuracy of {name.replace('_', ' ')} on the same questions.",
+        of=_field(name),
+        weights=_weights,
+    )
+
+
+_ACCURACY = replace(_accuracy("accuracy", ACCURACY), role=Role.MAIN)
 _RATES: tuple[AnyMetric, ...] = (
     INVALID_RATE,
     Metric(
@@ -79,20 +97,7 @@ _RATES: tuple[AnyMetric, ...] = (
         description="Share of yes/no questions answered Yes.",
         of=lambda score: float(score["value"] == YES) if score["kind"] == BINARY else None,
     ),
-    *(
-        Metric(
-            name,
-            None,
-            answered,
-            False,
-            Role.ASIDE,
-            of_questions=True,
-            description=f"Accuracy of {name.replace('_', ' ')} on the same questions.",
-            of=_scored(name),
-            weights=_weights,
-        )
-        for name in ("always_yes", "always_no", "random_choice")
-    ),
+    *map(_blind_accuracy, ("always_yes", "always_no", "random_choice")),
     Metric(
         "unscored_rate",
         False,
@@ -110,10 +115,10 @@ YES_NO_METRICS = (_ACCURACY, *_RATES)
 
 
 class ClosedQuestions(TaskFamily):
-    """Yes/no questions and questions whose options are one published text; errors are clustered by patient or image.
+    """Yes/no questions and questions whose options are one published text.
 
-    The options are published in several dialects, of which the rules make use, so that they cannot be written in
-    another order without changing anything else.
+    Errors are clustered by patient or image. The options are published in several dialects, of which the rules make
+    use, so that they cannot be written in another order without changing anything else.
     """
 
     name = "yes/no"
@@ -130,16 +135,10 @@ class ClosedQuestions(TaskFamily):
     extractor = _STRICT
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
-        *(
-            Metric(
-                f"acc_{about}",
-                selection=answered,
-                description=f"Accuracy of questions about {about}.",
-                of=_scored("correct", about),
-                weights=_weights,
-            )
-            for about in ("anatomy", "measurement", "symptom", "technique")
-        ),
+        _accuracy("acc_anatomy", "Accuracy of questions about anatomy.", "anatomy"),
+        _accuracy("acc_measurement", "Accuracy of questions about measurement.", "measurement"),
+        _accuracy("acc_symptom", "Accuracy of questions about symptom.", "symptom"),
+        _accuracy("acc_technique", "Accuracy of questions about technique.", "technique"),
         *_RATES,
     )
 
@@ -160,53 +159,53 @@ class ClosedQuestions(TaskFamily):
     def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule_name = super().read(sample, reply, rule)
-        return (answer if reply.losses is None else with_target(answer, sample)), rule_name
+        if reply.losses is not None:
+            answer = with_target(answer, sample)
+        return answer, rule_name
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the letter that was read; right or wrong only where the question has a score of its own."""
-        scored = score["counted"] == Counted.SCORED
-        return ReadAnswer(
-            score["value"], score["reason"], bool(score["correct"]) if scored else None
-        )
+        """Describe the letter that was read, right or wrong only where the question has a score of its own."""
+        right = bool(score["correct"]) if score["counted"] == Counted.SCORED else None
+        return ReadAnswer(score["value"], score["reason"], right)
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
         """Return the decision about Yes, of a yes/no question."""
         if score["kind"] != BINARY or score["target"] is None:
             return {}
-        return {
-            "Yes": (
-                score["target"] == YES,
-                None if score["value"] is None else score["value"] == YES,
-            )
-        }
+        says_yes = None if score["value"] is None else score["value"] == YES
+        return {"Yes": (score["target"] == YES, says_yes)}
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
-        forms = [(sample.document["kind"], len(sample.options)) for sample in samples]
-        frequent = most_frequent(
-            (form, sample.document["answer"])
-            for form, sample in zip(forms, samples, strict=True)
-            if sample.target is not None
-        )
+        """Answer "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
+        targets = []
+        for sample in samples:
+            if sample.target is not None:
+                targets.append((_form(sample), sample.document["answer"]))
+        frequent = most_frequent(targets)
         strategies: list[Strategy] = []
         if any(sample.document["kind"] == BINARY for sample in samples):
             strategies = [_always(word, samples) for word in ("Yes", "No")]
-        most = []
-        for form, sample in zip(forms, samples, strict=True):
-            name = frequent.get(form, YES)
-            binary = sample.document["kind"] == BINARY
-            if not sample.options:
-                most.append(ExpectedAnswer((name,), whole=True))
-                continue
-            text = sample.options[option_index(name)]
-            # Any reading will do where options cannot be listed or none is the target.
-            is_listed = sample.target is not None and (
-                binary or listed_options(sample.document["choices"])
-            )
-            replies = (text,) if binary else (f"{name}. {text}", name, text)
-            most.append(ExpectedAnswer(replies, name if is_listed else None, option_index(name)))
+        most = tuple(_named_option(sample, frequent.get(_form(sample), YES)) for sample in samples)
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
-        return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
+        return [*strategies, Strategy("most frequent answer", describes, most)]
+
+
+def _form(sample: Sample) -> tuple[str, int]:
+    return sample.document["kind"], len(sample.options)
+
+
+def _named_option(sample: Sample, name: str) -> ExpectedAnswer:
+    """Return the answer that names the option of a letter."""
+    if not sample.options:
+        return ExpectedAnswer((name,), whole=True)
+    text = sample.options[option_index(name)]
+    value = name if sample.target is not None else None
+    if sample.document["kind"] == BINARY:
+        return ExpectedAnswer((text,), value, option_index(name))
+    # Any reading will do where options cannot be listed or none is the target.
+    if not listed_options(sample.document["choices"]):
+        value = None
+    return ExpectedAnswer((f"{name}. {text}", name, text), value, option_index(name))
 
 
 def _always(word: str, samples: Sequence[Sample]) -> Strategy:
@@ -233,13 +232,8 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     if sample.document["kind"] != BINARY:
         random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
     right = {reply: float(read(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}}
-    return {
-        "always_yes": right["Yes"],
-        "always_no": right["No"],
-        "random_choice": math.fsum(right[reply] for reply in random) / len(random)
-        if random
-        else 0.0,
-    }
+    mean = math.fsum(right[reply] for reply in random) / len(random) if random else 0.0
+    return {"always_yes": right["Yes"], "always_no": right["No"], "random_choice": mean}
 
 
 CLOSED_QUESTIONS = ClosedQuestions()

@@ -25,9 +25,8 @@ class Column:
     words: str  # after "needs" in a message
     is_valid: Check = _anything  # of a list: whether there are enough entries
     is_entry: Check | None = None  # of each entry, where the column holds lists
-    read: Callable[[Any], Any] | None = (
-        None  # from the forms in which people write it; others as they are
-    )
+    # From the forms in which people write it; others as they are.
+    read: Callable[[Any], Any] | None = None
 
     TEXT: ClassVar["Column"]
     TEXTS: ClassVar["Column"]
@@ -43,13 +42,18 @@ class Column:
     ANYTHING: ClassVar["Column"]
 
     def holds(self, value: Any, options: Any) -> bool:
-        """Return whether a value is what the column needs, for a sample with these options."""
-        if self.is_entry is None:
-            return self.is_valid(value, options)
-        has_entries = isinstance(value, list) and all(
-            self.is_entry(entry, options) for entry in value
-        )
-        return has_entries and self.is_valid(value, options)
+        """Return whether a value is what the column needs, for a sample with these options.
+
+        Example:
+            >>> Column.LABELS.holds([1, 0], ["cyst", "scar"]), Column.LETTER.holds("C", ["cyst", "scar"])
+            (True, False)
+        """
+        if self.is_entry is not None:
+            if not isinstance(value, list):
+                return False
+            if not all(self.is_entry(entry, options) for entry in value):
+                return False
+        return self.is_valid(value, options)
 
 
 def _is_text(value: Any, _options: Any) -> bool:

@@ -2,7 +2,7 @@
 
 A strategy says which *answer* is meant to each sample; the words that a rule reads as this answer differ from rule to
 rule and are found by :mod:`medtasks.scores.baselines`. Frequencies are those of these samples' targets, so that the
-accuracy is the best that the same answer to every question can have.
+accuracy is the best that the same answer to every question can have. No strategy may use anything of a single image.
 """
 
 from collections import Counter, defaultdict
@@ -26,27 +26,33 @@ class ExpectedAnswer:
     # Value of the score that the family must give the reply, or ``correct`` if that has no ``value``; None where any
     # reading will do.
     value: object = None
-    option: int | None = (
-        None  # index of the option for tasks that compare likelihoods; None for all options alike
-    )
-    whole: bool = False  # whether ``said`` must be taken as it is, and no other way to write the option is tried
+    # Index of the option for tasks that compare likelihoods, None for all options alike.
+    option: int | None = None
+    # Whether ``said`` must be taken as it is, and no other way to write the option is tried.
+    whole: bool = False
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to answer without looking: a name such as ``always A``, one sentence, and what is meant to each sample."""
+    """A way to answer without looking at the image."""
 
-    name: str
-    describes: str
-    meant: tuple[ExpectedAnswer, ...]
+    name: str  # such as ``always A``
+    describes: str  # in one sentence
+    meant: tuple[ExpectedAnswer, ...]  # to each sample
 
 
-MeaningOf = Callable[[Sample, int], ExpectedAnswer]
+AnswerFor = Callable[[Sample, int], ExpectedAnswer]
 
 
 def option_by_letter(sample: Sample, index: int) -> ExpectedAnswer:
-    """Build the constant reply that names option ``index`` by its letter."""
-    name, text = letter(index), sample.options[index]
+    """Build the constant reply that names option ``index`` by its letter.
+
+    Example:
+        >>> option_by_letter(Sample({"options": ["cyst", "scar"]}), 1).said
+        ('B', 'B. scar', 'scar')
+    """
+    name = letter(index)
+    text = sample.options[index]
     return ExpectedAnswer((name, f"{name}. {text}", text), name, index)
 
 
@@ -56,106 +62,120 @@ def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
     among = "of these questions" if same else "of the questions with as many options"
     describes = f"Answers the letter that is most often right {among}."
     most = most_frequent_option("most frequent answer", describes, samples, option_by_letter)
-    return [*each_option(samples, option_by_letter), *most] if most else []
+    if not most:
+        return []
+    return each_option(samples, option_by_letter) + most
 
 
-def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strategy]:
     """Return the strategies that always choose one of the options that every question has, if these are not many.
 
     Questions without any options are none of these. Options are called by their texts where these are short, public and
     always the same, else by their letters.
+
+    Args:
+        samples: The samples.
+        answer_for: Function from a sample and the index of an option to the answer that names it.
     """
     texts = {sample.options for sample in samples if sample.options}
     fewest = min(map(len, texts), default=0)
     if not 0 < fewest <= _MOST_CONSTANTS:
         return []
+    names = list(map(letter, range(fewest)))
     options = next(iter(texts))
-    plain = (
-        len(texts) == 1
-        and len({*options}) == len(options)
-        and max(map(len, options)) <= _LONGEST_NAME
-    )
-    by_text = plain and not is_private(str(samples[0].dataset))
-    return [
-        Strategy(
-            f"always {name}",
-            f"Answers {name} to every question.",
-            tuple(mean(sample, index) for sample in samples),
-        )
-        for index, name in enumerate(options if by_text else map(letter, range(fewest)))
-    ]
+    is_same = len(texts) == 1 and len({*options}) == len(options)
+    is_short = max(map(len, options)) <= _LONGEST_NAME
+    if is_same and is_short and not is_private(str(samples[0].dataset)):
+        names = list(options)
+    strategies = []
+    for index, name in enumerate(names):
+        answers = tuple(answer_for(sample, index) for sample in samples)
+        strategies.append(_always(name, answers))
+    return strategies
+
+
+def _always(name: str, answers: tuple[ExpectedAnswer, ...]) -> Strategy:
+    return Strategy(f"always {name}", f"Answers {name} to every question.", answers)
 
 
 def most_frequent_option(
-    name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf
+    name: str, describes: str, samples: Sequence[Sample], answer_for: AnswerFor
 ) -> list[Strategy]:
-    """Return the strategy that always means the most frequent target; none where a target is unknown."""
+    """Return the strategy that always names the most frequent target, none where a target is unknown.
+
+    Args:
+        name: Name of the strategy.
+        describes: Its description in one sentence.
+        samples: The samples.
+        answer_for: Function from a sample and the index of an option to the answer that names it.
+    """
     if any(sample.target is None for sample in samples):
         return []
     frequent = most_frequent((len(sample.options), sample.target) for sample in samples)
-    return [
-        Strategy(
-            name,
-            describes,
-            tuple(mean(sample, frequent[len(sample.options)]) for sample in samples),
-        )
-    ]
+    answers = tuple(answer_for(sample, frequent[len(sample.options)]) for sample in samples)
+    return [Strategy(name, describes, answers)]
 
 
 def answer_strategies(
     samples: Sequence[Sample],
-    cleaned: Callable[[str], str],
+    clean: Callable[[str], str],
     kind_of: Callable[[Sample], Any] | None = None,
 ) -> list[Strategy]:
-    """Return "yes", "no" and the most frequent answer to each kind of question, of targets as ``cleaned``."""
-    targets = [
-        str(sample.document["answer"])
-        for sample in samples
-        if sample.document.get("answer") is not None
-    ]
-    if len(targets) < len(samples):
+    """Return "yes", "no" and the most frequent answer to each kind of question.
+
+    Args:
+        samples: Samples with the column ``answer``. There are no strategies if one has no answer.
+        clean: Function from a target to the text that is compared.
+        kind_of: Function from a sample to the kind of its question, by default whether its target is yes or no.
+    """
+    documents = [sample.document for sample in samples]
+    if any(document.get("answer") is None for document in documents):
         return []
-    same = [cleaned(target) for target in targets]
-    closed = [target in CLOSED for target in same]
+    spellings = [str(document["answer"]) for document in documents]
+    targets = list(map(clean, spellings))
+    closed = [target in CLOSED for target in targets]
     kinds = closed if kind_of is None else list(map(kind_of, samples))
-    frequent = most_frequent(zip(kinds, same, strict=True))
-    # as it first occurs
-    spelled = {word: target for target, word in zip(reversed(targets), reversed(same), strict=True)}
+    frequent = most_frequent(zip(kinds, targets, strict=True))
+    # As it first occurs.
+    spelling_of = dict(zip(reversed(targets), reversed(spellings), strict=True))
 
-    def words(reply: str, clean: str, number: int) -> ExpectedAnswer:
-        """Mean words; it is known whether they are right where they are the target, and for yes/no questions."""
-        right = same[number] == clean
-        return ExpectedAnswer(
-            (reply, clean), right if closed[number] or right else None, whole=True
-        )
+    def answer(reply: str, target: str, number: int) -> ExpectedAnswer:
+        """Build an answer, known to be right if it is the target, and to be wrong of a yes/no question."""
+        is_right = targets[number] == target
+        value = is_right if closed[number] or is_right else None
+        return ExpectedAnswer((reply, target), value, whole=True)
 
-    constants = [
-        Strategy(
-            f"always {word}",
-            f"Answers {word} to every question.",
-            tuple(words(word, word, number) for number in range(len(same))),
+    strategies = []
+    if any(closed):
+        for word in ("yes", "no"):
+            answers = tuple(answer(word, word, number) for number in range(len(targets)))
+            strategies.append(_always(word, answers))
+    most = []
+    for number, kind in enumerate(kinds):
+        most.append(answer(spelling_of[frequent[kind]], frequent[kind], number))
+    describes = "Answers what is most often right, to yes/no questions and to others."
+    if kind_of is not None:
+        describes = (
+            "Answers what is most often right, to closed and to open questions of each language."
         )
-        for word in ("yes", "no")
-        if any(closed)
-    ]
-    most = tuple(
-        words(spelled[frequent[kind]], frequent[kind], number) for number, kind in enumerate(kinds)
-    )
-    to_whom = (
-        "yes/no questions and to others"
-        if kind_of is None
-        else "closed and to open questions of each language"
-    )
-    describes = f"Answers what is most often right, to {to_whom}."
-    return [*constants, Strategy("most frequent answer", describes, most)]
+    return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 
 
 def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return the most frequent target of each group, of equally frequent ones the least."""
+    """Return the most frequent target of each group, of equally frequent ones the least.
+
+    Args:
+        targets: Group and target of each sample.
+
+    Example:
+        >>> most_frequent([("closed", "yes"), ("closed", "no"), ("open", "left")])
+        {'closed': 'no', 'open': 'left'}
+    """
     counts: dict[Any, Counter[Any]] = defaultdict(Counter)
     for group, target in targets:
         counts[group][target] += 1
-    return {
-        group: min(counted, key=lambda target: (-counted[target], target))
-        for group, counted in counts.items()
-    }
+    frequent = {}
+    for group, by_target in counts.items():
+        most = max(by_target.values())
+        frequent[group] = min(target for target, count in by_target.items() if count == most)
+    return frequent

@@ -2,6 +2,8 @@
 
 A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and its count is
 reported next to all of them. The same holds for replies that a judge or labeler failed to read.
+
+Called by every family for its metrics. No selection may drop a sample that no count reports.
 """
 
 from collections.abc import Callable
@@ -14,12 +16,17 @@ JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def is_failed(score: Score) -> bool:
-    """Return whether the model gave no reply that could be read."""
+    """Return whether the model gave no reply that could be read.
+
+    Example:
+        >>> is_failed({"reason": "adapter_failed"}), is_failed({"reason": "refused"})
+        (True, False)
+    """
     return score.get("reason") == Reason.ADAPTER_FAILED
 
 
 def is_unjudged(score: Score) -> bool:
-    """Return whether a judge or a labeler failed to read the reply; one that is not configured has not failed."""
+    """Return whether a judge or a labeler failed to read the reply. One that is not configured has not failed."""
     return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
 
 
@@ -29,7 +36,7 @@ def answered(scores: ScoreList) -> ScoreList:
 
 
 def was_asked(score: Score) -> bool:
-    """Return whether a judge was asked about the reply; replies without content need none."""
+    """Return whether a judge was asked about the reply. Replies without content need none."""
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
@@ -48,13 +55,12 @@ def unstopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreLis
 
 
 def stop_warning(scores: ScoreList) -> str:
-    """Return at which sample the published code stops and why; empty where it goes on."""
-    first = next((score for score in scores if score.get("stops")), None)
-    if first is None:
-        return ""
-    return no_number(
-        first["rule"], f"it stops at sample '{first['sample']}' because {first['stops']}"
-    )
+    """Return at which sample the published code stops and why, empty where it goes on."""
+    for score in scores:
+        if score.get("stops"):
+            why = f"it stops at sample '{score['sample']}' because {score['stops']}"
+            return no_number(score["rule"], why)
+    return ""
 
 
 def no_number(rule: str, why: str) -> str:
@@ -75,16 +81,21 @@ INVALID_RATE: Metric[Any] = Metric(
 def judge_failed_rate(
     sentence: str, of: Callable[[Score], float] = is_unjudged, *, say_if_all: bool = False
 ) -> Metric[dict[str, Any]]:
-    """Return the share of unread replies; the warning has {failed}, {answered}, {share}; ``say_if_all``: of all."""
+    """Return the metric of unread replies: their share of the answered ones.
+
+    Args:
+        sentence: Warning, with fields ``{failed}``, ``{answered}`` and ``{share}``.
+        of: Function from a score to whether its reply is unread.
+        say_if_all: Whether to warn also if all are.
+    """
 
     def warning(scores: ScoreList) -> str:
         selected = answered(scores)
         failed = sum(bool(of(score)) for score in selected)
         if not failed or (failed == len(selected) and not say_if_all):
             return ""
-        return sentence.format(
-            failed=failed, answered=len(selected), share=f"{failed / len(selected):.1%}"
-        )
+        share = f"{failed / len(selected):.1%}"
+        return sentence.format(failed=failed, answered=len(selected), share=share)
 
     return Metric(
         "judge_failed_rate",

@@ -1,7 +1,8 @@
 """The task family: the one object that interprets samples, replies and scores of its tasks.
 
 The harness's hooks, ``medtasks score``, ``compare`` and ``report``, the sanity variants, baselines and the doctor all
-ask this object; nothing else looks at the columns of a document.
+ask this object; nothing else looks at the columns of a document. It must never raise for a reply, nor make a number of
+a failure. :class:`TaskFamily` opens with an example.
 """
 
 import math
@@ -66,23 +67,20 @@ class JointVerdicts:
 class Reply:
     """Reply of a model to one sample: a text, or one loss per option."""
 
-    text: str | None = (
-        None  # as the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`)
-    )
-    # mean negative log-likelihood per token of each option; NaN for a failed one
+    # As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
+    text: str | None = None
+    # Mean negative log-likelihood per token of each option, NaN for a failed one.
     losses: tuple[float, ...] | None = None
     cut: bool = False  # whether the server cut the text at its length limit
     labelled: bool = False  # whether a labeler has read the text already
     labels: Labels | None = None  # of that labeler, None if it failed
     reasoning: str = ""  # before the text, where the model's server tells them apart
-    # whether each option is the one that greedy decoding gives; None if unknown
+    # Whether each option is the one that greedy decoding gives, None if unknown.
     greedy: tuple[bool, ...] | None = field(default=None, compare=False)
-    run: str = field(
-        default="", compare=False
-    )  # digest of all replies of its run; empty if it is in no file
-    verdicts: JointVerdicts | None = field(
-        default=None, compare=False
-    )  # None: a judge is asked about it alone
+    # Digest of all replies of its run, empty if it is in no file.
+    run: str = field(default="", compare=False)
+    # None if a judge is asked about it alone.
+    verdicts: JointVerdicts | None = field(default=None, compare=False)
 
     @property
     def failed(self) -> bool:
@@ -94,14 +92,22 @@ class Reply:
     @property
     def recorded(self) -> str:
         """The text for files, with marks for a cut and for reasoning."""
-        text = (
-            reasoned_reply(self.reasoning, self.text or "") if self.reasoning else self.text or ""
-        )
+        text = self.text or ""
+        if self.reasoning:
+            text = reasoned_reply(self.reasoning, text)
         return cut_reply(text) if self.cut else text
 
     @classmethod
     def of_text(cls, text: object) -> "Reply":
-        """Return the reply that a file or a model has as text, with its marks; without any text the sample failed."""
+        """Return the reply that a file or a model has as text, with its marks.
+
+        Args:
+            text: The text. Without one, such as None, the sample failed.
+
+        Example:
+            >>> Reply.of_text("B").failed, Reply.of_text(None).failed
+            (False, True)
+        """
         marked, cut = without_cut_mark(text if isinstance(text, str) else NO_TEXT)
         plain, reasoning = without_reasoning(marked)
         return cls(text=plain, cut=cut, reasoning=reasoning)
@@ -115,18 +121,14 @@ Replies = Mapping[str, Reply]
 class Rule:
     """Way in which the replies of a task are read, under one name in its results."""
 
-    extractor: str | None = (
-        None  # name of the rule; None where only a judge reads them, or for the family's default
-    )
-    option_form: str | None = (
-        None  # template of one option as the rule gets it (families/templates.py); None: bare
-    )
-    fenced: bool = (
-        False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
-    )
-    reasoned: bool = (
-        False  # whether only the answer after the reasoning is read (extract/reading/reply_text.py)
-    )
+    # Name of the extractor; None where only a judge reads them, or for the family's default.
+    extractor: str | None = None
+    # Template of one option as the extractor gets it (families/templates.py), None for a bare one.
+    option_form: str | None = None
+    # Whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`.
+    fenced: bool = False
+    # Whether only the answer after the reasoning is read (extract/reading/reply_text.py).
+    reasoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,14 @@ def compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
 
 
 def without_its_reasoning(reply: Reply) -> Reply:
-    """Return the answer after the reasoning of a reply that has a text; a cut and empty one where that never ended."""
+    """Return the answer after the reasoning of a reply that has a text.
+
+    Where the reasoning never ended, it is a cut and empty one.
+
+    Example:
+        >>> without_its_reasoning(Reply("<think>A or B?</think>B")).text
+        'B'
+    """
     answer = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning).answer
     return replace(reply, text=answer or "", reasoning="", cut=reply.cut or answer is None)
 
@@ -160,36 +169,55 @@ def with_labels(replies: Sequence[Reply], rule: Rule) -> list[Reply]:
     if not needs_labeler(rule):
         return list(replies)
     results = label_replies([reply.text for reply in replies])
-    return [
-        replace(reply, labelled=True, labels=labels)
-        for reply, labels in zip(replies, results, strict=True)
-    ]
+    labelled = []
+    for reply, labels in zip(replies, results, strict=True):
+        labelled.append(replace(reply, labelled=True, labels=labels))
+    return labelled
 
 
 class TaskFamily(ABC):
-    """Tasks whose samples are scored in one way."""
+    """Tasks whose samples are scored in one way.
+
+    A family declares the columns that its documents need, the extractor that reads a reply, and the metrics of its
+    scores. It builds the values for the metrics from the answer, one flat record per sample:
+
+    Example:
+        >>> from medtasks.families.counts import INVALID_RATE, answered
+        >>> class Sides(TaskFamily):
+        ...     name = "sides"
+        ...     columns = {"options": Column.OPTIONS, "answer": Column.LETTER}
+        ...     extractor = "robust_choice"
+        ...     metrics = (Metric("accuracy", selection=answered, of=lambda score: score["right"]), INVALID_RATE)
+        ...
+        ...     def _fields(self, sample, answer):
+        ...         return {"right": float(answer.value == sample.document["answer"])}
+        >>> sides = Sides()
+        >>> sample = Sample({"doc_id": "1", "options": ["left", "right"], "answer": "B"})
+        >>> scores = [sides.score(sample, Reply(text), Rule()) for text in ("B", "left", "I cannot tell.")]
+        >>> [(score["right"], score["reason"]) for score in scores]
+        [(1.0, 'ok'), (0.0, 'ok'), (0.0, 'refused')]
+        >>> round(sides.metric("accuracy").estimate(scores).value, 2)
+        0.33
+    """
 
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, Column]]  # needed in its documents, besides those of its prompt
-    short: ClassVar[Mapping[str, Column] | None] = (
-        None  # those that are enough in their place, if any
-    )
+    # Columns that are enough in their place, if any.
+    short: ClassVar[Mapping[str, Column] | None] = None
     kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
     saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
-    asked_for: ClassVar[AskedFor | None] = (
-        None  # by its questions, where reasoning before it makes sense
-    )
+    # Form of answer that its questions ask for, where reasoning before it makes sense.
+    asked_for: ClassVar[AskedFor | None] = None
     metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
-    judged: ClassVar[
-        Sequence[AnyMetric]
-    ] = ()  # those of ``metrics`` that are of such a judge's verdicts
+    # Those of ``metrics`` that are of such a judge's verdicts.
+    judged: ClassVar[Sequence[AnyMetric]] = ()
     joins_runs: bool = False  # whether a judge's prompt is about several runs side by side
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
@@ -199,39 +227,44 @@ class TaskFamily(ABC):
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
     def score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
-        """Return the score of one sample; never raises, whatever the reply.
+        """Score one sample. It never raises, whatever the reply.
 
-        It is a flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and the values for the family's metrics:
-        ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`. Where only the
-        answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
+        Args:
+            sample: The sample with its target.
+            reply: Reply of the model.
+            rule: Way in which the reply is read.
+
+        Returns:
+            A flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and the values for the family's metrics:
+            ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`. Where only
+            the answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
         """
         if rule.reasoned and reply.text is not None and not reply.failed:
-            parts = split_reasoning(reply.text, cut=reply.cut, reasoning=reply.reasoning)
-            plain = replace(rule, reasoned=False)
-            score = {
-                **self.score(sample, without_its_reasoning(reply), plain),
-                "reasoning_words": parts.words,
-            }
-            if (
-                parts.answer is None
-            ):  # rules that reproduce published code read even nothing as some option
-                score |= {"reason": str(Reason.TRUNCATED)} | (
-                    {"value": None} if "value" in score else {}
-                )
-            return score
-        image = {} if sample.patient_image is None else {PATIENT_IMAGE: sample.patient_image}
-        score = {
-            "sample": sample.doc_id,
-            "cluster_id": sample.cluster_id,
-            **image,
-            **self._score(sample, reply, rule),
-        }
-        score["rule"] = f"{score['rule']}{FENCED}" if rule.fenced else score["rule"]
+            return self._score_after_reasoning(sample, reply, rule)
+        score: Score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id}
+        if sample.patient_image is not None:
+            score[PATIENT_IMAGE] = sample.patient_image
+        score |= self._score(sample, reply, rule)
+        if rule.fenced:
+            score["rule"] = f"{score['rule']}{FENCED}"
         score["reason"] = str(score["reason"])
         if reply.cut:
-            score["cut"] = True  # one without an answer had no room for it
-            is_void = score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS)
-            score["reason"] = str(Reason.TRUNCATED) if is_void else score["reason"]
+            score["cut"] = True
+            # One without an answer had no room for it.
+            if score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS):
+                score["reason"] = str(Reason.TRUNCATED)
+        return score
+
+    def _score_after_reasoning(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Return the score of the answer after the reasoning of a reply."""
+        parts = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
+        score = self.score(sample, without_its_reasoning(reply), replace(rule, reasoned=False))
+        score["reasoning_words"] = parts.words
+        # Rules that reproduce published code read even nothing as some option.
+        if parts.answer is None:
+            score["reason"] = str(Reason.TRUNCATED)
+            if "value" in score:
+                score["value"] = None
         return score
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
@@ -248,7 +281,11 @@ class TaskFamily(ABC):
         return {}
 
     def settled(self, scores: ScoreList) -> ScoreList:
-        """Return the scores of a whole run with values that depend on all; settled ones stay the same object."""
+        """Return the scores of a whole run with values that depend on all.
+
+        Args:
+            scores: Scores of the run, shape (samples,). Settled ones stay the same object.
+        """
         return scores
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
@@ -262,9 +299,16 @@ class TaskFamily(ABC):
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single samples under a metric, for tests that pair the samples of two runs.
 
-        Scores have shape (samples,), as have the ids with clusters of :meth:`independent_clusters`. The result has
-        cluster and value by sample, or by the id of several samples with one value, without those that have none.
-        Raises NotComparable where the values cannot be computed, or a metric of texts is not their mean.
+        Args:
+            metric: One of the family's metrics.
+            scores: Scores of a run, shape (samples,).
+            samples: Ids with clusters of :meth:`independent_clusters`, shape (samples,).
+
+        Returns:
+            Cluster and value by sample, or by the id of several samples with one value, without those that have none.
+
+        Raises:
+            NotComparable: The values cannot be computed, or a metric of texts is not their mean.
         """
         ids = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
         valued = (
@@ -272,13 +316,18 @@ class TaskFamily(ABC):
             if compares_texts(metric)
             else metric.values(scores)
         )
-        values = ((ids[id(score)], value) for score, value in valued)
-        return {doc_id: (cluster, value) for (doc_id, cluster), value in values}
+        values = {}
+        for score, value in valued:
+            doc_id, cluster = ids[id(score)]
+            values[doc_id] = (cluster, value)
+        return values
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
-        """Return whether the sample has each class, and whether its answer says so; None for no valid answer.
+        """Return the decision about each class of a sample, for clinical numbers.
 
-        Classes are the letters of options, or ``Yes``; samples without any are in no clinical number.
+        Returns:
+            By the letter of an option, or ``Yes``: whether the sample has the class, and whether its answer says so,
+            None for no valid answer. A sample without any is in no clinical number.
         """
         return {}
 
@@ -290,12 +339,12 @@ class TaskFamily(ABC):
         """Return the answer that a rule reads from a reply, and the rule's name."""
         if reply.losses is not None:
             rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
-            return extractor_of(rule_name, AnswerKind.LIKELIHOODS).extract(
-                reply.losses, sample
-            ), rule_name
+            extractor = extractor_of(rule_name, AnswerKind.LIKELIHOODS)
+            return extractor.extract(reply.losses, sample), rule_name
         rule_name = rule.extractor or self.extractor or ""
+        extractor = extractor_of(rule_name, self.kind)
         written = Sample(sample.document, written_options(rule.option_form, sample.options))
-        return extractor_of(rule_name, self.kind).extract(reply.text, written), rule_name
+        return extractor.extract(reply.text, written), rule_name
 
     def metric(self, name: str) -> AnyMetric | None:
         """Return a metric by its name, None if the family has none of that name."""
@@ -303,36 +352,42 @@ class TaskFamily(ABC):
 
     def versioned(self, rule: Rule) -> str:
         """Return name and version of a rule."""
-        rule_name = extractor_of(rule.extractor or self.extractor or "")
-        return f"{rule_name.name}{FENCED * rule.fenced} v{rule_name.version}"
+        extractor = extractor_of(rule.extractor or self.extractor or "")
+        ending = FENCED if rule.fenced else ""
+        return f"{extractor.name}{ending} v{extractor.version}"
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the answer read from a reply, for a person; the value is that of a metric of texts."""
-        answer, target = score.get("value"), score.get("target")
-        right = (
-            None if target is None or "value" not in score else answer == target
-        )  # without a verdict is no value
-        return ReadAnswer(
-            None if answer is None else str(answer), str(score.get("reason", "")), right, value
-        )
+        """Describe the answer read from a reply, for a person.
+
+        Args:
+            score: Score of the reply.
+            reply: The reply.
+            value: Value of the sample in a metric of texts, if it has one.
+        """
+        answer = score.get("value")
+        target = score.get("target")
+        right = None
+        if target is not None and "value" in score:  # which is missing without a verdict
+            right = answer == target
+        text = None if answer is None else str(answer)
+        return ReadAnswer(text, str(score.get("reason", "")), right, value)
 
     def target_text(self, sample: Sample) -> str:
-        """Return the target in words or letters, or the answer as published; empty if unknown."""
-        document, kinds = sample.document, {kind: name for name, kind in self.columns.items()}
-        if Column.LABEL in kinds:
-            return letter(document[kinds[Column.LABEL]])
-        if Column.LABELS in kinds:
-            return ", ".join(letters_of(document[kinds[Column.LABELS]])) or NO_OPTION
-        if Column.LETTERS in kinds:
-            return ", ".join(document[kinds[Column.LETTERS]])
-        return str(
-            document["report"]
-            if "report" in self.columns
-            else document.get("answer") or document.get("gold") or ""
-        )
+        """Return the target in words or letters, or the answer as published, empty if unknown."""
+        document = sample.document
+        names = {kind: name for name, kind in self.columns.items()}
+        if Column.LABEL in names:
+            return letter(document[names[Column.LABEL]])
+        if Column.LABELS in names:
+            return ", ".join(letters_of(document[names[Column.LABELS]])) or NO_OPTION
+        if Column.LETTERS in names:
+            return ", ".join(document[names[Column.LETTERS]])
+        if "report" in self.columns:
+            return str(document["report"])
+        return str(document.get("answer") or document.get("gold") or "")
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Return ways to answer at least one sample without looking at the image; none if targets are unknown."""
+        """Return ways to answer at least one sample without looking at the image, none if targets are unknown."""
         return []
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
@@ -345,5 +400,10 @@ class TaskFamily(ABC):
 
 
 def letters_of(values: Sequence[int] | None) -> list[str]:
-    """Return the letters of the options that are 1."""
+    """Return the letters of the options that are 1.
+
+    Example:
+        >>> letters_of([1, 0, 1])
+        ['A', 'C']
+    """
     return [letter(index) for index, present in enumerate(values or ()) if present]

@@ -7,6 +7,8 @@ labels. A silent model mentions nothing wrong: read them next to ``mentions_*``.
 
 For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out and
 is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler that fails costs its own metrics.
+
+Used by the hooks for reports and MedHEval. Scores hold texts only as :class:`~medtasks.data.privacy.PrivateText`.
 """
 
 from abc import abstractmethod
@@ -63,35 +65,43 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
 
 _MULTIMEDEVAL_KEYS = (
-    *(
-        "bleu_1",
-        "bleu_4",
-        "rouge_1",
-        "rouge_l",
-        "meteor",
-        "idf_bertscore_f1",
-        "chexbert_similarity",
-    ),
-    *("chexbert_certain_5_macro_f1", "radgraph_partial", "radcliq_v1_multimedeval"),
+    "bleu_1",
+    "bleu_4",
+    "rouge_1",
+    "rouge_l",
+    "meteor",
+    "idf_bertscore_f1",
+    "chexbert_similarity",
+    "chexbert_certain_5_macro_f1",
+    "radgraph_partial",
+    "radcliq_v1_multimedeval",
 )
 _REPORT_KEYS = (
-    *("bleu_1", "bleu_4", "rouge_l", "meteor", "bertscore_f1", "chexbert_similarity"),
-    *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
-    *(
-        "radgraph_simple",
-        "radgraph_partial",
-        "radgraph_complete",
-        "radgraph_combined",
-        "radcliq_v0",
-        "radcliq_v1",
-    ),
+    "bleu_1",
+    "bleu_4",
+    "rouge_l",
+    "meteor",
+    "bertscore_f1",
+    "chexbert_similarity",
+    "chexbert_14_micro_f1",
+    "chexbert_14_macro_f1",
+    "chexbert_5_micro_f1",
+    "chexbert_5_macro_f1",
+    "radgraph_simple",
+    "radgraph_partial",
+    "radgraph_complete",
+    "radgraph_combined",
+    "radcliq_v0",
+    "radcliq_v1",
 )
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
-_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
+_TEXTS = text_metrics(
+    chain.from_iterable(metric_info(name).keys for name in _TEXT_METRICS), "compared"
+)
 
 
 def _side_by_side(scores: ScoreList) -> str:
-    """Describe the number of runs that the judge saw at once; empty for a single one."""
+    """Describe the number of runs that the judge saw at once, empty for a single one."""
     sizes = {score["models_judged"] for score in scores if score.get("models_judged")}
     if not sizes:
         return ""
@@ -111,9 +121,8 @@ _RATES: tuple[AnyMetric, ...] = (
     ),
     *JUDGED_SAMPLE_COUNTS,
 )
-_NO_FINDINGS = (Finding.BLANK,) * len(
-    CONDITIONS
-)  # of a report without text, for which no model is needed
+# Of a report without text, for which no model is needed.
+_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)
 # Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
 _SUMS = {
     "mentions_label": ("mentions",),
@@ -148,13 +157,10 @@ class Reports(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that was compared."""
-        text = (
-            extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value
-            or ""
-        )
-        return ReadAnswer(
-            text if score["reason"] == Reason.OK else None, score["reason"], None, value
-        )
+        extractor = extractor_of(score["rule"], AnswerKind.REPORT)
+        text = extractor.extract(reply.text, Sample({})).value or ""
+        reason = score["reason"]
+        return ReadAnswer(text if reason == Reason.OK else None, reason, None, value)
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""
@@ -163,13 +169,8 @@ class Reports(TaskFamily):
         if reports.count(text) < 2:
             return []
         answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
-        return [
-            Strategy(
-                "most frequent report",
-                "Gives every image the report that occurs most often.",
-                answers,
-            )
-        ]
+        describes = "Gives every image the report that occurs most often."
+        return [Strategy("most frequent report", describes, answers)]
 
 
 class MultiMedEvalReports(Reports):
@@ -182,22 +183,23 @@ class MultiMedEvalReports(Reports):
 
 
 def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
-    """Return the selection of scores with a verdict; empty if the judge read none of those that it was asked about."""
+    """Return the selection of scores with a verdict, none if the judge read none of those that it was asked about."""
 
-    def selected(scores: ScoreList) -> ScoreList:
+    def selection(scores: ScoreList) -> ScoreList:
         candidates = answered(scores)
         verdicts = [score[name] for score in candidates if score["asked"]]
         if verdicts and all(verdict is None for verdict in verdicts):
             return []
         return [score for score in candidates if score[name] is not None]
 
-    return selected
+    return selection
 
 
 class JudgedText(TaskFamily):
-    """A free reply of which some metrics need a judge; the others are there without one.
+    """A free reply of which some metrics need a judge, and others none.
 
-    ``wording`` names prompts for one model (``single``), or the reference's for eleven (``eleven``).
+    Args:
+        wording: Name of prompts for one model (``single``), or of the reference's for eleven (``eleven``).
     """
 
     kind = AnswerKind.FREE_TEXT
@@ -212,29 +214,28 @@ class JudgedText(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
-        text, judge = answer.facts["judged"], None
+        text = answer.facts["judged"]
+        judge = None
         try:
             judge = judge_if_there(sample.dataset)
         except MedTasksError as error:  # once there are replies, it is a warning
-            warn_once(
-                f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}."
-            )
+            cause = str(error).rstrip(".")
+            warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
         questions = self._questions(sample, text)
-        verdicts = dict.fromkeys(question.field for question in questions)
         labels = [question.prompt.label for question in questions]
-        joint = {}
-        if reply.verdicts is not None:
-            verdicts |= reply.verdicts.by_field
-            joint["models_judged"] = reply.verdicts.models
-            labels = [f"{label}, {reply.verdicts.models} models" for label in labels]
+        score: Score = dict.fromkeys(question.field for question in questions)
+        joint = reply.verdicts
+        if joint is not None:
+            score |= joint.by_field
+            labels = [f"{label}, {joint.models} models" for label in labels]
         elif judge is not None:
-            verdicts = {
-                question.field: question.ask(judge, fenced=rule.fenced) for question in questions
-            }
-        failed = bool(text) and None in verdicts.values()
+            for question in questions:
+                score[question.field] = question.ask(judge, fenced=rule.fenced)
+        failed = bool(text) and None in score.values()
+        if joint is not None:
+            score["models_judged"] = joint.models
         return {
-            **verdicts,
-            **joint,
+            **score,
             **self._texts(sample, answer),
             "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
@@ -261,21 +262,20 @@ class JudgedText(TaskFamily):
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         """Return the texts that are compared once all replies are there."""
-        facts, target = answer.facts, sample.document["report" if self.labels_texts else "answer"]
-        texts = {"reference": PrivateText(target), "compared": PrivateText(facts["compared"])}
-        return texts | ({"labelled": PrivateText(facts["labelled"])} if self.labels_texts else {})
+        target = sample.document["report" if self.labels_texts else "answer"]
+        texts = {"reference": target, "compared": answer.facts["compared"]}
+        if self.labels_texts:
+            texts["labelled"] = answer.facts["labelled"]
+        return {name: PrivateText(text) for name, text in texts.items()}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that the judge read."""
-        rule = str(score["rule"]).removesuffix(FENCED)
-        text = (
-            extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
-        )
+        extractor = extractor_of(str(score["rule"]).removesuffix(FENCED), AnswerKind.FREE_TEXT)
+        text = extractor.extract(reply.text, Sample({})).facts["judged"]
         verdict = score.get("correct")
-        valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer(
-            text if valid else None, score["reason"], None if verdict is None else bool(verdict)
-        )
+        right = None if verdict is None else bool(verdict)
+        is_valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
+        return ReadAnswer(text if is_valid else None, score["reason"], right)
 
 
 class KnowledgeQuestions(JudgedText):
@@ -374,15 +374,15 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
 
 def _read_labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     """Return the labels of texts, and why the labeler read not all of them."""
-    filled = sorted(text for text in texts if text.strip())
-    labels = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
+    with_words = sorted(text for text in texts if text.strip())
+    labels = dict.fromkeys(texts - set(with_words), _NO_FINDINGS)
     failures: list[Exception] = []
     results: Sequence[Labels | LabelerError] = []
     try:
-        results = label_texts(filled)
+        results = label_texts(with_words)
     except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
         failures.append(error)
-    for text, result in zip(filled, results, strict=False):
+    for text, result in zip(with_words, results, strict=False):
         try:
             labels[text] = chosen_findings(result, CONDITIONS)
         except LabelerError as error:
@@ -400,65 +400,72 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
     for _, reference, report, _ in rows:
         texts |= {reference.text, report.text}
     labels, cause = _read_labels(texts)
-    read = []
+    clusters = []
+    cells = []
     for cluster, reference, report, _ in rows:
         if reference.text in labels and report.text in labels:
-            read.append((cluster, label_cells(labels[reference.text], labels[report.text])))
-    of_all = f"{len(rows) - len(read)} of {len(rows)} reports"
-    warnings = (f"The metrics of labels leave out {of_all}: {cause}",) if cause else ()
-    if not read:
-        return PanelResult(
-            {name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings
-        )
-    cells = [counts for _, counts in read]
+            clusters.append(cluster)
+            cells.append(label_cells(labels[reference.text], labels[report.text]))
+    warnings: tuple[str, ...] = ()
+    if cause:
+        left_out = f"{len(rows) - len(cells)} of {len(rows)} reports"
+        warnings = (f"The metrics of labels leave out {left_out}: {cause}",)
+    if not cells:
+        counts = dict.fromkeys(("reports_labelled", *_SUMS), Estimate(0))
+        return PanelResult(counts, warnings=warnings)
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
-    ratios = estimates_of(
-        values_with_errors(np.asarray(cells), [cluster for cluster, _ in read], label_ratios)
-    )
-    counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
-    return PanelResult(
-        {**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings
-    )
+    estimates = estimates_of(values_with_errors(np.asarray(cells), clusters, label_ratios))
+    for name, parts in _SUMS.items():
+        estimates[name] = Estimate(sum(totals[part] for part in parts))
+    estimates["reports_labelled"] = Estimate(len(cells))
+    return PanelResult(estimates, warnings=warnings)
 
 
 _BY_LABELS = Panel(text_row("labelled"), _label_panel)
-_LABEL_COUNT = CorpusMetric(
-    "", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT
-)
+
+
+def _label_count(name: str, description: str) -> CorpusMetric:
+    return CorpusMetric(
+        name,
+        None,
+        answered,
+        False,
+        Role.ASIDE,
+        panel=_BY_LABELS,
+        scale=Scale.COUNT,
+        description=description,
+    )
+
+
+def _label_ratio(
+    name: str, right: str, count: str, cases: str, *, higher_is_better: bool = True
+) -> tuple[CorpusMetric, CorpusMetric]:
+    """Return the metric of the share of right cases, and that of their number, the name of which is ``count``."""
+    share = f"Share of findings {cases} that {right}."
+    ratio = CorpusMetric(name, higher_is_better, answered, panel=_BY_LABELS, description=share)
+    return ratio, _label_count(count, f"Findings {cases}.")
 
 
 _LABEL_METRICS = (
-    replace(_LABEL_COUNT, name="reports_labelled", description="Reports that the labeler read."),
-    *(
-        metric
-        for ratio, right, count, cases in (
-            (
-                "chair_label",
-                "contradict the target",
-                "mentions_label",
-                "that replies mention, as present or absent",
-            ),
-            (
-                "label_recall",
-                "the reply calls present",
-                "positives_label",
-                "present in the targets",
-            ),
-            (
-                "label_specificity",
-                "the reply calls absent",
-                "negatives_decided",
-                "absent in targets, and decided",
-            ),
-            ("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
-        )
-        for share in (f"Share of findings {cases} that {right}.",)
-        for metric in (
-            CorpusMetric(
-                ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share
-            ),
-            replace(_LABEL_COUNT, name=count, description=f"Findings {cases}."),
-        )
+    _label_count("reports_labelled", "Reports that the labeler read."),
+    *_label_ratio(
+        "chair_label",
+        "contradict the target",
+        "mentions_label",
+        "that replies mention, as present or absent",
+        higher_is_better=False,
+    ),
+    *_label_ratio(
+        "label_recall", "the reply calls present", "positives_label", "present in the targets"
+    ),
+    *_label_ratio(
+        "label_specificity",
+        "the reply calls absent",
+        "negatives_decided",
+        "absent in targets, and decided",
+    ),
+    *_label_ratio(
+        "label_accuracy", "are right", "labels_decided", "decided in targets and replies"
     ),
 )
 
@@ -489,9 +496,9 @@ class ComponentReports(JudgedText):
         ]
 
 
-REPORTS, MULTIMEDEVAL_REPORTS = Reports(), MultiMedEvalReports()
-KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = (
-    KnowledgeQuestions("single"),
-    KnowledgeQuestions("eleven"),
-)
-COMPONENT_REPORTS, COMPONENT_REPORTS_ELEVEN = ComponentReports("single"), ComponentReports("eleven")
+REPORTS = Reports()
+MULTIMEDEVAL_REPORTS = MultiMedEvalReports()
+KNOWLEDGE_QUESTIONS = KnowledgeQuestions("single")
+KNOWLEDGE_QUESTIONS_ELEVEN = KnowledgeQuestions("eleven")
+COMPONENT_REPORTS = ComponentReports("single")
+COMPONENT_REPORTS_ELEVEN = ComponentReports("eleven")

@@ -7,6 +7,8 @@ NaN, where MultiMedEval prints 0.
 Rules that reproduce published code put its numbers together as it does: see :class:`KitProtocol`. Where it raises, the
 score says so in ``stops``, and no metric under that rule has a value; without an answer to an open or to a closed
 question it divides by zero. The rule that fixes its arithmetic, and the careful one, count each question once.
+
+Used by the hooks for MedEvalKit's short answers and for MultiMedEval's. Scores must hold no text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +29,17 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
-from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
-
-_WHOLE = (
-    "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
+from medtasks.metrics.metric import (
+    AnyMetric,
+    Estimate,
+    Metric,
+    Role,
+    Score,
+    ScoreFilter,
+    ScoreList,
 )
+
+_WHOLE = "whole_run"  # field of scores of a run that was checked for questions of both kinds
 _AS_MEANT = (
     "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
     "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
@@ -41,16 +49,14 @@ _AS_MEANT = (
 
 @dataclass(frozen=True)
 class KitProtocol:
-    """Arithmetic from a rule's answers and verdicts to numbers; by default the correct one."""
+    """Arithmetic from a rule's answers and verdicts to numbers, by default the correct one."""
 
     divides_twice: bool = False  # open accuracy by the number of open questions
-    published: bool = (
-        False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
-    )
+    # The judge reads whatever is open, and what is no verdict is taken for "wrong".
+    published: bool = False
     voids_closed: bool = False  # with the judge closed answers are wrong
-    adds_verdicts: bool = (
-        False  # the judge reads closed answers, too, and one that it calls right counts once more
-    )
+    # The judge reads closed answers, too, and one that it calls right counts once more.
+    adds_verdicts: bool = False
     kinds: tuple[str, str] = ("open", "closed")  # names of its two kinds of questions
 
 
@@ -72,41 +78,63 @@ def protocol_of(rule: str) -> KitProtocol:
 
 
 def _missing_kind(scores: ScoreList) -> str | None:
-    """Return why published code divides by zero at the end of a run; None where it does not."""
+    """Return why published code divides by zero at the end of a run, None where it does not."""
     selected = counts.answered(scores)
     closed = {score["closed"] for score in selected}
-    if len(closed) != 1 or not (protocol := protocol_of(selected[0]["rule"])).published:
+    if len(closed) != 1:
+        return None
+    protocol = protocol_of(selected[0]["rule"])
+    if not protocol.published:
         return None
     return f"it divides by the number of {protocol.kinds[False in closed]} questions, and none has a reply"
 
 
-def _numbered(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
+def _with_number(selection: ScoreFilter) -> ScoreFilter:
     """Return a selection of a run's scores, or of a part of settled ones, that is empty without a published number."""
 
-    def selected(scores: ScoreList) -> ScoreList:
+    def checked_selection(scores: ScoreList) -> ScoreList:
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
-    return counts.unstopped(selected)
+    return counts.unstopped(checked_selection)
+
+
+def _judged(*, closed: bool) -> ScoreFilter:
+    """Return the selection of judged scores of closed questions, or of open ones."""
+
+    def selection(scores: ScoreList) -> ScoreList:
+        return counts.judged_scores([score for score in scores if score["closed"] == closed])
+
+    return _with_number(selection)
 
 
 def _warning(scores: ScoreList) -> str:
     missing = _missing_kind(scores)
-    at_sample = any(score["stops"] not in (None, missing) for score in scores)
-    return (
-        counts.no_number(scores[0]["rule"], missing)
-        if missing and not at_sample
-        else counts.stop_warning(scores)
-    )
+    stops_at_sample = any(score["stops"] not in (None, missing) for score in scores)
+    if missing and not stops_at_sample:
+        return counts.no_number(scores[0]["rule"], missing)
+    return counts.stop_warning(scores)
 
 
 def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
-    """Return the function from a score to a number, of questions of one kind or of both; None without a number."""
-    return lambda score: (
-        float(score[name])
-        if score[name] is not None and closed in (None, score["closed"])
-        else None
-    )
+    """Return the function from a score to a number, None for a score without it.
+
+    Args:
+        name: Field of the score.
+        closed: Whether only closed questions have it, or only open ones; by default both.
+    """
+
+    def of(score: Score) -> float | None:
+        if score[name] is None or closed not in (None, score["closed"]):
+            return None
+        return float(score[name])
+
+    return of
+
+
+def _mean(name: str, description: str, of: Callable[[Score], float | None]) -> Metric[Score]:
+    """Return a metric of all answered questions, where the published code gives a number."""
+    return Metric(name, selection=_with_number(counts.answered), description=description, of=of)
 
 
 @dataclass(frozen=True)
@@ -114,7 +142,8 @@ class _OpenAccuracy(Metric[Score]):
     """The share of right open answers, which published code divides by their number once more."""
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        estimate, valued = super().estimate(scores), self.values(scores)
+        estimate = super().estimate(scores)
+        valued = self.values(scores)
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return estimate
         error = estimate.error / len(valued)
@@ -128,7 +157,7 @@ _RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
     Metric(
         "accuracy",
-        selection=_numbered(counts.judged_scores),
+        selection=_with_number(counts.judged_scores),
         role=Role.MAIN,
         warning=_warning,
         description=ACCURACY,
@@ -136,42 +165,33 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_numbered(
-            lambda scores: counts.judged_scores([score for score in scores if score["closed"]])
-        ),
+        selection=_judged(closed=True),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_numbered(
-            lambda scores: counts.judged_scores([score for score in scores if not score["closed"]])
-        ),
+        selection=_judged(closed=False),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
     *(
-        Metric(
-            name,
-            selection=_numbered(counts.answered),
-            description=f"Mean {name} of open answers.",
-            of=_field(name),
-        )
+        _mean(name, f"Mean {name} of open answers.", _field(name))
         for name in ("exact_match", *MEASURES)
     ),
-    replace(counts.INVALID_RATE, selection=_numbered(counts.judged_scores)),
+    replace(counts.INVALID_RATE, selection=_with_number(counts.judged_scores)),
 )
 
 
 class YesNoAmongOthers(TaskFamily):
-    """Questions of which some have yes or no as target; scores say what each such reply says."""
+    """Questions of which some have yes or no as target, where scores say what each such reply says."""
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         return score | self._yes_no(sample, reply, rule, score)
 
     def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
-        """Return whether target and answer are yes, of a closed question whose target is yes or no; else nothing.
+        """Return whether target and answer are yes, of a closed question whose target is yes or no, else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
         """
@@ -183,17 +203,20 @@ class YesNoAmongOthers(TaskFamily):
         if fields["correct"]:
             return {"target_yes": is_yes, "answer_yes": is_yes}
         opposite = "no" if is_yes else "yes"
-        opposite = opposite.capitalize() if published[0].isupper() else opposite
+        if published[0].isupper():
+            opposite = opposite.capitalize()
         answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, rule)
         return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
 
     def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
         """Return the decision about Yes, of a question whose target is yes or no."""
-        return {"Yes": (score["target_yes"], score["answer_yes"])} if "target_yes" in score else {}
+        if "target_yes" not in score:
+            return {}
+        return {"Yes": (score["target_yes"], score["answer_yes"])}
 
 
 class KitQuestions(YesNoAmongOthers):
-    """An open answer is right where it is the same text; scores hold numbers only."""
+    """Closed and open questions, where an open answer is right if it is the same text."""
 
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
@@ -204,15 +227,18 @@ class KitQuestions(YesNoAmongOthers):
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = answer.facts
-        return {
+        right = float(facts["correct"])
+        score = {
             "closed": facts["closed"],
             "correct": facts["correct"],
-            "right": float(facts["correct"]),  # its weight in accuracies
-            "exact_match": None if facts["closed"] else float(facts["correct"]),
+            "right": right,  # its weight in accuracies
+            "exact_match": None if facts["closed"] else right,
             **(facts["measures"] or dict.fromkeys(MEASURES)),
             "stops": facts["stops"],
-            **({"fallback": facts["fallback"]} if "fallback" in facts else {}),
         }
+        if "fallback" in facts:
+            score["fallback"] = facts["fallback"]
+        return score
 
     def settled(self, scores: ScoreList) -> ScoreList:
         """Return scores with the reason why published code stops without open or without closed questions."""
@@ -223,27 +249,24 @@ class KitQuestions(YesNoAmongOthers):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply, and whether rule or judge call it right."""
-        valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer(
-            (reply.text or "").strip() if valid else None, score["reason"], score["correct"]
-        )
+        is_valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
+        text = (reply.text or "").strip() if is_valid else None
+        return ReadAnswer(text, score["reason"], score["correct"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Mean words: to questions whose target is yes or no as much as to others."""
-        return answer_strategies(
-            samples,
-            lambda target: target.strip().lower(),
-            lambda sample: (
-                is_closed_question(sample.document),
-                str(sample.document.get("language")),
-            ),
-        )
+        """Answer in words: questions whose target is yes or no as much as others."""
+        return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
+
+
+def _kind_of(sample: Sample) -> tuple[bool, str]:
+    return is_closed_question(sample.document), str(sample.document.get("language"))
 
 
 class JudgedKitQuestions(KitQuestions):
-    """The judge reads open answers; those that it fails to read are in no accuracy, and their texts are compared.
+    """The same with a judge that reads open answers.
 
-    An answer without text, a refusal and the like are wrong without asking, unless the published code asks.
+    Those that it fails to read are in no accuracy, and their texts are compared. An answer without text, a refusal and
+    the like are wrong without asking, unless the published code asks.
     """
 
     name = "closed and open questions with a judge"
@@ -261,16 +284,11 @@ class JudgedKitQuestions(KitQuestions):
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
-        fields, protocol = self._fields(sample, answer), protocol_of(rule_name)
-        fields |= self._yes_no(sample, reply, rule, fields)
+        score = self._fields(sample, answer)
+        score |= self._yes_no(sample, reply, rule, score)
+        protocol = protocol_of(rule_name)
         judge = judge_for(sample.dataset)
-        # A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
-        asks = (
-            answer.reason is not Reason.ADAPTER_FAILED
-            and not answer.facts["stops"]
-            and (protocol.adds_verdicts or not answer.facts["closed"])
-            and (protocol.published or answer.value is not None)
-        )
+        asks = _asks_judge(answer, protocol)
         verdict = None
         if asks:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
@@ -279,16 +297,16 @@ class JudgedKitQuestions(KitQuestions):
             )
         failed = asks and verdict is None
         if failed:
-            fields |= {"correct": None, "right": None}
+            score |= {"correct": None, "right": None}
         elif asks:
-            by_rule = fields["right"] if fields["closed"] else 0.0
-            fields |= {"correct": verdict, "right": by_rule + float(bool(verdict))}
-        elif not fields["closed"]:
-            fields |= {"correct": False, "right": 0.0}
+            by_rule = score["right"] if score["closed"] else 0.0
+            score |= {"correct": verdict, "right": by_rule + float(bool(verdict))}
+        elif not score["closed"]:
+            score |= {"correct": False, "right": 0.0}
         elif protocol.voids_closed:
-            fields["right"] = 0.0
+            score["right"] = 0.0
         return {
-            **fields,
+            **score,
             "asked": asks,
             "judge": judge.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
@@ -297,8 +315,23 @@ class JudgedKitQuestions(KitQuestions):
         }
 
 
+def _asks_judge(answer: Answer, protocol: KitProtocol) -> bool:
+    """Return whether a judge reads an answer.
+
+    A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
+    """
+    if answer.reason is Reason.ADAPTER_FAILED or answer.facts["stops"]:
+        return False
+    if answer.facts["closed"] and not protocol.adds_verdicts:
+        return False
+    return protocol.published or answer.value is not None
+
+
 class RadReStruct(KitQuestions):
-    """Single-choice questions, asked as yes/no, and multiple-choice ones; only the first published answer is right."""
+    """Single-choice questions, asked as yes/no, and multiple-choice ones.
+
+    Only the first published answer is right.
+    """
 
     name = "single- and multiple-choice questions"
     columns: ClassVar[Mapping[str, Column]] = {**KitQuestions.columns, "options": Column.OPTIONS}
@@ -311,20 +344,18 @@ class RadReStruct(KitQuestions):
                 _AS_MEANT if scores and protocol_of(scores[0]["rule"]).published else ""
             ),
         ),
-        *(
-            Metric(
-                name,
-                selection=_numbered(counts.answered),
-                description=description,
-                of=_field("right", closed),
-            )
-            for name, closed, description in (
-                ("acc_single_choice", True, "Share of single-choice questions answered rightly."),
-                ("acc_multiple_choice", False, "Share of all other questions answered rightly."),
-            )
+        _mean(
+            "acc_single_choice",
+            "Share of single-choice questions answered rightly.",
+            _field("right", closed=True),
         ),
-        replace(FALLBACK_RATE, selection=_numbered(counts.answered)),
-        replace(counts.INVALID_RATE, selection=_numbered(counts.answered)),
+        _mean(
+            "acc_multiple_choice",
+            "Share of all other questions answered rightly.",
+            _field("right", closed=False),
+        ),
+        replace(FALLBACK_RATE, selection=_with_number(counts.answered)),
+        replace(counts.INVALID_RATE, selection=_with_number(counts.answered)),
         *counts.SAMPLE_COUNTS,
     )
 
@@ -332,8 +363,17 @@ class RadReStruct(KitQuestions):
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----
 
 
+def _open_metric(
+    name: str, of: Callable[[Score], float | None], description: str, role: Role = Role.PART
+) -> Metric[Score]:
+    return Metric(name, selection=counts.answered, role=role, description=description, of=of)
+
+
 class OpenQuestions(YesNoAmongOthers):
-    """Questions without options; scores hold numbers only, as question, target and reply may come from a record."""
+    """Questions without options.
+
+    Scores hold numbers only, as question, target and reply may come from a record.
+    """
 
     name = "open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
@@ -341,74 +381,51 @@ class OpenQuestions(YesNoAmongOthers):
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
-        *(
-            Metric(
-                name,
-                selection=counts.answered,
-                role=role,
-                description=description,
-                of=_field(field, closed),
-            )
-            for name, role, field, closed, description in (
-                ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
-                (
-                    "token_f1",
-                    Role.PART,
-                    "token_f1",
-                    None,
-                    "F1 of the words shared with the target.",
-                ),
-                (
-                    "token_recall",
-                    Role.PART,
-                    "token_recall",
-                    None,
-                    "Share of the target's words that the reply has.",
-                ),
-                (
-                    "closed_accuracy",
-                    Role.MAIN,
-                    "correct",
-                    True,
-                    "Share of closed questions answered rightly.",
-                ),
-                (
-                    "open_recall",
-                    Role.MAIN,
-                    "token_recall",
-                    False,
-                    "Token recall of open questions.",
-                ),
-                (
-                    "open_accuracy",
-                    Role.PART,
-                    "correct",
-                    False,
-                    "Share of open questions answered rightly.",
-                ),
-            )
+        _open_metric("bleu_1", _field("bleu_1"), "BLEU-1 of the reply, mean over questions."),
+        _open_metric("token_f1", _field("token_f1"), "F1 of the words shared with the target."),
+        _open_metric(
+            "token_recall",
+            _field("token_recall"),
+            "Share of the target's words that the reply has.",
+        ),
+        _open_metric(
+            "closed_accuracy",
+            _field("correct", closed=True),
+            CLOSED_ACCURACY,
+            Role.MAIN,
+        ),
+        _open_metric(
+            "open_recall",
+            _field("token_recall", closed=False),
+            "Token recall of open questions.",
+            Role.MAIN,
+        ),
+        _open_metric(
+            "open_accuracy",
+            _field("correct", closed=False),
+            "Share of open questions answered rightly.",
         ),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        return {
-            name: answer.facts[name]
-            for name in ("closed", "correct", "bleu_1", "token_f1", "token_recall")
-        }
+        names = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
+        return {name: answer.facts[name] for name in names}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the reply; only a closed question is right or wrong."""
+        """Describe the reply. Only a closed question is right or wrong."""
         text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
         if score["closed"]:
             return ReadAnswer(text, score["reason"], bool(score["correct"]))
         return ReadAnswer(text, score["reason"], None, score["bleu_1"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Mean words: to questions whose target is yes or no as much as to others."""
+        """Answer in words: questions whose target is yes or no as much as others."""
         return answer_strategies(samples, lambda target: clean_head(target.strip()))
 
 
-FAMILY, JUDGED_QUESTIONS, OPEN_QUESTIONS = KitQuestions(), JudgedKitQuestions(), OpenQuestions()
+FAMILY = KitQuestions()
+JUDGED_QUESTIONS = JudgedKitQuestions()
+OPEN_QUESTIONS = OpenQuestions()
 RAD_RESTRUCT = RadReStruct()

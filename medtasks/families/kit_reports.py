@@ -2,7 +2,7 @@
 
 The published script skips an empty reply, but divides the sums of its lexical metrics by all studies, so that it counts
 as 0 there; its other metrics are means over the rest. Where it raises, its row has no number. The rule that fixes it
-has a reply without words in no metric but ``invalid_rate``.
+has a reply without words in no metric but ``invalid_rate``. Used by the hooks for MedEvalKit's reports.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,6 @@ from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score, ScoreList
 from medtasks.metrics.report_metrics import metric_info
 
-# Field that names the scores that count, and keys of metrics. Only lexical means count empty replies, as 0. GREEN is
-# left to ``--metric green``, because it asks a judge.
-_METRICS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
-    ("compared", ("cider_coco_reference", "rate_score_reference")),
-)
 _FIXED = "medevalkit_report_fixed"
 _REMARKS = {
     "medevalkit_iu_xray_report": "No public commit of MedEvalKit can load IU X-ray (NameError, IU_XRAY.py:55): the row "
@@ -33,32 +27,33 @@ _REMARKS = {
 
 
 def _stop(scores: ScoreList) -> str:
-    """Return why the published script gives no number; empty where it does, and under the rule that fixes it."""
+    """Return why the published script gives no number, empty where it does, and under the rule that fixes it."""
     answered = counts.answered(scores)
-    if (
-        answered
-        and answered[0]["rule"] != _FIXED
-        and not any(score["compared"] for score in answered)
-    ):
-        return counts.no_number(answered[0]["rule"], "every reply is empty (IndexError)")
+    rule = answered[0]["rule"] if answered else _FIXED
+    if rule != _FIXED and not any(score["compared"] for score in answered):
+        return counts.no_number(rule, "every reply is empty (IndexError)")
     return counts.stop_warning(answered)
 
 
-def _counted(field: str, scores: ScoreList) -> ScoreList:
+def _select(field: str, scores: ScoreList) -> ScoreList:
+    """Return the scores that have a field, none where the published script gives no number."""
     return [] if _stop(scores) else [score for score in counts.answered(scores) if score[field]]
 
 
+def _text_metrics(field: str, keys: Sequence[str]) -> list[AnyMetric]:
+    selection = partial(_select, field)
+    return [replace(metric, selection=selection) for metric in text_metrics(keys, "reply")]
+
+
 class KitReports(Reports):
-    """Reports under MedEvalKit's rules; scores are ``averaged`` in lexical metrics, and ``compared`` in the others."""
+    """Reports under MedEvalKit's rules, ``averaged`` in lexical metrics, and ``compared`` in the others."""
 
     name = "MedEvalKit's reports"
     extractor = _FIXED
+    # Only lexical means count empty replies, as 0. GREEN is left to ``--metric green``, because it asks a judge.
     metrics: Sequence[AnyMetric] = (
-        *(
-            replace(metric, selection=partial(_counted, field))
-            for field, keys in _METRICS
-            for metric in text_metrics(keys, "reply")
-        ),
+        *_text_metrics("averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
+        *_text_metrics("compared", ("cider_coco_reference", "rate_score_reference")),
         replace(
             counts.INVALID_RATE,
             selection=lambda scores: [] if _stop(scores) else counts.answered(scores),
@@ -70,17 +65,22 @@ class KitReports(Reports):
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
-        texts, is_report = self._fields(sample, answer), answer.reason is Reason.OK
-        averaged, compared = (
-            (is_report, is_report) if rule_name == _FIXED else (True, bool(texts["reply"].text))
-        )
-        facts = {"averaged": averaged, "compared": compared, "stops": answer.facts.get("stops")}
-        return {**texts, **facts, "reason": answer.reason, "rule": rule_name}
+        texts = self._fields(sample, answer)
+        is_fixed = rule_name == _FIXED
+        is_report = answer.reason is Reason.OK
+        return {
+            **texts,
+            "averaged": is_report or not is_fixed,
+            "compared": is_report if is_fixed else bool(texts["reply"].text),
+            "stops": answer.facts.get("stops"),
+            "reason": answer.reason,
+            "rule": rule_name,
+        }
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        reference, reply = sample.document["report"], answer.facts.get("text", answer.value) or ""
+        reply = answer.facts.get("text", answer.value) or ""
         return {
-            "reference": PrivateText(reference, sample.dataset),
+            "reference": PrivateText(sample.document["report"], sample.dataset),
             "reply": PrivateText(reply, sample.dataset),
         }
 

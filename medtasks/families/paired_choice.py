@@ -2,6 +2,8 @@
 
 A pair's two samples may be answered on different ranks, so nothing is decided about a pair before its scores are
 together. In free-form mode the model answers without options, and a judge says which option it comes close to.
+
+Used by MediConfusion's hooks and a user's own pairs. A pair with one answer is in no score of pairs.
 """
 
 from collections import defaultdict
@@ -43,8 +45,9 @@ PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
 def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
     """Return scores as answers to images of pairs, one for each image, sorted."""
-    return distinct_answers(
-        PairedAnswer(
+    answers = []
+    for score in clustered(scores):
+        answer = PairedAnswer(
             score["pair_id"],
             score["position"],
             str(score.get("cluster_id") or score["image_id"]),
@@ -52,8 +55,8 @@ def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
             score["value"],
             tuple(score["categories"]),
         )
-        for score in clustered(scores)
-    )
+        answers.append(answer)
+    return distinct_answers(answers)
 
 
 def _incomplete(scores: ScoreList) -> int:
@@ -63,11 +66,12 @@ def _incomplete(scores: ScoreList) -> int:
 
 def _incomplete_warning(scores: ScoreList) -> str:
     selected = counts.answered(scores)
-    if not (cut := _incomplete(selected)):
+    incomplete = _incomplete(selected)
+    if not incomplete:
         return ""
     complete = len(complete_pairs(paired_answers(selected)))
     return (
-        f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
+        f"{incomplete} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
         f"are left out of set accuracy and confusion; {complete} complete pairs remain."
     )
 
@@ -163,42 +167,41 @@ class PairedChoice(TaskFamily):
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         document = sample.document
-        of_sample = {name: document[name] for name in ("pair_id", "position", "image_id")}
-        categories = list(document["categories"])
         return {
-            **of_sample,
+            "pair_id": document["pair_id"],
+            "position": document["position"],
+            "image_id": document["image_id"],
             "target": document["answer"],
             "value": answer.value,
-            "categories": categories,
+            "categories": list(document["categories"]),
         }
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
+        ids = [sample.document["pair_id"] for sample in samples]
+        pairs = [("pair", pair_id) for pair_id in ids]
         images = super().independent_clusters(samples)
-        keys = [
-            (("pair", sample.document["pair_id"]), image)
-            for sample, image in zip(samples, images, strict=True)
-        ]
-        return [
-            f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)
-        ]
+        keys = list(zip(pairs, images, strict=True))
+        return [f"pair {ids[first]}" for first in connected_components(keys)]
 
     def sample_values(
         self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
-        """Return the values of pairs under a mean over pairs, else those of single samples; clusters are dyads."""
-        dyads = {
-            answers[0].pair_id: Dyad(answers[0].pair_id, answers[0].image_id, answers[-1].image_id)
-            for answers in answers_by_pair(paired_answers(scores))
-        }
+        """Return the values of pairs under a mean over pairs, else those of single samples. Clusters are dyads."""
+        dyads = {}
+        for answers in answers_by_pair(paired_answers(scores)):
+            first = answers[0]
+            dyads[first.pair_id] = Dyad(first.pair_id, first.image_id, answers[-1].image_id)
+        values: dict[str, tuple[Hashable, float]] = {}
         if metric.name in ("set_accuracy", "confusion"):
             pairs: Sequence[tuple[Any, float]] = metric.values(scores)
-            return {pair.first.pair_id: (dyads[pair.first.pair_id], value) for pair, value in pairs}
-        return {
-            doc_id: (dyads[score["pair_id"]], value)
-            for score, (doc_id, _) in zip(scores, samples, strict=True)
-            for _, value in metric.values([score])
-        }
+            for pair, value in pairs:
+                values[pair.first.pair_id] = (dyads[pair.first.pair_id], value)
+            return values
+        for score, (doc_id, _) in zip(scores, samples, strict=True):
+            for _, value in metric.values([score]):
+                values[doc_id] = (dyads[score["pair_id"]], value)
+        return values
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""
@@ -206,24 +209,26 @@ class PairedChoice(TaskFamily):
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the values of guessing both images of a pair independently of each other."""
-        pairs: dict[str, list[int]] = defaultdict(list)
+        sizes: dict[str, list[int]] = defaultdict(list)
         for sample in samples:
-            pairs[sample.document["pair_id"]].append(len(sample.options))
-        complete = [sizes for sizes in pairs.values() if len(sizes) == 2]
+            sizes[sample.document["pair_id"]].append(len(sample.options))
+        complete = [pair for pair in sizes.values() if len(pair) == 2]
         expected = {
             "invalid_rate": 0.0,
             "individual_accuracy": mean([1 / len(sample.options) for sample in samples]),
         }
         if complete:
-            expected["set_accuracy"] = mean(
-                [(1 / first) * (1 / second) for first, second in complete]
-            )
-            expected["confusion"] = mean([1 / max(sizes) for sizes in complete])
+            both_right = [(1 / first) * (1 / second) for first, second in complete]
+            expected["set_accuracy"] = mean(both_right)
+            expected["confusion"] = mean([1 / max(pair) for pair in complete])
         return expected
 
 
 class FreeForm(PairedChoice):
-    """MediConfusion's free-form mode; what the judge did not score can be judged again and is in no metric."""
+    """MediConfusion's free-form mode.
+
+    Replies that the judge did not score can be judged again, and are in no metric.
+    """
 
     name = "pairs with a judge"
     columns: ClassVar[Mapping[str, Column]] = {**PairedChoice.columns, "question": Column.TEXT}
@@ -248,18 +253,20 @@ class FreeForm(PairedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
-        judge, text = judge_for(sample.dataset), reply.text or ""
+        judge = judge_for(sample.dataset)
+        text = reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)
-        how = {
+        return self._fields(sample, answer) | {
             "reason": answer.reason,
             "rule": RULE_NAME,
             "possible_injection": addresses_judge(text),
+            "judge": judge.label,
         }
-        return {**self._fields(sample, answer), **how, "judge": judge.label}
 
     def versioned(self, rule: Rule) -> str:
         """Return the rule that turns the judge's scores into an option."""
         return f"{RULE_NAME}{FENCED if rule.fenced else '_reference'} v{RULE_VERSION}"
 
 
-PAIRED_CHOICE, FREE_FORM = PairedChoice(), FreeForm()
+PAIRED_CHOICE = PairedChoice()
+FREE_FORM = FreeForm()

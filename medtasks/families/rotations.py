@@ -2,12 +2,14 @@
 
 Letters in scores are those of the published order, so that scores of one question can be compared. Rotations of a
 question may be answered on different ranks, so nothing is decided about a question before its scores are together.
+
+Used by the hooks named ``rotated_...``, for every family of one or several right options.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
@@ -28,7 +30,10 @@ from medtasks.metrics.ngram_metrics import token_overlap
 
 @dataclass(frozen=True)
 class RotatedQuestion:
-    """One question, of which all rotations were asked or not; a metric without a value for it is not in ``values``."""
+    """One question, of which all rotations were asked or not.
+
+    A metric without a value for it is not in ``values``.
+    """
 
     cluster: str
     complete: bool
@@ -38,7 +43,7 @@ class RotatedQuestion:
 def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
     """Return the questions of rotated replies, each once, whatever the order of their scores.
 
-    ``flip_rate`` is 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
+    ``flip_rate`` is 1 if not every rotation led to the same option, wherever it was. An invalid reply counts as
     another answer than any option. A question without a valid reply has no value, or a model that never answers would
     look like one that never changes its mind.
     """
@@ -62,8 +67,10 @@ def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
     return questions
 
 
-def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
-    rotation, options = sample.document["rotation"], len(sample.options)
+def _published_letters(sample: Sample, indices: Sequence[int]) -> list[str]:
+    """Return the letters in the published order of options of a rotation."""
+    rotation = sample.document["rotation"]
+    options = len(sample.options)
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
 
 
@@ -113,86 +120,82 @@ class RotatedChoice(TaskFamily):
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         assert sample.target is not None
-        target = _published(sample, [sample.target])[0]
-        value = (
-            None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
-        )
-        stops = {"stops": answer.facts["stops"]} if "stops" in answer.facts else {}
-        return {
-            **_rotation(sample),
-            "target": target,
-            "value": value,
-            "right": float(value == target),
-            **stops,
-        }
+        (target,) = _published_letters(sample, [sample.target])
+        value = None
+        if answer.value is not None:
+            (value,) = _published_letters(sample, [option_index(answer.value)])
+        score = _rotation(sample)
+        score |= {"target": target, "value": value, "right": float(value == target)}
+        if "stops" in answer.facts:
+            score["stops"] = answer.facts["stops"]
+        return score
 
     def sample_values(
         self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
         """Return the values of single rotations, each as if its question was asked in no other."""
-        return {
-            doc_id: (cluster, value)
-            for score, (doc_id, cluster) in zip(scores, samples, strict=True)
-            for _, value in metric.values([score])
-        }
+        values = {}
+        for score, (doc_id, cluster) in zip(scores, samples, strict=True):
+            for _, value in metric.values([score]):
+                values[doc_id] = (cluster, value)
+        return values
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read, in the order of the model's prompt."""
-        published, is_single = score["value"], isinstance(score["target"], str)
-        if published is None:
+        is_single = isinstance(score["target"], str)
+        if score["value"] is None:
             return ReadAnswer(None, score["reason"], False if is_single else None)
-        positions = [
-            (option_index(name) - score["rotation"]) % score["rotations"] for name in published
-        ]
+        positions = []
+        for name in score["value"]:
+            positions.append((option_index(name) - score["rotation"]) % score["rotations"])
         letters = ", ".join(sorted(map(letter, positions))) or NO_OPTION
         if is_single:
             return ReadAnswer(letters, score["reason"], score["right"] == 1.0)
         return ReadAnswer(letters, score["reason"], None, score["right"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Return each letter that every question has; every letter is right equally often."""
+        """Return each letter that every question has, each of which is right equally often."""
 
-        def meant(sample: Sample, index: int) -> ExpectedAnswer:
-            return ExpectedAnswer(
-                option_by_letter(sample, index).said, _published(sample, [index])[0], index
-            )
+        def answer(sample: Sample, index: int) -> ExpectedAnswer:
+            (value,) = _published_letters(sample, [index])
+            return ExpectedAnswer(option_by_letter(sample, index).said, value, index)
 
-        return each_option(samples, meant)
+        return each_option(samples, answer)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the values of guessing each rotation of a question independently of the others."""
-
-        def chance(sample: Sample) -> float:
-            return len(sample.document.get("answers", "?")) / len(sample.options)
-
         questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             questions[sample.document["rotation_of"]].append(sample)
-        complete = [
-            rotations[0]
-            for rotations in questions.values()
-            if len(rotations) == len(rotations[0].options)
-        ]
+        firsts = [rotations[0] for rotations in questions.values()]
+        expected = {"invalid_rate": 0.0, "mean_accuracy": mean(list(map(_chance, firsts)))}
         published = [sample for sample in samples if sample.document["rotation"] == 0]
-        expected = {
-            "invalid_rate": 0.0,
-            "mean_accuracy": mean([chance(rotations[0]) for rotations in questions.values()]),
-        }
         if published:
-            expected["published_order"] = mean([chance(sample) for sample in published])
-        if complete:
-            expected["worst_case"] = mean(
-                [chance(sample) ** len(sample.options) for sample in complete]
-            )
-            expected["flip_rate"] = mean(
-                [1 - len(sample.options) ** (1 - len(sample.options)) for sample in complete]
-            )
+            expected["published_order"] = mean(list(map(_chance, published)))
+        always_right = []
+        flips = []
+        for rotations in questions.values():
+            options = len(rotations[0].options)
+            if len(rotations) == options:
+                always_right.append(_chance(rotations[0]) ** options)
+                flips.append(1 - options ** (1 - options))
+        if flips:
+            expected["worst_case"] = mean(always_right)
+            expected["flip_rate"] = mean(flips)
         return expected
 
 
-def _rotation(sample: Sample) -> dict[str, Any]:
-    facts = {name: sample.document[name] for name in ("rotation_of", "rotation")}
-    return {**facts, "rotations": len(sample.options)}
+def _chance(sample: Sample) -> float:
+    """Return the share of options that are right."""
+    return len(sample.document.get("answers", "?")) / len(sample.options)
+
+
+def _rotation(sample: Sample) -> Score:
+    return {
+        "rotation_of": sample.document["rotation_of"],
+        "rotation": sample.document["rotation"],
+        "rotations": len(sample.options),
+    }
 
 
 class RotatedClasses(RotatedChoice):
@@ -207,15 +210,15 @@ class RotatedClasses(RotatedChoice):
 
 
 class RotatedMultiSelect(RotatedChoice):
-    """Several right options; the score is the share of listed options that are right."""
+    """Several right options. The score is the share of listed options that are right."""
 
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = AnswerKind.LABELS
     extractor = "listed_options"
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        listed = _published(sample, [option_index(name) for name in letters_of(answer.value)])
-        target = _published(sample, [option_index(name) for name in sample.document["answers"]])
+        listed = _published_letters(sample, list(map(option_index, letters_of(answer.value))))
+        target = _published_letters(sample, list(map(option_index, sample.document["answers"])))
         return {
             **_rotation(sample),
             "target": target,
@@ -225,11 +228,9 @@ class RotatedMultiSelect(RotatedChoice):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """List all options, or the one that is most often right."""
-        return list_strategies(samples, _published)
+        return list_strategies(samples, _published_letters)
 
 
-ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT = (
-    RotatedChoice(),
-    RotatedClasses(),
-    RotatedMultiSelect(),
-)
+ROTATED_CHOICE = RotatedChoice()
+ROTATED_CLASSES = RotatedClasses()
+ROTATED_MULTI_SELECT = RotatedMultiSelect()

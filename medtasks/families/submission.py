@@ -7,6 +7,8 @@ MMMU: one JSON object of answers by the questions' ids: the letter of the option
 question, which the authors parse themselves. Their evaluator divides by the number of ids in the file, so that a
 question that failed, or whose reply names no option, has an empty answer, which is wrong. Source: ``mmmu/README.md``
 ("Evaluation Only") and ``mmmu/main_eval_only.py`` of https://github.com/MMMU-Benchmark/MMMU.
+
+Used by the hooks for test sets without targets. It must never print a score.
 """
 
 import datetime
@@ -38,18 +40,22 @@ _CELL = 32_767  # characters, more do not fit into one
 
 
 def submission_rows(scores: ScoreList, ending: str) -> float:
-    """Write a submission file below ``$MEDTASKS_HOME/submissions``, and return its number of rows; NaN if it fails.
+    """Write a submission file below ``$MEDTASKS_HOME/submissions``. A variant has a folder of its own.
 
-    It is JSON with the answers by id, or a spreadsheet of questions and predictions. A variant has a folder of its own.
+    Args:
+        scores: Scores of a run.
+        ending: Ending of the file: ``json`` for the answers by id, else a spreadsheet of questions and predictions.
+
+    Returns:
+        The number of rows, NaN if writing fails.
     """
     if not scores:
         return math.nan
     dataset = str(scores[0]["dataset"])
     variant = scores[0].get(COLUMN)
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
-    path = (
-        folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
-    )
+    now = datetime.datetime.now(datetime.UTC)
+    path = folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
     by_sample = {score["sample"]: score for score in scores}
     try:
         documents = [
@@ -57,13 +63,10 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
         ]
         with written_whole(path) as file:
             if ending == "json":
-                answers = {
-                    document["doc_id"]: by_sample[document["doc_id"]]["reply"] or ""
-                    for document in documents
-                }
-                file.write_text(
-                    f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8"
-                )
+                ids = [document["doc_id"] for document in documents]
+                answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
+                text = json.dumps(answers, ensure_ascii=False, indent=2)
+                file.write_text(f"{text}\n", encoding="utf-8")
             else:
                 _write_spreadsheet(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
@@ -72,7 +75,8 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
             error,
         )
         return math.nan
-    if failed := sum(map(is_failed, scores)):
+    failed = sum(map(is_failed, scores))
+    if failed:
         logger.warning(
             "{} of {} rows of the submission are blank, because the model failed there.",
             failed,
@@ -128,15 +132,17 @@ class Submission(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
-        variant = sample.document.get(COLUMN)
-        return {
+        score = {
             "dataset": sample.dataset,
             "reply": "" if answer.reason is Reason.ADAPTER_FAILED else reply.text,
             "value": answer.value,
             "reason": answer.reason,
             "rule": rule_name,
-            **({} if variant is None else {COLUMN: variant}),
         }
+        variant = sample.document.get(COLUMN)
+        if variant is not None:
+            score[COLUMN] = variant
+        return score
 
 
 class AnswersToSubmit(Submission):
@@ -149,11 +155,11 @@ class AnswersToSubmit(Submission):
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
+        if not is_open(sample):
+            return {**score, "reply": score["value"]}
         text = own_words(reply.text)
-        return {
-            **score,
-            "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"],
-        }
+        return {**score, "reply": "" if isinstance(text, Reason) else text}
 
 
-SUBMISSION, ANSWERS_TO_SUBMIT = Submission(), AnswersToSubmit()
+SUBMISSION = Submission()
+ANSWERS_TO_SUBMIT = AnswersToSubmit()

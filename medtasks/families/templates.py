@@ -2,7 +2,7 @@
 
 ``{{ question }}`` is the document's column, or what a setting makes of others. Templates run in Jinja2's sandbox; the
 values are never read as templates, and an unknown name is an error. A word in single braces would be sent to the model
-as it is, so it is refused; ``{{ '{' }}word}`` writes it.
+as it is, so it is refused; ``{{ '{' }}word}`` writes it. Used for prompts, and for the options that a rule reads.
 """
 
 import re
@@ -23,14 +23,29 @@ IMAGE = "image"  # name of the placeholder of an image
 def fill_template(
     template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str
 ) -> str:
-    """Fill in a template, or raise MedTasksError: ``complaint``, the cause, the nearest name and the ``fields``."""
+    """Fill in a template.
+
+    Args:
+        template: The template, in Jinja2.
+        values: Values by name.
+        fields: Names that a message lists, in order.
+        complaint: Beginning of a message.
+
+    Raises:
+        MedTasksError: The template is damaged or has an unknown name. The message tells the nearest one.
+
+    Example:
+        >>> fill_template("Q: {{ question }}", {"question": "Where?"}, ("question",), "the prompt is not usable")
+        'Q: Where?'
+    """
     from jinja2 import TemplateError
 
-    names, single = {*fields, *values}, re.findall(r"(?<!\{)\{(\w+)\}(?!\})", template)
+    names = {*fields, *values}
+    single = re.findall(r"(?<!\{)\{(\w+)\}(?!\})", template)
     try:
         if single:
             raise ValueError(f"'{single[0]}' is in single braces, write {{{{ {single[0]} }}}}")
-        return _compiled(template).render(values)
+        return _compile(template).render(values)
     except (
         TemplateError,
         ValueError,
@@ -39,9 +54,8 @@ def fill_template(
         AttributeError,
         ArithmeticError,
     ) as error:
-        hint = near_match(
-            min({*single, *names_in_template(template)} - names, default=""), names
-        ).replace(";", ",")
+        unknown = {*single, *names_in_template(template)} - names
+        hint = near_match(min(unknown, default=""), names).replace(";", ",")
         raise MedTasksError(
             f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}"
         ) from error
@@ -50,34 +64,41 @@ def fill_template(
 @lru_cache(maxsize=1024)
 @cache
 def names_in_template(template: str) -> frozenset[str]:
-    """Return the names in a template; none of a damaged one, which :func:`fill_template` reports."""
+    """Return the names in a template, none of a damaged one, which :func:`fill_template` reports.
+
+    Example:
+        >>> names_in_template("Q: {{ question }}")
+        frozenset({'question'})
+    """
     from jinja2 import TemplateError, meta
 
     try:
-        return frozenset(
-            meta.find_undeclared_variables(_environment().parse(template))
-            - {*_environment().globals}
-        )
+        names = meta.find_undeclared_variables(_environment().parse(template))
     except TemplateError:
         return frozenset()
+    return frozenset(names - {*_environment().globals})
 
 
 def written_options(form: str | None, options: Sequence[str]) -> list[str]:
-    """Write options by a template with ``text``, ``letter``, ``lower`` and ``number`` (from 1), else as they are."""
+    """Write options by a template.
+
+    Args:
+        form: Template with ``text``, ``letter``, ``lower`` and ``number`` (from 1), None for the options as they are.
+        options: Texts of the options.
+
+    Example:
+        >>> written_options("({{ letter }}) {{ text }}", ["cyst", "scar"])
+        ['(A) cyst', '(B) scar']
+    """
     if form is None:
         return list(options)
     complaint = f"option form {form!r} is not usable"
-    names = [(letter(index), index + 1) for index in range(len(options))]
-    fields = ("text", "letter", "lower", "number")
-    return [
-        fill_template(
-            form,
-            dict(zip(fields, (text, name, name.lower(), number), strict=True)),
-            fields,
-            complaint,
-        )
-        for text, (name, number) in zip(options, names, strict=True)
-    ]
+    written = []
+    for index, text in enumerate(options):
+        name = letter(index)
+        values = {"text": text, "letter": name, "lower": name.lower(), "number": index + 1}
+        written.append(fill_template(form, values, values, complaint))
+    return written
 
 
 @cache
@@ -89,5 +110,5 @@ def _environment() -> "SandboxedEnvironment":
 
 
 @lru_cache(maxsize=1024)
-def _compiled(template: str) -> "Template":
+def _compile(template: str) -> "Template":
     return _environment().from_string(template)

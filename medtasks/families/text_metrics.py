@@ -1,4 +1,7 @@
-"""Metrics that compare texts with targets, all of a task at once; one that fails costs its own numbers only."""
+"""Metrics that compare texts with targets, all of a task at once, of which one that fails costs its own numbers only.
+
+Used by the families of free texts. No message may quote a text, which may be a patient's report.
+"""
 
 import math
 import traceback
@@ -38,11 +41,16 @@ NO_MEAN = "is no mean over samples"
 
 
 class NotComparable(Exception):
-    """A metric has no value per sample, or is not the mean of these; the message follows its name."""
+    """A metric has no value per sample, or is not the mean of these. The message follows its name."""
 
 
 def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetric, ...]:
-    """Return metrics by key, computed together; ``reply`` is the field of scores with the reply."""
+    """Return metrics that are computed together.
+
+    Args:
+        keys: Keys of :func:`~medtasks.metrics.report_metrics.metric_info`, in the order of tables.
+        reply: Field of scores that has the reply.
+    """
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
     panel = Panel(
@@ -52,21 +60,25 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
         text_counts,
     )
     firsts = {metric_info(key).name: key for key in reversed(keys)}
-    return tuple(
-        CorpusMetric(
+    metrics = []
+    for key in keys:
+        info = metric_info(key)
+        is_count = info.scale is Scale.COUNT
+        remark = partial(_remark, panel, info.name) if firsts[info.name] == key else None
+        metric = CorpusMetric(
             key,
             info.higher_is_better,
             answered,
-            has_error=info.scale is not Scale.COUNT,
-            role=Role.ASIDE if info.scale is Scale.COUNT else Role.PART,
-            remark=partial(_remark, panel, info.name) if firsts[info.name] == key else None,
+            has_error=not is_count,
+            role=Role.ASIDE if is_count else Role.PART,
+            remark=remark,
             panel=panel,
             text_field=reply,
             scale=info.scale,
             description=info.sentence,
         )
-        for key, info in ((key, metric_info(key)) for key in keys)
-    )
+        metrics.append(metric)
+    return tuple(metrics)
 
 
 def _remark(panel: Panel[TextRow], name: str, scores: ScoreList) -> str:
@@ -83,7 +95,15 @@ def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score texts, shape (n,), with metrics of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`, by name."""
+    """Score texts with metrics.
+
+    Args:
+        names: Names of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`.
+        rows: Texts, shape (n,).
+
+    Returns:
+        Estimates by key, NaN for a metric that fails, and why it failed.
+    """
     estimates: dict[str, Estimate] = {}
     failures: dict[str, str] = {}
     settings: dict[str, Mapping[str, str]] = {}
@@ -132,7 +152,16 @@ def _estimate(
 def text_values(
     metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False
 ) -> list[tuple[Score, float]]:
-    """Return each sample's value; raises NotComparable without any, or with ``only_of_means`` if it is no mean."""
+    """Return the value of each sample that has one.
+
+    Args:
+        metric: A metric of texts.
+        scores: Scores of a run.
+        only_of_means: Whether the metric has to be the mean of these values.
+
+    Raises:
+        NotComparable: The values cannot be computed, or the metric is not their mean.
+    """
     assert metric.text_field is not None
     selected = list(metric.selection(scores))
     rows = list(map(text_row(metric.text_field), selected))
@@ -142,17 +171,14 @@ def text_values(
         computed = _scores(metric_info(metric.name).name, rows)
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
         raise NotComparable(f"could not be computed: {_cause(error)}") from None
-    values = computed.samples.get(metric.name, ())
-    valued = [
-        (score, value)
-        for score, value in zip(selected, values, strict=False)
-        if not math.isnan(value)
-    ]
-    is_mean = bool(valued) and math.isclose(
-        mean([value for _, value in valued]), computed.totals[metric.name], abs_tol=1e-12
-    )
-    if only_of_means and valued and not is_mean:
-        raise NotComparable(NO_MEAN)
+    valued = []
+    for score, value in zip(selected, computed.samples.get(metric.name, ()), strict=False):
+        if not math.isnan(value):
+            valued.append((score, value))
+    if only_of_means and valued:
+        of_samples = mean([value for _, value in valued])
+        if not math.isclose(of_samples, computed.totals[metric.name], abs_tol=1e-12):
+            raise NotComparable(NO_MEAN)
     return valued
 
 
@@ -163,13 +189,14 @@ def text_counts(key: str, rows: Sequence[TextRow]) -> SummedCounts | None:
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
-    references, hypotheses = [row[1].text for row in rows], [row[2].text for row in rows]
+    references = [row[1].text for row in rows]
+    hypotheses = [row[2].text for row in rows]
     if not metric_info(name).asks_judge:
         return report_metric(name)(references=references, hypotheses=hypotheses)
-    datasets = frozenset(
-        text.dataset for row in rows for text in row[1:3] if isinstance(text, PrivateText)
-    )
-    settings = replace(ModelSettings.from_environment(), datasets=datasets)
+    datasets = set()
+    for row in rows:
+        datasets |= {text.dataset for text in row[1:3] if isinstance(text, PrivateText)}
+    settings = replace(ModelSettings.from_environment(), datasets=frozenset(datasets))
     return report_metric(name, settings)(references=references, hypotheses=hypotheses)
 
 
@@ -179,15 +206,11 @@ def _cause(error: Exception) -> str:
         return str(error).rstrip(".")
     if isinstance(error, ImportError):
         return f"{error}; run: pip install 'medtasks[report]'"
-    if type(error).__name__ in (
-        "OutOfMemoryError",
-        "MemoryError",
-    ):  # torch's own is not worth an import here
+    name = type(error).__name__
+    if name in ("OutOfMemoryError", "MemoryError"):  # torch's own is not worth an import here
         return f"the memory did not suffice; free the GPU, or set {DEVICE_VARIABLE}=cpu"
     frames = traceback.extract_tb(error.__traceback__)
-    location = (
-        f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"
-        if frames
-        else ""
-    )
-    return f"{type(error).__name__}{location}"
+    if not frames:
+        return name
+    last = frames[-1]
+    return f"{name} at {Path(last.filename).name}:{last.lineno} in {last.name}"
