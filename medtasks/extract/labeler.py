@@ -102,7 +102,7 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
 
 
 def _mistake(results: Sequence[Any], count: int) -> str:
-    """Describe what is wrong with the results for some texts, as a whole; empty if nothing is."""
+    """Describe the mistake in a labeler's results as a whole, empty if there is none."""
     if len(results) == count and all(isinstance(result, Mapping) for result in results):
         return ""
     kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))

@@ -25,7 +25,12 @@ _DESCRIPTIONS = {
 class Abstaining(TaskFamily):
     """Base that marks the option to abstain in scores, which :func:`abstaining` puts before another family."""
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         """Return the score of the other family, with the value that an abstention has there."""
         score = super()._score(sample, reply, rule)
         last = len(sample.options) - 1

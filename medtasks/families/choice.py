@@ -15,7 +15,7 @@ from typing import ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import (
     ExpectedAnswer,
     Strategy,
@@ -64,7 +64,7 @@ class SingleChoice(TaskFamily):
     """One right option, with errors that are clustered by patient, else by image."""
 
     name = "single choice"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "rotated_choice"
@@ -150,7 +150,7 @@ class JudgedChoice(GroupedChoice):
     """
 
     name = "single choice with a judge"
-    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, **SingleChoice.columns}
+    columns: ClassVar[Columns] = {"question": Column.TEXT, **SingleChoice.columns}
     extractor = "vlmevalkit_2024_06"
     asked_for = None  # the judge is given whole replies
     asks = Asks.JUDGE
@@ -172,7 +172,12 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         rule_name = rule.extractor or str(self.extractor)
         text = reply.text or ""
         judge = judge_for(sample.dataset)
@@ -198,7 +203,7 @@ class MultiSelect(TaskFamily):
     """Letters to list."""
 
     name = "several answers"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = AnswerKind.LABELS
     extractor = "listed_options"
     rotated = "rotated_multi_answer"
@@ -231,7 +236,12 @@ class MultiSelect(TaskFamily):
             "recall": shares.recall,
         }
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the letters that were read."""
         letters = score["value"]
         listed = None if letters is None else ", ".join(letters) or NO_OPTION
@@ -365,7 +375,7 @@ class KitChoice(SingleChoice):
     """One right option, or a text (MMMU's open questions), with errors that are clustered by patient, else by image."""
 
     name = "MedEvalKit's questions with options"
-    columns: ClassVar[Mapping[str, Column]] = {
+    columns: ClassVar[Columns] = {
         "options": Column.TEXTS,
         "answer": Column.LETTER_OR_NOTHING,
     }
@@ -426,7 +436,12 @@ class KitLikelihoods(KitChoice):
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, rule)
         rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR

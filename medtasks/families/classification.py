@@ -17,9 +17,17 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent_option
-from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, Rule, TaskFamily, letters_of
+from medtasks.families.family import (
+    NO_OPTION,
+    Decisions,
+    ReadAnswer,
+    Reply,
+    Rule,
+    TaskFamily,
+    letters_of,
+)
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
@@ -88,7 +96,9 @@ def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
 
 
 def _estimates(
-    counts: SummedCounts, clusters: Sequence[str], unseen: tuple[Floats, Sequence[float]]
+    counts: SummedCounts,
+    clusters: Sequence[str],
+    unseen: tuple[Floats, Sequence[float]],
 ) -> PanelResult:
     estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
     for name, (low, high) in posterior_ends(counts.cells, clusters, counts.scores, *unseen).items():
@@ -160,7 +170,10 @@ def _images_per_class(scores: ScoreList) -> dict[str, int]:
 
 
 def _panel_metrics(
-    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: ScoreFilter
+    names: Sequence[str],
+    descriptions: Sequence[str],
+    panel: Panel[Any],
+    selection: ScoreFilter,
 ) -> tuple[CorpusMetric, ...]:
     metrics = [
         CorpusMetric(name, selection=selection, panel=panel, description=description)
@@ -176,7 +189,7 @@ class Classification(TaskFamily):
     """One class per image, of which scores hold the numbers from 0."""
 
     name = "classification"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
     rotated = "rotated_classes"
     metrics: Sequence[AnyMetric] = (
@@ -202,13 +215,18 @@ class Classification(TaskFamily):
             "value": None if answer.value is None else option_index(answer.value),
         }
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the letter of the class that was read."""
         value_read = score["value"]
         name = None if value_read is None else letter(value_read)
         return ReadAnswer(name, score["reason"], value_read == score["target"])
 
-    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+    def decisions(self, score: Score) -> Decisions:
         """Return the decision about each class."""
         target, value = score["target"], score["value"]
         classes = range(score["classes"])
@@ -253,7 +271,7 @@ class MultiLabel(TaskFamily):
     """
 
     name = "several findings"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "labels": Column.LABELS}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "labels": Column.LABELS}
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
@@ -281,13 +299,23 @@ class MultiLabel(TaskFamily):
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
 
-    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
+    def read(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
             return super().read(sample, reply, rule)
         return from_labels(reply.text, reply.labels, sample.options), rule.extractor or ""
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
         labels = score["value"]
         reason = score["reason"]
@@ -296,7 +324,7 @@ class MultiLabel(TaskFamily):
         listed = None if labels is None else ", ".join(letters_of(labels)) or NO_OPTION
         return ReadAnswer(listed, reason, None, _right_share(score))
 
-    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+    def decisions(self, score: Score) -> Decisions:
         """Return the decision about each finding."""
         value = score["value"] or [None] * len(score["target"])
         calls = (None if label is None else bool(label) for label in value)

@@ -26,10 +26,17 @@ from medtasks.extract.published.medheval_closed import (
     with_target,
 )
 from medtasks.families.choice import ACCURACY
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import AskedFor, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.families.family import (
+    AskedFor,
+    Decisions,
+    ReadAnswer,
+    Reply,
+    Rule,
+    TaskFamily,
+)
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
@@ -62,7 +69,11 @@ def _field(name: str, about: str | None = None) -> Callable[[Score], float | Non
     return of
 
 
-def _accuracy(name: str, description: str, about: str | None = None) -> Metric[Score]:
+def _accuracy(
+    name: str,
+    description: str,
+    about: str | None = None,
+) -> Metric[Score]:
     return Metric(
         name,
         selection=answered,
@@ -122,14 +133,14 @@ class ClosedQuestions(TaskFamily):
     """
 
     name = "yes/no"
-    columns: ClassVar[Mapping[str, Column]] = {
+    columns: ClassVar[Columns] = {
         "question": Column.TEXT,
         "kind": Column.TEXT,
         "choices": Column.TEXT,
         "options": Column.TEXTS,
         "gold": Column.TEXT,
     }
-    short: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.YES_NO}
+    short: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.YES_NO}
     kind = AnswerKind.CLOSED
     asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
@@ -142,7 +153,12 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -156,19 +172,29 @@ class ClosedQuestions(TaskFamily):
             "rule": rule_name,
         }
 
-    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
+    def read(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule_name = super().read(sample, reply, rule)
         if reply.losses is not None:
             answer = with_target(answer, sample)
         return answer, rule_name
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the letter that was read, right or wrong only where the question has a score of its own."""
         right = bool(score["correct"]) if score["counted"] == Counted.SCORED else None
         return ReadAnswer(score["value"], score["reason"], right)
 
-    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+    def decisions(self, score: Score) -> Decisions:
         """Return the decision about Yes, of a yes/no question."""
         if score["kind"] != BINARY or score["target"] is None:
             return {}

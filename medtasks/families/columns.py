@@ -1,6 +1,6 @@
 """Columns that question types need: what each holds in words, and how its values are checked and read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,6 +56,10 @@ class Column:
         return self.is_valid(value, options)
 
 
+Columns = Mapping[str, Column]
+"""Columns by name."""
+
+
 def _is_text(value: Any, _options: Any) -> bool:
     return isinstance(value, str)
 
@@ -64,7 +68,11 @@ def _is_letter(value: Any, options: Any) -> bool:
     return value in [letter(index) for index in range(len(options or ()))]
 
 
-def _is_number(value: Any, least: int, most: int) -> bool:
+def _is_number(
+    value: Any,
+    least: int,
+    most: int,
+) -> bool:
     return type(value) is int and least <= value <= most
 
 

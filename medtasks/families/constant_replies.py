@@ -99,7 +99,10 @@ def _always(name: str, answers: tuple[ExpectedAnswer, ...]) -> Strategy:
 
 
 def most_frequent_option(
-    name: str, describes: str, samples: Sequence[Sample], answer_for: AnswerFor
+    name: str,
+    describes: str,
+    samples: Sequence[Sample],
+    answer_for: AnswerFor,
 ) -> list[Strategy]:
     """Return the strategy that always names the most frequent target, none where a target is unknown.
 
@@ -139,7 +142,11 @@ def answer_strategies(
     # As it first occurs.
     spelling_of = dict(zip(reversed(targets), reversed(spellings), strict=True))
 
-    def answer(reply: str, target: str, number: int) -> ExpectedAnswer:
+    def answer(
+        reply: str,
+        target: str,
+        number: int,
+    ) -> ExpectedAnswer:
         """Build an answer, known to be right if it is the target, and to be wrong of a yes/no question."""
         is_right = targets[number] == target
         value = is_right if closed[number] or is_right else None

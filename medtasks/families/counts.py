@@ -79,7 +79,10 @@ INVALID_RATE: Metric[Any] = Metric(
 
 
 def judge_failed_rate(
-    sentence: str, of: Callable[[Score], float] = is_unjudged, *, say_if_all: bool = False
+    sentence: str,
+    of: Callable[[Score], float] = is_unjudged,
+    *,
+    say_if_all: bool = False,
 ) -> Metric[dict[str, Any]]:
     """Return the metric of unread replies: their share of the answered ones.
 

@@ -26,7 +26,7 @@ from medtasks.extract.failure import (
 from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
 from medtasks.extract.labeler import Labels, label_replies
 from medtasks.extract.reading.reply_text import split_reasoning
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
@@ -112,6 +112,15 @@ class Reply:
         plain, reasoning = without_reasoning(marked)
         return cls(text=plain, cut=cut, reasoning=reasoning)
 
+
+Decisions = Mapping[str, tuple[bool, bool | None]]
+"""By class: whether a sample has it, and whether its answer says so, None for no valid answer."""
+
+ClusteredSample = tuple[str, Hashable]
+"""Id and cluster of a sample."""
+
+SampleValues = dict[str, tuple[Hashable, float]]
+"""Cluster and value by id of a sample, or of several with one value."""
 
 Replies = Mapping[str, Reply]
 """Replies by sample id."""
@@ -201,9 +210,9 @@ class TaskFamily(ABC):
     """
 
     name: ClassVar[str]
-    columns: ClassVar[Mapping[str, Column]]  # needed in its documents, besides those of its prompt
+    columns: ClassVar[Columns]  # needed in its documents, besides those of its prompt
     # Columns that are enough in their place, if any.
-    short: ClassVar[Mapping[str, Column] | None] = None
+    short: ClassVar[Columns | None] = None
     kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
@@ -226,7 +235,12 @@ class TaskFamily(ABC):
     # Rows for replies that are letters, in tasks that compare likelihoods.
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
-    def score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         """Score one sample. It never raises, whatever the reply.
 
         Args:
@@ -255,7 +269,12 @@ class TaskFamily(ABC):
                 score["reason"] = str(Reason.TRUNCATED)
         return score
 
-    def _score_after_reasoning(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score_after_reasoning(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         """Return the score of the answer after the reasoning of a reply."""
         parts = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
         score = self.score(sample, without_its_reasoning(reply), replace(rule, reasoned=False))
@@ -267,7 +286,12 @@ class TaskFamily(ABC):
                 score["value"] = None
         return score
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         """Return the family's part of a score: ``rule``, ``reason`` and its own fields."""
         answer, rule_name = self.read(sample, reply, rule)
         return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule_name}
@@ -276,7 +300,12 @@ class TaskFamily(ABC):
         """Return the values for the family's metrics where they follow from the answer."""
         raise NotImplementedError
 
-    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
+    def texts(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> dict[str, PrivateText]:
         """Return the fields of a score that are texts, which no file holds, without asking a judge."""
         return {}
 
@@ -295,8 +324,11 @@ class TaskFamily(ABC):
         )
 
     def sample_values(
-        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
-    ) -> dict[str, tuple[Hashable, float]]:
+        self,
+        metric: AnyMetric,
+        scores: ScoreList,
+        samples: Sequence[ClusteredSample],
+    ) -> SampleValues:
         """Return the values of single samples under a metric, for tests that pair the samples of two runs.
 
         Args:
@@ -322,7 +354,7 @@ class TaskFamily(ABC):
             values[doc_id] = (cluster, value)
         return values
 
-    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+    def decisions(self, score: Score) -> Decisions:
         """Return the decision about each class of a sample, for clinical numbers.
 
         Returns:
@@ -331,11 +363,21 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
+    def judge_questions(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about a reply that can be judged side by side with others."""
         return ()
 
-    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
+    def read(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name."""
         if reply.losses is not None:
             rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
@@ -356,7 +398,12 @@ class TaskFamily(ABC):
         ending = FENCED if rule.fenced else ""
         return f"{extractor.name}{ending} v{extractor.version}"
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the answer read from a reply, for a person.
 
         Args:

@@ -12,7 +12,7 @@ Used by the hooks for reports and MedHEval. Scores hold texts only as :class:`~m
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -26,7 +26,7 @@ from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -140,14 +140,19 @@ class Reports(TaskFamily):
     """Report generation and summarisation."""
 
     name = "reports"
-    columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
+    columns: ClassVar[Columns] = {"report": Column.TEXT}
     kind = AnswerKind.REPORT
     extractor = "report_text"
     scores_suffice = False
     saves_replies = True
     metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
 
-    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
+    def texts(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
         return self._fields(sample, self.read(sample, reply, rule)[0])
 
@@ -155,7 +160,12 @@ class Reports(TaskFamily):
         texts = {"reference": sample.document["report"], "reply": answer.value or ""}
         return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the text that was compared."""
         extractor = extractor_of(score["rule"], AnswerKind.REPORT)
         text = extractor.extract(reply.text, Sample({})).value or ""
@@ -212,7 +222,12 @@ class JudgedText(TaskFamily):
         self._wording = medheval_judges.WORDINGS[wording]
         self.joins_runs = wording == "eleven"
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         text = answer.facts["judged"]
         judge = None
@@ -246,12 +261,20 @@ class JudgedText(TaskFamily):
             "rule": rule_name,
         }
 
-    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
+    def texts(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
     def judge_questions(
-        self, sample: Sample, reply: Reply, rule: Rule
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
     ) -> Sequence[medheval_judges.JudgeQuestion]:
         """Return the judge's questions about a reply."""
         return self._questions(sample, self.read(sample, reply, rule)[0].facts["judged"])
@@ -268,7 +291,12 @@ class JudgedText(TaskFamily):
             texts["labelled"] = answer.facts["labelled"]
         return {name: PrivateText(text) for name, text in texts.items()}
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the text that the judge read."""
         extractor = extractor_of(str(score["rule"]).removesuffix(FENCED), AnswerKind.FREE_TEXT)
         text = extractor.extract(reply.text, Sample({})).facts["judged"]
@@ -282,7 +310,7 @@ class KnowledgeQuestions(JudgedText):
     """Open knowledge questions."""
 
     name = "open questions with a judge"
-    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    columns: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.TEXT}
     judged: ClassVar[Sequence[AnyMetric]] = (
         Metric(
             "knowledge_rate",
@@ -438,7 +466,12 @@ def _label_count(name: str, description: str) -> CorpusMetric:
 
 
 def _label_ratio(
-    name: str, right: str, count: str, cases: str, *, higher_is_better: bool = True
+    name: str,
+    right: str,
+    count: str,
+    cases: str,
+    *,
+    higher_is_better: bool = True,
 ) -> tuple[CorpusMetric, CorpusMetric]:
     """Return the metric of the share of right cases, and that of their number, the name of which is ``count``."""
     share = f"Share of findings {cases} that {right}."
@@ -475,7 +508,7 @@ class ComponentReports(JudgedText):
 
     name = "reports with a judge"
     labels_texts = True
-    columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
+    columns: ClassVar[Columns] = {"report": Column.TEXT}
     judged: ClassVar[Sequence[AnyMetric]] = tuple(
         chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
     )

@@ -22,9 +22,18 @@ from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY, FALLBACK_RATE
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import Strategy, answer_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.families.family import (
+    FENCED,
+    AskedFor,
+    Asks,
+    Decisions,
+    ReadAnswer,
+    Reply,
+    Rule,
+    TaskFamily,
+)
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
@@ -99,7 +108,7 @@ def _with_number(selection: ScoreFilter) -> ScoreFilter:
     return counts.unstopped(checked_selection)
 
 
-def _judged(*, closed: bool) -> ScoreFilter:
+def _of_kind(*, closed: bool) -> ScoreFilter:
     """Return the selection of judged scores of closed questions, or of open ones."""
 
     def selection(scores: ScoreList) -> ScoreList:
@@ -132,7 +141,11 @@ def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | N
     return of
 
 
-def _mean(name: str, description: str, of: Callable[[Score], float | None]) -> Metric[Score]:
+def _mean(
+    name: str,
+    description: str,
+    of: Callable[[Score], float | None],
+) -> Metric[Score]:
     """Return a metric of all answered questions, where the published code gives a number."""
     return Metric(name, selection=_with_number(counts.answered), description=description, of=of)
 
@@ -165,13 +178,13 @@ _METRICS: tuple[AnyMetric, ...] = (
     ),
     Metric(
         "acc_closed",
-        selection=_judged(closed=True),
+        selection=_of_kind(closed=True),
         description=CLOSED_ACCURACY,
         of=_RIGHT,
     ),
     _OpenAccuracy(
         "acc_open",
-        selection=_judged(closed=False),
+        selection=_of_kind(closed=False),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
@@ -186,11 +199,22 @@ _METRICS: tuple[AnyMetric, ...] = (
 class YesNoAmongOthers(TaskFamily):
     """Questions of which some have yes or no as target, where scores say what each such reply says."""
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         score = super()._score(sample, reply, rule)
         return score | self._yes_no(sample, reply, rule, score)
 
-    def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
+    def _yes_no(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+        fields: Score,
+    ) -> Score:
         """Return whether target and answer are yes, of a closed question whose target is yes or no, else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
@@ -208,7 +232,7 @@ class YesNoAmongOthers(TaskFamily):
         answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, rule)
         return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
 
-    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+    def decisions(self, score: Score) -> Decisions:
         """Return the decision about Yes, of a question whose target is yes or no."""
         if "target_yes" not in score:
             return {}
@@ -219,7 +243,7 @@ class KitQuestions(YesNoAmongOthers):
     """Closed and open questions, where an open answer is right if it is the same text."""
 
     name = "closed and open questions"
-    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    columns: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = AnswerKind.KIT_QUESTION
     asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
@@ -247,7 +271,12 @@ class KitQuestions(YesNoAmongOthers):
         missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
         return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the reply, and whether rule or judge call it right."""
         is_valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
         text = (reply.text or "").strip() if is_valid else None
@@ -282,7 +311,12 @@ class JudgedKitQuestions(KitQuestions):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = self._fields(sample, answer)
         score |= self._yes_no(sample, reply, rule, score)
@@ -334,7 +368,7 @@ class RadReStruct(KitQuestions):
     """
 
     name = "single- and multiple-choice questions"
-    columns: ClassVar[Mapping[str, Column]] = {**KitQuestions.columns, "options": Column.OPTIONS}
+    columns: ClassVar[Columns] = {**KitQuestions.columns, "options": Column.OPTIONS}
     asked_for = None  # a question's type decides
     extractor = "medevalkit_radrestruct_fixed"
     metrics: Sequence[AnyMetric] = (
@@ -364,7 +398,10 @@ class RadReStruct(KitQuestions):
 
 
 def _open_metric(
-    name: str, of: Callable[[Score], float | None], description: str, role: Role = Role.PART
+    name: str,
+    of: Callable[[Score], float | None],
+    description: str,
+    role: Role = Role.PART,
 ) -> Metric[Score]:
     return Metric(name, selection=counts.answered, role=role, description=description, of=of)
 
@@ -376,7 +413,7 @@ class OpenQuestions(YesNoAmongOthers):
     """
 
     name = "open questions"
-    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    columns: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = AnswerKind.OPEN
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
@@ -413,7 +450,12 @@ class OpenQuestions(YesNoAmongOthers):
         names = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
         return {name: answer.facts[name] for name in names}
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the reply. Only a closed question is right or wrong."""
         text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
         if score["closed"]:

@@ -7,15 +7,24 @@ Used by MediConfusion's hooks and a user's own pairs. A pair with one answer is 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.family import FENCED, AskedFor, Asks, Reply, Rule, TaskFamily
+from medtasks.families.family import (
+    FENCED,
+    AskedFor,
+    Asks,
+    ClusteredSample,
+    Reply,
+    Rule,
+    SampleValues,
+    TaskFamily,
+)
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply
@@ -148,7 +157,7 @@ class PairedChoice(TaskFamily):
     """Two questions to a pair, each with the letter of an option."""
 
     name = "pairs"
-    columns: ClassVar[Mapping[str, Column]] = {
+    columns: ClassVar[Columns] = {
         "pair_id": Column.ID,
         "position": Column.POSITION,
         "options": Column.OPTIONS,
@@ -185,14 +194,17 @@ class PairedChoice(TaskFamily):
         return [f"pair {ids[first]}" for first in connected_components(keys)]
 
     def sample_values(
-        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
-    ) -> dict[str, tuple[Hashable, float]]:
+        self,
+        metric: AnyMetric,
+        scores: ScoreList,
+        samples: Sequence[ClusteredSample],
+    ) -> SampleValues:
         """Return the values of pairs under a mean over pairs, else those of single samples. Clusters are dyads."""
         dyads = {}
         for answers in answers_by_pair(paired_answers(scores)):
             first = answers[0]
             dyads[first.pair_id] = Dyad(first.pair_id, first.image_id, answers[-1].image_id)
-        values: dict[str, tuple[Hashable, float]] = {}
+        values: SampleValues = {}
         if metric.name in ("set_accuracy", "confusion"):
             pairs: Sequence[tuple[Any, float]] = metric.values(scores)
             for pair, value in pairs:
@@ -231,7 +243,7 @@ class FreeForm(PairedChoice):
     """
 
     name = "pairs with a judge"
-    columns: ClassVar[Mapping[str, Column]] = {**PairedChoice.columns, "question": Column.TEXT}
+    columns: ClassVar[Columns] = {**PairedChoice.columns, "question": Column.TEXT}
     kind = None
     extractor = None
     asked_for = None  # the judge is given whole replies
@@ -252,7 +264,12 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         judge = judge_for(sample.dataset)
         text = reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)

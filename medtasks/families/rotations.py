@@ -7,7 +7,7 @@ Used by the hooks named ``rotated_...``, for every family of one or several righ
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import (
     ExpectedAnswer,
     Strategy,
@@ -23,7 +23,15 @@ from medtasks.families.constant_replies import (
     option_by_letter,
 )
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
-from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, TaskFamily, letters_of
+from medtasks.families.family import (
+    NO_OPTION,
+    ClusteredSample,
+    ReadAnswer,
+    Reply,
+    SampleValues,
+    TaskFamily,
+    letters_of,
+)
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
@@ -75,7 +83,10 @@ def _published_letters(sample: Sample, indices: Sequence[int]) -> list[str]:
 
 
 def _mean_over_questions(
-    name: str, description: str, *, higher_is_better: bool = True
+    name: str,
+    description: str,
+    *,
+    higher_is_better: bool = True,
 ) -> Metric[RotatedQuestion]:
     return Metric(
         name,
@@ -94,7 +105,7 @@ class RotatedChoice(TaskFamily):
     """One right option, whatever its place."""
 
     name = "rotated options"
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
     metrics: Sequence[AnyMetric] = (
         _mean_over_questions(
@@ -131,8 +142,11 @@ class RotatedChoice(TaskFamily):
         return score
 
     def sample_values(
-        self, metric: AnyMetric, scores: ScoreList, samples: Sequence[tuple[str, Hashable]]
-    ) -> dict[str, tuple[Hashable, float]]:
+        self,
+        metric: AnyMetric,
+        scores: ScoreList,
+        samples: Sequence[ClusteredSample],
+    ) -> SampleValues:
         """Return the values of single rotations, each as if its question was asked in no other."""
         values = {}
         for score, (doc_id, cluster) in zip(scores, samples, strict=True):
@@ -140,7 +154,12 @@ class RotatedChoice(TaskFamily):
                 values[doc_id] = (cluster, value)
         return values
 
-    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+    def describe(
+        self,
+        score: Score,
+        reply: Reply,
+        value: float | None = None,
+    ) -> ReadAnswer:
         """Describe the letters that were read, in the order of the model's prompt."""
         is_single = isinstance(score["target"], str)
         if score["value"] is None:
@@ -201,7 +220,7 @@ def _rotation(sample: Sample) -> Score:
 class RotatedClasses(RotatedChoice):
     """One class per image."""
 
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
@@ -212,7 +231,7 @@ class RotatedClasses(RotatedChoice):
 class RotatedMultiSelect(RotatedChoice):
     """Several right options. The score is the share of listed options that are right."""
 
-    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
+    columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = AnswerKind.LABELS
     extractor = "listed_options"
 

@@ -29,7 +29,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_choice import is_open
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.families.columns import Column
+from medtasks.families.columns import Column, Columns
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
@@ -90,7 +90,11 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
     return float(len(scores))
 
 
-def _write_spreadsheet(file: Path, documents: Documents, by_sample: Mapping[str, Score]) -> None:
+def _write_spreadsheet(
+    file: Path,
+    documents: Documents,
+    by_sample: Mapping[str, Score],
+) -> None:
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -125,12 +129,17 @@ class Submission(TaskFamily):
     """Questions with lettered options."""
 
     name = "answers to submit"
-    columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
+    columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
     metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = {
             "dataset": sample.dataset,
@@ -149,11 +158,16 @@ class AnswersToSubmit(Submission):
     """Questions with lettered options, and open ones."""
 
     name = "answers to submit by id"
-    columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.TEXTS}
+    columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
     metrics: Sequence[AnyMetric] = _metrics("json")
 
-    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        reply: Reply,
+        rule: Rule,
+    ) -> Score:
         score = super()._score(sample, reply, rule)
         if not is_open(sample):
             return {**score, "reply": score["value"]}

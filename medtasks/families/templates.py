@@ -21,7 +21,10 @@ IMAGE = "image"  # name of the placeholder of an image
 
 
 def fill_template(
-    template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str
+    template: str,
+    values: Mapping[str, Any],
+    fields: Collection[str],
+    complaint: str,
 ) -> str:
     """Fill in a template.
 

@@ -81,7 +81,11 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
     return tuple(metrics)
 
 
-def _remark(panel: Panel[TextRow], name: str, scores: ScoreList) -> str:
+def _remark(
+    panel: Panel[TextRow],
+    name: str,
+    scores: ScoreList,
+) -> str:
     """Name the judge of a metric, or the number of texts in which it finds no words."""
     settings = panel.of(answered(scores)).settings.get(name, {})
     if "judge" in settings:
@@ -131,7 +135,10 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
 
 
 def _estimate(
-    samples: Sequence[float], total: float, rows: Sequence[TextRow], error_of_counts: float
+    samples: Sequence[float],
+    total: float,
+    rows: Sequence[TextRow],
+    error_of_counts: float,
 ) -> Estimate:
     """Return a total with the error of a mean if it is that of its samples, else with another one."""
     if not samples:
@@ -150,7 +157,10 @@ def _estimate(
 
 
 def text_values(
-    metric: CorpusMetric, scores: ScoreList, *, only_of_means: bool = False
+    metric: CorpusMetric,
+    scores: ScoreList,
+    *,
+    only_of_means: bool = False,
 ) -> list[tuple[Score, float]]:
     """Return the value of each sample that has one.
 

@@ -39,7 +39,7 @@ from medtasks.extract.reading.languages import (
 from medtasks.extract.reading.option_mentions import (
     LABEL_GAP,
     Mention,
-    folded,
+    fold,
     join_mentions,
     numeral,
     option_set,
@@ -172,7 +172,7 @@ class ClassChoices:
 
 def number_of(text: str) -> int:
     """Return the number that a text is in digits, in words, or as a Roman numeral."""
-    return int(numeral(folded(text)))
+    return int(numeral(fold(text)))
 
 
 @cache
@@ -325,16 +325,22 @@ def _may_be_look_alike(
     """Return whether a text may mean a look-alike of a class: a longer name, "mild or" moderate, the other side."""
     name = classes.names.full[option]
     spoken = stems(text)
+    is_sided = not {"left", "right"}.isdisjoint(name)
+    if is_sided and not {"both", "bilateral"}.isdisjoint(spoken):
+        return True
     neighbours = set(itertools.pairwise(word for word in spoken if word not in ("and", "or", "to")))
     for other in classes.names.full:
         further = {*other[len(name) :]} - {"without", "with", "no"}
         if further.intersection(spoken) and other[: len(name)] == name:
             return True
-        differing = [pair for pair in zip(name, other, strict=False) if pair[0] != pair[1]]
-        if len(name) != len(other) or len(name) < 2 or len(differing) != 1:
-            continue
-        first, second = differing[0]
-        if (first, second) in neighbours or (second, first) in neighbours:
+        if not neighbours.isdisjoint(_only_difference(name, other)):
             return True
-    is_sided = not {"left", "right"}.isdisjoint(name)
-    return is_sided and not {"both", "bilateral"}.isdisjoint(spoken)
+    return False
+
+
+def _only_difference(name: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the pair of words in which two names of several words differ, in both orders, if it is only one."""
+    if len(name) != len(other) or len(name) < 2:
+        return []
+    pairs = [pair for pair in zip(name, other, strict=True) if pair[0] != pair[1]]
+    return [*pairs, pairs[0][::-1]] if len(pairs) == 1 else []

@@ -121,16 +121,15 @@ def robust_labels(reply: str, sample: Sample) -> Answer:
 def _labels_in(text: str, options: tuple[str, ...]) -> Answer:
     """Return 1 or 0 for each label, or why a text gives none."""
     text = _own_list(text)
-    no_finding = {index for index, option in enumerate(options) if _is_no_finding(option)}
-    names = ["" if index in no_finding else name for index, name in enumerate(options)]
-    by_stance = _by_stance(text, tuple(names))
+    names = tuple("" if _is_no_finding(option) else option for option in options)
+    by_stance = _by_stance(text, names)
     affirmed = by_stance[Stance.AFFIRMED]
     is_normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
             return Answer.invalid(Reason.AMBIGUOUS)
     elif is_normal:
-        affirmed = no_finding
+        affirmed = {index for index, name in enumerate(options) if _is_no_finding(name)}
     elif UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
     elif not any(by_stance.values()) and not _FINDING.search(text):
@@ -139,7 +138,7 @@ def _labels_in(text: str, options: tuple[str, ...]) -> Answer:
 
 
 def _own_list(text: str) -> str:
-    """Return what a reply lists last as its answer, without a repeated question."""
+    """Return the last list of a reply that is its answer, without a repeated question."""
     text = next(filter(str.strip, _QUESTION.split(text)), text)
     for part in _FINAL.split(text)[1:]:
         if part.strip():

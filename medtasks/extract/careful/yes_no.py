@@ -433,7 +433,7 @@ def _topic(question: str, languages: Languages) -> _Topic:
     content = _content(question, languages)
     if not content:
         return _Topic()
-    # Where other words stand between two words of the content: number of the second one, and those words.
+    # Other words between two words of the content, by the number of the second one.
     breaks: dict[int, str] = {}
     for number, (word, following) in enumerate(itertools.pairwise(content), 1):
         gap = question[word.end : following.start].strip()

@@ -170,12 +170,16 @@ def kit_answer(
             facts["target"] = option
         else:
             facts["target"] = name.upper() if name in _letters(len(lines)) else NO_LETTER
-    flags = sample.document.get("flags") or ()
-    for flag, why in _STOPS.items():
-        if flag in flags and not fixed:
-            facts["stops"] = why
-            break
+    stop = None if fixed else _stop_of(sample)
+    if stop is not None:
+        facts["stops"] = stop
     return Answer.ok(option, **facts)
+
+
+def _stop_of(sample: Sample) -> str | None:
+    """Return the error with which MedEvalKit stops at a row, if it does."""
+    flags = sample.document.get("flags") or ()
+    return next((why for flag, why in _STOPS.items() if flag in flags), None)
 
 
 def _match_option(

@@ -106,7 +106,7 @@ def _read_vqa(
     facts: dict[str, Any] = {"judged": text, "gold": gold}
     if is_closed_question(sample.document):
         if slake and gold not in ("yes", "no"):  # in SLAKE's file they begin with capitals
-            facts["correct"] = _joined(parsed) == gold.lower()
+            facts["correct"] = _one_line(parsed) == gold.lower()
         else:
             facts["correct"] = _is_one_verdict(parsed, gold)
         return _answer(parsed, sample, **facts)
@@ -124,14 +124,14 @@ def _box_or_tag(reply: str | None) -> str:
     return tagged(reply, "answer") if box == NO_BOX else box
 
 
-def _joined(parsed: str) -> str:
+def _one_line(parsed: str) -> str:
     """Return a reply on one line and without full stops."""
     return parsed.replace("\n", "").replace(".", "")
 
 
 def _is_one_verdict(parsed: str, gold: str) -> bool:
     """Return whether a reply has the gold, and exactly one of "yes" and "no", by substring."""
-    text = _joined(parsed)
+    text = _one_line(parsed)
     return ("yes" in text) != ("no" in text) and gold.lower() in text
 
 

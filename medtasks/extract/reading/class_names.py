@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from medtasks.extract.reading.languages import languages_of, pattern_of
-from medtasks.extract.reading.option_mentions import Mention, folded
+from medtasks.extract.reading.option_mentions import Mention, fold
 from medtasks.extract.reading.stems import words
 
 _ROLES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
@@ -88,7 +88,7 @@ class ClassNames:
 
     def mentions(self, text: str) -> list[Mention]:
         """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
-        lower = folded(text)
+        lower = fold(text)
         mentions: list[Mention] = []
         spans = [*self._names_in(text, lower), *self._abbreviations_in(text)]
         for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -185,7 +185,7 @@ def stems(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _meaning(word: str) -> str:
-    return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), folded(word))
+    return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), fold(word))
 
 
 def _spellings(name: tuple[str, ...]) -> str:

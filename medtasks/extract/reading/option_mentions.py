@@ -86,11 +86,11 @@ class Mention(NamedTuple):
 # ---- words ----
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return a text in lower case without accents, of the same length.
 
     Example:
-        >>> folded("Ödème")
+        >>> fold("Ödème")
         'odeme'
     """
     if text.isascii():
@@ -99,7 +99,7 @@ def folded(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the words, numbers and signs of a :func:`folded` text."""
+    """Return the words, numbers and signs of a :func:`fold` text."""
     return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
 
 
@@ -110,7 +110,7 @@ def words_in(text: str) -> tuple[str, ...]:
         >>> words_in("≥ 2.0 cm, Café")
         ('≥', '2', 'cm', 'cafe')
     """
-    return tuple(map(_plain, _TOKEN.findall(folded(text))))
+    return tuple(map(_plain, _TOKEN.findall(fold(text))))
 
 
 def _plain(word: str) -> str:
@@ -142,7 +142,7 @@ def _numerals() -> Mapping[str, str]:
     numerals = {roman: str(value) for value, roman in enumerate(romans, 1)}
     for language in all_languages():
         for value, word in enumerate(words_of("one", (language,)), 1):
-            numerals[folded(word)] = str(value)
+            numerals[fold(word)] = str(value)
     return numerals
 
 
@@ -160,7 +160,7 @@ def numeral(word: str) -> str:
 def _folded_words(*roles: str) -> frozenset[str]:
     words = set[str]()
     for role in roles:
-        words.update(map(folded, words_of(role)))
+        words.update(map(fold, words_of(role)))
     return frozenset(words)
 
 
@@ -264,7 +264,7 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
 
 def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     """Return mentions of options by their text, in order, without those inside a longer one."""
-    lower = folded(text)
+    lower = fold(text)
     words = list(map(_plain, _TOKEN.findall(lower)))
     joined = f" {' '.join(words)} "
     spans = []
@@ -392,7 +392,7 @@ def _begins_with(
     first_word: tuple[str, ...],
 ) -> bool:
     """Return whether a text goes on with the first word of an option, never with none."""
-    return folded(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
+    return fold(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
 
 
 def _is_part_of_name(
@@ -521,7 +521,7 @@ def _with_text(
     gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
     near = text[start : start + len(" ".join(words)) + _LINE].partition("\n")[0]
-    tokens = tokens_of(folded(near))[: len(words) + 2]
+    tokens = tokens_of(fold(near))[: len(words) + 2]
     matching = [token for token in tokens if any(same_word(token.word, word) for word in words)]
     if 2 * len(matching) <= len(words):
         return mention

@@ -226,8 +226,8 @@ def _groups(
             is_pair = last.is_label == mention.is_label and last.end <= border
             if is_pair and _is_list(text[last.end : mention.start], joints):
                 groups.pop()
-                both = last.options | mention.options
-                mention = Mention(both, last.start, mention.end, last.is_label, False)
+                options = last.options | mention.options
+                mention = Mention(options, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
 
@@ -482,9 +482,7 @@ def _evidence(
     before = _before(text, statement, number)
     after = _after(text, statement, number)
     in_clause = _in_clause(text, statement, group, after)
-    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
-        return Evidence.DENIED
-    if _is_no(text[group.end : statement.end]) or _denies(text, before):
+    if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(text, before):
         return Evidence.DENIED
     close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
@@ -510,8 +508,14 @@ def _in_clause(
     ]  # "melanoma without ulceration"
 
 
-def _is_no(following: str) -> bool:
-    """Return whether all that follows a mention is "no" or "absent"."""
+def _is_dismissed(
+    following: str,
+    after: Sequence[Signal],
+    in_clause: Sequence[Signal],
+) -> bool:
+    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return True
     return pattern_of("not absent").fullmatch(following.strip(" :-–=()[].\"'")) is not None
 
 

@@ -203,7 +203,7 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     """Return the answer's field, else fields that are an answer, else the prose before an object that was cut."""
     fields = json_fields(text)
     for role in ("answer", "option"):
-        values = [value for key, value in fields if _is_called(key, role)]
+        values = [value for key, value in fields if _has_role(key, role)]
         if values:
             return next(filter(str.strip, reversed(values)), "")
     before, brace, _ = text.partition("{")
@@ -227,7 +227,7 @@ def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str
     return "\n".join(answers)
 
 
-def _is_called(key: str, role: str) -> bool:
+def _has_role(key: str, role: str) -> bool:
     """Return whether the name of a field or tag has a word of a role, and none for reasoning."""
     words = _KEY_WORD.sub(" ", key).strip()
     return pattern_of(role).search(words) is not None and not pattern_of("reasoning").search(words)
@@ -242,13 +242,13 @@ def _wrapped_answer(text: str) -> str:
 
 
 def _tag_answers(text: str) -> Iterator[str]:
-    """Yield what tags for the answer hold, in order: their attribute, and the text up to the next tag."""
+    """Yield the contents of tags for the answer, in order: their attribute, and the text up to the next tag."""
     start = None
     for tag in _TAG.finditer(text):
         if start is not None:
             yield text[start : tag.start()]
             start = None
-        if tag["name"].lower() != "a" and _is_called(tag["name"], "answer"):
+        if tag["name"].lower() != "a" and _has_role(tag["name"], "answer"):
             yield tag["inside"] or ""
             if not tag["closes"]:
                 start = tag.end()
