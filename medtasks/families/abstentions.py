@@ -51,7 +51,11 @@ def has_answer(score: Score) -> bool:
 
 
 def abstaining(family: TaskFamily) -> TaskFamily:
-    """Return a family for the same questions with an option to abstain, with coverage and accuracy of the answered."""
+    """Return a family for the same questions with an option to abstain, with coverage and accuracy of the answered.
+
+    Args:
+        family: Family of one right option. Its last option becomes the one to abstain.
+    """
     bases = (Abstaining, type(family))
     abstaining_family: TaskFamily = type(f"Abstaining{type(family).__name__}", bases, {})()
     first, *others = family.metrics

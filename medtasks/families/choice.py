@@ -84,7 +84,13 @@ class SingleChoice(TaskFamily):
         return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the expected accuracy of one guess, over all questions and over those of each level."""
+        """Return the expected accuracy of one guess, over all questions and over those of each level.
+
+        Example:
+            >>> samples = [Sample({"options": ["cyst", "scar"], "answer": "A"})]
+            >>> SINGLE_CHOICE.expected_by_chance(samples)["accuracy"]
+            0.5
+        """
         if any(sample.target is None for sample in samples):
             return {}
         chances: dict[str, list[float]] = defaultdict(list)
@@ -252,7 +258,13 @@ class MultiSelect(TaskFamily):
         return list_strategies(samples, lambda sample, indices: sorted(map(letter, indices)))
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the values of listing one option of each question."""
+        """Return the values of listing one option of each question.
+
+        Example:
+            >>> samples = [Sample({"options": ["cyst", "scar", "mass", "clip"], "answers": ["A", "B"]})]
+            >>> MULTI_SELECT.expected_by_chance(samples)["mcls_recall"]
+            0.25
+        """
         accuracies = [len(sample.document["answers"]) / len(sample.options) for sample in samples]
         recalls = [1 / len(sample.options) for sample in samples]
         return {
@@ -303,7 +315,15 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
 
 
 def draw_guesses(scores: ScoreList) -> ScoreList:
-    """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
+    """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit.
+
+    Args:
+        scores: Scores of a whole run. Those that wait for a draw have the number of options in ``draws``.
+
+    Example:
+        >>> draw_guesses([{"sample": "validation_Pharmacy_12", "value": None, "draws": 4}])
+        [{'sample': 'validation_Pharmacy_12', 'value': 'A'}]
+    """
     waiting = sorted((score for score in scores if _DRAWS in score), key=_position)
     if not waiting:
         return scores

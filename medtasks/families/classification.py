@@ -227,7 +227,12 @@ class Classification(TaskFamily):
         return ReadAnswer(name, score["reason"], value_read == score["target"])
 
     def decisions(self, score: Score) -> Decisions:
-        """Return the decision about each class."""
+        """Return the decision about each class.
+
+        Example:
+            >>> CLASSIFICATION.decisions({"target": 1, "value": 0, "classes": 2})
+            {'A': (False, True), 'B': (True, False)}
+        """
         target, value = score["target"], score["value"]
         classes = range(score["classes"])
         return {letter(n): (n == target, None if value is None else n == value) for n in classes}
@@ -242,7 +247,13 @@ class Classification(TaskFamily):
         return most_frequent_option("most frequent class", describes, samples, option_by_text)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0."""
+        """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0.
+
+        Example:
+            >>> samples = [Sample({"options": ["benign", "malignant"], "label": label}) for label in (0, 1)]
+            >>> CLASSIFICATION.expected_by_chance(samples)["balanced_accuracy"]
+            0.5
+        """
         classes = max(len(sample.options) for sample in samples)
         present = len({sample.target for sample in samples})
         expected = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": 0.0}
@@ -325,7 +336,12 @@ class MultiLabel(TaskFamily):
         return ReadAnswer(listed, reason, None, _right_share(score))
 
     def decisions(self, score: Score) -> Decisions:
-        """Return the decision about each finding."""
+        """Return the decision about each finding.
+
+        Example:
+            >>> MULTI_LABEL.decisions({"target": [1, 0], "value": [1, 1]})
+            {'A': (True, True), 'B': (False, True)}
+        """
         value = score["value"] or [None] * len(score["target"])
         calls = (None if label is None else bool(label) for label in value)
         return {letter(n): (bool(score["target"][n]), call) for n, call in enumerate(calls)}

@@ -195,7 +195,12 @@ class ClosedQuestions(TaskFamily):
         return ReadAnswer(score["value"], score["reason"], right)
 
     def decisions(self, score: Score) -> Decisions:
-        """Return the decision about Yes, of a yes/no question."""
+        """Return the decision about Yes, of a yes/no question.
+
+        Example:
+            >>> CLOSED_QUESTIONS.decisions({"kind": "binary", "target": "A", "value": "B"})
+            {'Yes': (True, False)}
+        """
         if score["kind"] != BINARY or score["target"] is None:
             return {}
         says_yes = None if score["value"] is None else score["value"] == YES

@@ -26,22 +26,44 @@ def is_failed(score: Score) -> bool:
 
 
 def is_unjudged(score: Score) -> bool:
-    """Return whether a judge or a labeler failed to read the reply. One that is not configured has not failed."""
+    """Return whether a judge or a labeler failed to read the reply. One that is not configured has not failed.
+
+    Example:
+        >>> is_unjudged({"reason": "judge_failed"}), is_unjudged({"reason": "judge_failed", "judge": None})
+        (True, False)
+    """
     return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
 
 
 def answered(scores: ScoreList) -> ScoreList:
-    """Return the scores of samples that the model answered."""
+    """Return the scores of samples that the model answered.
+
+    Example:
+        >>> answered([{"reason": "ok"}, {"reason": "adapter_failed"}])
+        [{'reason': 'ok'}]
+    """
     return [score for score in scores if not is_failed(score)]
 
 
 def was_asked(score: Score) -> bool:
-    """Return whether a judge was asked about the reply. Replies without content need none."""
+    """Return whether a judge was asked about the reply. Replies without content need none.
+
+    Example:
+        >>> was_asked({"reason": "ok"}), was_asked({"reason": "empty"})
+        (True, False)
+    """
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
 def judged_scores(scores: ScoreList) -> ScoreList:
-    """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing."""
+    """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing.
+
+    Example:
+        >>> judged_scores([{"reason": "ok"}, {"reason": "judge_failed"}])
+        [{'reason': 'ok'}]
+        >>> judged_scores([{"reason": "empty"}, {"reason": "judge_failed"}])
+        []
+    """
     selected = answered(scores)
     asked_about = [score for score in selected if was_asked(score)]
     if asked_about and all(map(is_unjudged, asked_about)):
@@ -50,12 +72,21 @@ def judged_scores(scores: ScoreList) -> ScoreList:
 
 
 def unstopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
-    """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number."""
+    """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number.
+
+    Args:
+        selection: Selection of the scores where it goes on.
+    """
     return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
 
 
 def stop_warning(scores: ScoreList) -> str:
-    """Return at which sample the published code stops and why, empty where it goes on."""
+    """Return at which sample the published code stops and why, empty where it goes on.
+
+    Example:
+        >>> stop_warning([{"rule": "kit", "sample": "7", "stops": "it divides by zero"}])[-50:]
+        "it stops at sample '7' because it divides by zero."
+    """
     for score in scores:
         if score.get("stops"):
             why = f"it stops at sample '{score['sample']}' because {score['stops']}"

@@ -84,7 +84,12 @@ class Reply:
 
     @property
     def failed(self) -> bool:
-        """Whether the model gave no reply: it is in no score."""
+        """Whether the model gave no reply: it is in no score.
+
+        Example:
+            >>> Reply(losses=(0.5, float("nan"))).failed
+            True
+        """
         if self.losses is not None:
             return not self.losses or any(map(math.isnan, self.losses))
         return self.text is None or failure_cause(self.text) is not None
@@ -169,12 +174,22 @@ def without_its_reasoning(reply: Reply) -> Reply:
 
 
 def needs_labeler(rule: Rule) -> bool:
-    """Return whether a rule has replies read by a labeler of chest findings."""
+    """Return whether a rule has replies read by a labeler of chest findings.
+
+    Example:
+        >>> needs_labeler(Rule("chexbert_labels")), needs_labeler(Rule("robust_labels"))
+        (True, False)
+    """
     return rule.extractor == CHEXBERT_LABELS
 
 
 def with_labels(replies: Sequence[Reply], rule: Rule) -> list[Reply]:
-    """Return replies with their labels, all read at once, if the rule needs a labeler."""
+    """Return replies with their labels, all read at once, if the rule needs a labeler.
+
+    Args:
+        replies: Replies of a run, shape (samples,).
+        rule: Way in which they are read.
+    """
     if not needs_labeler(rule):
         return list(replies)
     results = label_replies([reply.text for reply in replies])
@@ -306,7 +321,13 @@ class TaskFamily(ABC):
         reply: Reply,
         rule: Rule,
     ) -> dict[str, PrivateText]:
-        """Return the fields of a score that are texts, which no file holds, without asking a judge."""
+        """Return the fields of a score that are texts, which no file holds, without asking a judge.
+
+        Args:
+            sample: The sample.
+            reply: Reply of the model.
+            rule: Way in which the reply is read.
+        """
         return {}
 
     def settled(self, scores: ScoreList) -> ScoreList:
@@ -318,7 +339,14 @@ class TaskFamily(ABC):
         return scores
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
-        """Return the clusters of tests and of calibration, shape (samples,), which are those of errors."""
+        """Return the clusters of tests and of calibration, which are those of errors.
+
+        Args:
+            samples: Samples of a run, shape (samples,). Patients that share an image are one cluster.
+
+        Returns:
+            Names of clusters, shape (samples,).
+        """
         return joined_clusters(
             [sample.cluster_id for sample in samples], [sample.patient_image for sample in samples]
         )
@@ -369,7 +397,13 @@ class TaskFamily(ABC):
         reply: Reply,
         rule: Rule,
     ) -> Sequence[JudgeQuestion]:
-        """Return the judge's questions about a reply that can be judged side by side with others."""
+        """Return the judge's questions about a reply that can be judged side by side with others.
+
+        Args:
+            sample: The sample.
+            reply: Reply of one model.
+            rule: Way in which the reply is read.
+        """
         return ()
 
     def read(
@@ -378,7 +412,13 @@ class TaskFamily(ABC):
         reply: Reply,
         rule: Rule,
     ) -> tuple[Answer, str]:
-        """Return the answer that a rule reads from a reply, and the rule's name."""
+        """Return the answer that a rule reads from a reply, and the rule's name.
+
+        Args:
+            sample: The sample with its options.
+            reply: Text, or losses of the options, which have rules of their own.
+            rule: Way in which the reply is read, by default that of the family.
+        """
         if reply.losses is not None:
             rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
             extractor = extractor_of(rule_name, AnswerKind.LIKELIHOODS)
@@ -434,14 +474,21 @@ class TaskFamily(ABC):
         return str(document.get("answer") or document.get("gold") or "")
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Return ways to answer at least one sample without looking at the image, none if targets are unknown."""
+        """Return ways to answer without looking at the image, none if targets are unknown.
+
+        Args:
+            samples: Samples of a task, at least one.
+        """
         return []
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the exact expectation of metrics, by name, for an option of at least one sample drawn at random.
+        """Return the exact expectation of metrics, by name, for an option drawn at random.
 
         Only means over questions, pairs or classes of the value of one guess have such a formula; the others, such as
         macro F1, are left out rather than simulated.
+
+        Args:
+            samples: Samples of a task, at least one.
         """
         return {}
 

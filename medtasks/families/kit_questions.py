@@ -82,7 +82,12 @@ PROTOCOLS: Mapping[str, KitProtocol] = {
 
 
 def protocol_of(rule: str) -> KitProtocol:
-    """Return the protocol of a rule as a score names it."""
+    """Return the protocol of a rule as a score names it.
+
+    Example:
+        >>> protocol_of("medevalkit_vqa").divides_twice, protocol_of("robust_kit_vqa").divides_twice
+        (True, False)
+    """
     return PROTOCOLS.get(rule.removesuffix(FENCED), KitProtocol())
 
 
@@ -233,7 +238,12 @@ class YesNoAmongOthers(TaskFamily):
         return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
 
     def decisions(self, score: Score) -> Decisions:
-        """Return the decision about Yes, of a question whose target is yes or no."""
+        """Return the decision about Yes, of a question whose target is yes or no.
+
+        Example:
+            >>> FAMILY.decisions({"target_yes": True, "answer_yes": None})
+            {'Yes': (True, None)}
+        """
         if "target_yes" not in score:
             return {}
         return {"Yes": (score["target_yes"], score["answer_yes"])}
@@ -265,7 +275,11 @@ class KitQuestions(YesNoAmongOthers):
         return score
 
     def settled(self, scores: ScoreList) -> ScoreList:
-        """Return scores with the reason why published code stops without open or without closed questions."""
+        """Return scores with the reason why published code stops without open or without closed questions.
+
+        Args:
+            scores: Scores of a whole run. Those that have the reason stay the same.
+        """
         if not scores or _WHOLE in scores[0]:
             return scores
         missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)

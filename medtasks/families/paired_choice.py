@@ -53,7 +53,11 @@ PairAnswers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
 
 def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
-    """Return scores as answers to images of pairs, one for each image, sorted."""
+    """Return scores as answers to images of pairs, one for each image, sorted.
+
+    Args:
+        scores: Scores of a run with ``pair_id``, ``position``, ``target``, ``value`` and ``categories``.
+    """
     answers = []
     for score in clustered(scores):
         answer = PairedAnswer(
@@ -88,7 +92,13 @@ def _incomplete_warning(scores: ScoreList) -> str:
 def mean_over_pairs(
     name: str, of: Callable[[ScoredPair], float | None], **declared: Any
 ) -> Metric[ScoredPair]:
-    """Return a mean over complete pairs, which are dyads of images."""
+    """Return a mean over complete pairs, which are dyads of images.
+
+    Args:
+        name: Name of the metric.
+        of: Function from a pair to its value, None for a pair without one.
+        declared: Other fields of the metric.
+    """
     images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
     units = {"units": lambda scores: complete_pairs(paired_answers(scores))}
     return Metric(name, of=of, clusters=images, **{**units, **declared})
@@ -97,7 +107,13 @@ def mean_over_pairs(
 def mean_over_answers(
     name: str, of: Callable[[PairedAnswer], bool], **declared: Any
 ) -> Metric[PairAnswers]:
-    """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
+    """Return a mean over answers, with errors over the dyads of images that answers to one pair make together.
+
+    Args:
+        name: Name of the metric.
+        of: Function from an answer to whether it counts.
+        declared: Other fields of the metric.
+    """
     return Metric(
         name,
         of=lambda answers: mean([float(of(answer)) for answer in answers]),
@@ -220,7 +236,13 @@ class PairedChoice(TaskFamily):
         return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the values of guessing both images of a pair independently of each other."""
+        """Return the values of guessing both images of a pair independently of each other.
+
+        Example:
+            >>> samples = [Sample({"pair_id": 1, "options": ["left", "right"]}) for _ in range(2)]
+            >>> PAIRED_CHOICE.expected_by_chance(samples)["set_accuracy"]
+            0.25
+        """
         sizes: dict[str, list[int]] = defaultdict(list)
         for sample in samples:
             sizes[sample.document["pair_id"]].append(len(sample.options))

@@ -54,6 +54,9 @@ def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
     ``flip_rate`` is 1 if not every rotation led to the same option, wherever it was. An invalid reply counts as
     another answer than any option. A question without a valid reply has no value, or a model that never answers would
     look like one that never changes its mind.
+
+    Args:
+        scores: Scores with ``rotation_of``, ``rotation``, ``rotations``, ``right`` and ``value``.
     """
     by_question: dict[str, dict[int, Score]] = defaultdict(dict)
     for score in scores:
@@ -182,7 +185,13 @@ class RotatedChoice(TaskFamily):
         return each_option(samples, answer)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the values of guessing each rotation of a question independently of the others."""
+        """Return the values of guessing each rotation of a question independently of the others.
+
+        Example:
+            >>> documents = [{"rotation_of": "1", "rotation": n, "options": ["left", "right"]} for n in (0, 1)]
+            >>> ROTATED_CHOICE.expected_by_chance(list(map(Sample, documents)))["worst_case"]
+            0.25
+        """
         questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             questions[sample.document["rotation_of"]].append(sample)

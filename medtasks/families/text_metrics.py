@@ -94,7 +94,11 @@ def _remark(
 
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
-    """Return the function from a score to its row, with the reply from some field."""
+    """Return the function from a score to its row.
+
+    Args:
+        reply: Field of the score that has the reply.
+    """
     return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
 
 
