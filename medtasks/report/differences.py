@@ -29,9 +29,7 @@ from medtasks.tasks.documents import images_by_id
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
-SAME_IMAGES = (
-    "same images"  # another task, of which the metadata say that it asks about the same images
-)
+SAME_IMAGES = "same images"  # the gain over another task that asks about the same images
 _DIRECT = "direct"  # the base of a thinking variant
 TOKENS, WORDS = "tokens", "words"
 _TRUNCATED: Metric[Score] = Metric(
@@ -46,27 +44,57 @@ def gains_over(
     variant_repeats: Sequence[TaskReading],
     variant_report: TaskReport,
 ) -> list[Gain]:
-    """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
+    """Return the gains of a task over a variant of it, or of a thinking variant over its direct form.
 
-    They are tested sample by sample if the replies are here, with the mean over the repeats of each, at least one; else
-    they are the differences of the recorded scores, if both were asked the same number of questions, without an error.
+    They are tested sample by sample if the replies are here, with the mean over the repeats of each. Else they are the
+    differences of the recorded scores, without an error, if both were asked the same number of questions.
+
+    Args:
+        repeats: Replies of the task, one reading per repeat of the run.
+        report: Report of the task.
+        variant_repeats: Replies of the variant or the direct form.
+        variant_report: Its report.
+
+    Returns:
+        Gains whose p-values are not corrected for each other yet, see :func:`corrected_gains`.
     """
     if not (repeats and variant_repeats):
         return []
-    gains = _paired(repeats, variant_repeats)
+    gains = _tested_gains(repeats, variant_repeats)
     if gains or not report.answered or report.answered != variant_report.answered:
         return gains
-    metrics = {metric.name: metric for metric in repeats[0].task.metrics}
-    variant = variant_repeats[0].task.variant
+    return _recorded_gains(repeats[0], report, variant_repeats[0], variant_report)
+
+
+def _recorded_gains(
+    reading: TaskReading,
+    report: TaskReport,
+    variant_reading: TaskReading,
+    variant_report: TaskReport,
+) -> list[Gain]:
+    """Return the differences of recorded scores, which have no error."""
+    metrics = {metric.name: metric for metric in reading.task.metrics}
+    variant = variant_reading.task.variant
     reduced = {rule.name: rule.estimates for rule in variant_report.rules}
+    gains = []
     for rule in report.rules:
         for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), metrics):
-            value = of_variant.value
-            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
             zero_if_blind = score.metric in metrics and metrics[score.metric].zero_if_blind
-            zero = not value and zero_if_blind and variant in WITHOUT_IMAGE
-            of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
-            gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
+            gain = Gain(
+                variant=str(variant or _DIRECT),
+                task=variant_report.name,
+                rule=rule.name,
+                metric=score.metric,
+                score=score.value,
+                variant_score=of_variant.value,
+                difference=score.value - of_variant.value,
+                low=math.nan,
+                high=math.nan,
+                p=math.nan,
+                samples=report.answered,
+                by_construction=not of_variant.value and zero_if_blind and variant in WITHOUT_IMAGE,
+            )
+            gains.append(gain)
     return gains
 
 
@@ -82,14 +110,23 @@ def _shared_scores(
 def gains_on_same_images(
     repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]
 ) -> list[Gain]:
-    """Return the gains of a task over another one with questions on the same images, image by image, uncorrected.
+    """Return the gains of a task over another one with questions on the same images, image by image.
 
     The value of an image is the mean over its questions, so that the questions may differ in language and number.
+
+    Args:
+        repeats: Replies of the task, one reading per repeat of the run.
+        other_repeats: Replies of the other task.
+
+    Returns:
+        Gains whose p-values are not corrected for each other yet, see :func:`corrected_gains`.
     """
-    return _paired(repeats, other_repeats, by_image=True) if repeats and other_repeats else []
+    if not (repeats and other_repeats):
+        return []
+    return _tested_gains(repeats, other_repeats, by_image=True)
 
 
-def _paired(
+def _tested_gains(
     repeats: Sequence[TaskReading],
     variant_repeats: Sequence[TaskReading],
     *,
@@ -99,7 +136,8 @@ def _paired(
 
     Degraded images are compared a second time at each severity.
     """
-    base, variant = repeats[0], variant_repeats[0]
+    base = repeats[0]
+    variant = variant_repeats[0]
     if not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
     try:
@@ -115,15 +153,15 @@ def _paired(
         return []
     # The difference is the task minus its variant, so that the variant comes first.
     values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
-    blind = variant.task.variant in WITHOUT_IMAGE
-    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind and blind}
+    zero_if_blind = set[str]()
+    if variant.task.variant in WITHOUT_IMAGE:
+        zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
     name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
     gains = []
     for part, ids in _parts(variant, values).items():
         for (rule, metric), (first, second) in values.items():
-            paired = paired_values(
-                {sample: value for sample, value in first.items() if sample in ids}, second
-            )
+            in_part = {sample: value for sample, value in first.items() if sample in ids}
+            paired = paired_values(in_part, second)
             if not paired[0]:
                 continue
             of = (f"{name}{part}", variant.task.name, rule, metric)
@@ -142,19 +180,16 @@ def _values_of(
     repeats: Sequence[TaskReading], ids: Collection[str], metrics: Sequence[AnyMetric]
 ) -> Mapping[tuple[str, str], Values]:
     """Return the values of chosen samples, means over the repeats, by row and metric."""
-    replies = [
-        {
-            name: reply
-            for name, reply in repeat.samples.replies.items()
-            if name in ids and not reply.failed
-        }
-        for repeat in repeats
-    ]
-    return (
-        mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values
-        if any(replies)
-        else {}
-    )
+    chosen = []
+    for repeat in repeats:
+        replies = {}
+        for name, reply in repeat.samples.replies.items():
+            if name in ids and not reply.failed:
+                replies[name] = reply
+        chosen.append(replies)
+    if not any(chosen):
+        return {}
+    return mean_values(repeats[0].task, repeats[0].documents, chosen, metrics).values
 
 
 def _values_of_images(
@@ -167,10 +202,11 @@ def _values_of_images(
         of_images: dict[str, list[tuple[Hashable, float]]] = {}
         for name, value in values.items():
             of_images.setdefault(images[name], []).append(value)
-        by_image[key] = {
-            image: (of_image[0][0], mean([value for _, value in of_image]))
-            for image, of_image in of_images.items()
-        }
+        means: dict[str, tuple[Hashable, float]] = {}
+        for image, of_image in of_images.items():
+            cluster = of_image[0][0]
+            means[image] = (cluster, mean([value for _, value in of_image]))
+        by_image[key] = means
     return by_image
 
 
@@ -178,12 +214,18 @@ def _parts(
     variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]
 ) -> dict[str, set[str]]:
     """Return the ids of all samples, or pairs, and those of degraded images by severity."""
-    parts = {"": {name for first, _ in values.values() for name in first}}
-    for severity in SEVERITIES if variant.task.variant == DEGRADED else ():
-        chosen = [document for document in variant.documents if document[SEVERITY] == severity]
-        parts[f", severity {severity}"] = {
-            str(document.get(name)) for document in chosen for name in ("doc_id", "pair_id")
-        }
+    everything = set[str]()
+    for first, _ in values.values():
+        everything.update(first)
+    parts = {"": everything}
+    if variant.task.variant != DEGRADED:
+        return parts
+    for severity in SEVERITIES:
+        ids = set[str]()
+        for document in variant.documents:
+            if document[SEVERITY] == severity:
+                ids |= {str(document.get("doc_id")), str(document.get("pair_id"))}
+        parts[f", severity {severity}"] = ids
     return parts
 
 
@@ -199,59 +241,79 @@ def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
-    """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
-    gains = {
-        report.name: (*report.gains, *(report.thinking.gains if report.thinking else ()))
-        for report in reports
-    }
-    tests = {
-        (name, gain.variant, gain.task, gain.metric, gain.rule): gain.test
-        for name, of_task in gains.items()
-        for gain in of_task
-        if gain.test and not gain.same_as
-    }
+    """Correct the p-values of all gains of a run's reports together.
+
+    Args:
+        reports: Reports with the tests of their gains. Rules that read the same answers are one test.
+
+    Returns:
+        The reports with p-values corrected by Holm's method, without the tests.
+    """
+    tests = {}
+    for report in reports:
+        for gain in (*report.gains, *_thinking_gains(report)):
+            if gain.test and not gain.same_as:
+                tests[_test_key(report.name, gain)] = gain.test
     results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
 
-    def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
+    def corrected(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
         for gain in gains:
-            result = results.get(
-                (name, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule)
-            )
-            changed.append(
-                replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain
-            )
+            key = _test_key(name, gain)
+            if key in results:
+                result, p_holm = results[key]
+                gain = replace(gain, p=result.p, p_holm=p_holm, test=None)
+            changed.append(gain)
         return tuple(changed)
 
     changed = []
     for report in reports:
-        thinking = report.thinking and replace(
-            report.thinking, gains=together(report.name, report.thinking.gains)
-        )
-        changed.append(
-            replace(report, gains=together(report.name, report.gains), thinking=thinking)
-        )
+        thinking = report.thinking
+        if thinking:
+            thinking = replace(thinking, gains=corrected(report.name, thinking.gains))
+        gains = corrected(report.name, report.gains)
+        changed.append(replace(report, gains=gains, thinking=thinking))
     return tuple(changed)
 
 
+def _thinking_gains(report: TaskReport) -> Sequence[Gain]:
+    return report.thinking.gains if report.thinking else ()
+
+
+def _test_key(report: str, gain: Gain) -> tuple[str, ...]:
+    """Return what tells the test of a gain, or of the rule that it shares the test with, from others."""
+    return (report, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule)
+
+
 def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
-    """Summarise the replies to a thinking variant under its first row; None without single scores."""
+    """Summarise the replies to a thinking variant under its first rule.
+
+    Args:
+        reading: Replies of the variant.
+        gains: Over its direct form.
+
+    Returns:
+        Lengths in tokens where all were counted, else in words. None without scores of single samples.
+    """
     rule = next(iter(reading.computed), None)
     samples = {} if rule is None else reading.computed[rule].samples
     scores = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
     if not scores:
         return None
+    lengths: dict[str, int] = {}
     if scores.keys() <= reading.samples.tokens.keys():
         unit = TOKENS
         lengths = {doc_id: reading.samples.tokens[doc_id] for doc_id in scores}
     else:
         unit = WORDS
-        with_words = {
-            doc_id: score for doc_id, score in scores.items() if "reasoning_words" in score
-        }
-        lengths = {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
+        for doc_id, score in scores.items():
+            if "reasoning_words" in score:
+                lengths[doc_id] = int(score["reasoning_words"])
     ordered: list[float] = sorted(lengths.values()) or [math.nan]
     limit = _token_limit(reading)
+    at_limit = None
+    if unit == TOKENS and limit is not None:
+        at_limit = sum(length >= limit for length in ordered)
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
@@ -263,9 +325,7 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
         median=statistics.median(ordered),
         most=ordered[-1],
         limit=limit,
-        at_limit=None
-        if unit != TOKENS or limit is None
-        else sum(length >= limit for length in ordered),
+        at_limit=at_limit,
         bins=tuple(_length_bins(reading, scores, lengths)),
     )
 

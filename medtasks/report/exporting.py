@@ -9,7 +9,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
+from medtasks.report.report_model import TaskReport
 from medtasks.report.wording import clusters_in_words, counted, number, scored
 from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
@@ -41,200 +42,242 @@ class Export:
     manifest: RunManifest
 
     def scores(self) -> list[tuple[RuleScores, MetricScore, str]]:
-        """Return the main metrics that are defined, under each row, with a note on each."""
+        """Return the main metrics that are defined.
+
+        Returns:
+            A rule, its score and a note on this score for each rule and main metric.
+        """
         report, reading = self.section.report, self.section.reading
         metrics = reading.task.metrics if reading else ()
         main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [metrics[0].name]
         task = f"task {report.name} version {self.recorded.version}, data fingerprint {report.fingerprint}"
         task += f"; medtasks {self.manifest.versions.get('medtasks')}"
         scores = []
-        for rule, score in [
-            (rule, rule.estimates.get(name)) for rule in report.rules for name in main
-        ]:
-            if score is not None and not math.isnan(score.value):
-                words = (
-                    clusters_in_words(score)
-                    if score.components
-                    else counted(score.clusters or 0, "cluster")
-                )
-                clusters = f" in {words}" if score.clusters else ""
-                invalid = rule.estimates.get("invalid_rate")
-                unusable = f"{rule.counts.lost} lost, {number(invalid.value) if invalid else 'uncounted'} invalid"
-                size = f"{counted(rule.counts.scored, 'sample')}{clusters}, {unusable}"
-                scores.append(
-                    (
-                        rule,
-                        score,
-                        f"{score.metric}, rule {rule.name} ({rule.rule}): {scored(score)}; {size}; {task}",
-                    )
-                )
+        for rule in report.rules:
+            for name in main:
+                score = rule.estimates.get(name)
+                if score is None or math.isnan(score.value):
+                    continue
+                named = f"{score.metric}, rule {rule.name} ({rule.rule})"
+                note = f"{named}: {scored(score)}; {_size_of(rule, score)}; {task}"
+                scores.append((rule, score, note))
         return scores
 
 
-def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
-    """Return the tasks of a run to publish, by default all of ours but groups and sanity variants.
+def _size_of(rule: RuleScores, score: MetricScore) -> str:
+    """Describe the samples of a score: how many, in how many clusters, lost and invalid ones."""
+    clusters = ""
+    if score.clusters:
+        in_words = counted(score.clusters, "cluster")
+        if score.components:
+            in_words = clusters_in_words(score)
+        clusters = f" in {in_words}"
+    invalid = rule.estimates.get("invalid_rate")
+    share = number(invalid.value) if invalid else "uncounted"
+    lost = f"{rule.counts.lost} lost, {share} invalid"
+    return f"{counted(rule.counts.scored, 'sample')}{clusters}, {lost}"
 
-    Raises MedTasksError if one has synthetic or incomplete data or a part of the samples, or the run is not whole.
+
+def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
+    """Collect the tasks of a run that are published.
+
+    Args:
+        run: The run.
+        names: Tasks to publish, by default all of ours but groups and sanity variants.
+
+    Raises:
+        MedTasksError: A task has synthetic or incomplete data or a part of the samples, or the run is not whole.
     """
-    wanted = names or dict.fromkeys(
-        [*(name for manifest in run.manifests for name in manifest.tasks), *run.tasks]
-    )
-    if missing := [name for name in wanted if name not in run.tasks]:
+    wanted = dict.fromkeys(names)
+    if not wanted:
+        for manifest in run.manifests:
+            wanted |= dict.fromkeys(manifest.tasks)
+        wanted |= dict.fromkeys(run.tasks)
+    missing = [name for name in wanted if name not in run.tasks]
+    if missing:
         raise MedTasksError(
             f"{run.folder} has no results of {listed(missing)}; finish the run, or choose with --task"
         )
-    parts = {name: section(run.tasks[name]) for name in wanted}
-    results = {
-        name: part
-        for name, part in parts.items()
-        if part.reading and part.reading.task.variant not in VARIANTS
-    }
-    others = sorted(parts.keys() - results.keys())
+    results = {}
+    others = []
+    for name in wanted:
+        part = section(run.tasks[name])
+        if part.reading and part.reading.task.variant not in VARIANTS:
+            results[name] = part
+        else:
+            others.append(name)
     if not results or (names and others):
         raise MedTasksError(
-            f"{listed(others)}: groups, sanity variants and tasks of others are not exported"
+            f"{listed(sorted(others))}: groups, sanity variants and tasks of others are not exported"
         )
-    return [_checked(run, part, run.tasks[name]) for name, part in results.items()]
+    return [_export_of(run, part, run.tasks[name]) for name, part in results.items()]
 
 
-def _checked(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
-    """Return a task's export; MedTasksError says why it has none."""
-    report, name = part.report, recorded.name
-    manifest = next(
-        (manifest for manifest in reversed(run.manifests) if name in manifest.tasks), None
-    )
+def _export_of(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
+    """Return the export of a task, or raise a MedTasksError that says why it has none."""
+    name = recorded.name
+    with_task = (manifest for manifest in reversed(run.manifests) if name in manifest.tasks)
+    manifest = next(with_task, None)
     if manifest is None or manifest.path is None:
         raise MedTasksError(
             f"{name}: {run.folder} has no manifest, which holds model, times and versions; {_AGAIN}"
         )
-    record = manifest.tasks[name]
-    is_whole = (
-        record.outcome is TaskOutcome.DONE
-        and recorded.results == manifest.path.parent / str(record.results)
-    )
-    lost = max(
-        (rule.counts for rule in report.rules),
-        key=lambda counts: counts.lost,
-        default=SampleCounts(0, 0),
-    )
-    problems = {
-        "its data are synthetic, so that scores say nothing about a model": report.sample_data,
-        "its data are a part of the published set; prepare the whole set": not report.complete_data,
-        f"it is shard {manifest.shard} of a run; join all with 'medtasks merge'": manifest.shard
-        is not None,
-        f"the run is {manifest.standing}; {_AGAIN}": not manifest.standing.startswith("finished"),
-        f"its newest results are missing or damaged; {_AGAIN}": not is_whole,
-        f"{report.answered} of {report.documents} samples were asked; {_AGAIN}": report.answered
-        != report.documents,
-        f"{lost}, more than {DEFAULT_LIMIT}; {_AGAIN}": not FailureLimit.parse(
-            DEFAULT_LIMIT
-        ).allows(lost),
-        f"the fingerprint of its data is not recorded; {_AGAIN}": not report.fingerprint,
-        " ".join(part.notes): bool(part.notes),
-    }
-    if why := next((problem for problem, holds in problems.items() if holds), ""):
-        raise MedTasksError(f"{name} cannot be exported: {why}")
+    problem = next(_problems(part, recorded, manifest, manifest.path.parent), "")
+    if problem:
+        raise MedTasksError(f"{name} cannot be exported: {problem}")
     return Export(part, recorded, manifest)
+
+
+def _problems(
+    part: Section, recorded: TaskRun, manifest: RunManifest, folder: Path
+) -> Iterator[str]:
+    """Yield what forbids to publish a task, the gravest first."""
+    report = part.report
+    if report.sample_data:
+        yield "its data are synthetic, so that scores say nothing about a model"
+    if not report.complete_data:
+        yield "its data are a part of the published set; prepare the whole set"
+    if manifest.shard is not None:
+        yield f"it is shard {manifest.shard} of a run; join all with 'medtasks merge'"
+    if not manifest.standing.startswith("finished"):
+        yield f"the run is {manifest.standing}; {_AGAIN}"
+    record = manifest.tasks[recorded.name]
+    is_newest = recorded.results == folder / str(record.results)
+    if record.outcome is not TaskOutcome.DONE or not is_newest:
+        yield f"its newest results are missing or damaged; {_AGAIN}"
+    if report.answered != report.documents:
+        yield f"{report.answered} of {report.documents} samples were asked; {_AGAIN}"
+    counts = [rule.counts for rule in report.rules]
+    most_lost = max(counts, key=lambda of_rule: of_rule.lost, default=SampleCounts(0, 0))
+    if not FailureLimit.parse(DEFAULT_LIMIT).allows(most_lost):
+        yield f"{most_lost}, more than {DEFAULT_LIMIT}; {_AGAIN}"
+    if not report.fingerprint:
+        yield f"the fingerprint of its data is not recorded; {_AGAIN}"
+    if part.notes:
+        yield " ".join(part.notes)
 
 
 def hub_yaml(chosen: Iterable[Export], benchmarks: Mapping[str, str]) -> str:
     """Return scores as a file for ``.eval_results/`` of a model's repository, shares in percent.
 
-    ``benchmarks`` give ``ORG/DATASET/TASK`` by task; MedTasksError: one without has data that are not from the Hub.
+    Args:
+        chosen: Tasks to publish.
+        benchmarks: ``ORG/DATASET/TASK`` by task, needed where the data are not from the Hub.
+
+    Raises:
+        MedTasksError: A task has no entry in ``benchmarks``, and its data are not from the Hub.
     """
     entries = []
     for export in chosen:
-        name, source = export.section.report.name, export.section.report.settings.get("source", "")
-        named = benchmarks.get(name) or f"{source.removeprefix(_HUB)}/{name}"
-        if named.count("/") != 2:
+        report = export.section.report
+        source = report.settings.get("source", "")
+        benchmark = benchmarks.get(report.name) or f"{source.removeprefix(_HUB)}/{report.name}"
+        if benchmark.count("/") != 2:
             raise MedTasksError(
-                f"the data of {name} are from {source}, which is no dataset of the Hub; name the dataset and its task "
-                f"with --benchmark {name}=ORG/DATASET/TASK"
+                f"the data of {report.name} are from {source}, which is no dataset of the Hub; name the dataset and "
+                f"its task with --benchmark {report.name}=ORG/DATASET/TASK"
             )
-        dataset, _, task_id = named.rpartition("/")
+        dataset, _, task_id = benchmark.rpartition("/")
         for _, score, note in export.scores():
-            value, unit = (
-                (round(100 * score.value, 4), "percent; ") if score.share else (score.value, "")
+            value = score.value
+            if score.share:
+                value = round(100 * value, 4)
+                note = f"percent; {note}"
+            entries.append(
+                {
+                    "dataset": {"id": dataset, "task_id": task_id},
+                    "value": value,
+                    "date": export.manifest.started[:10],
+                    "notes": note,
+                }
             )
-            facts = {"value": value, "date": export.manifest.started[:10], "notes": unit + note}
-            entries.append({"dataset": {"id": dataset, "task_id": task_id}, **facts})
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
 
 
 def write_eee(
     chosen: Iterable[Export], folder: Path, organization: str, relationship: str
 ) -> list[Path]:
-    """Write a record of Every Eval Ever per task below a folder, ``data/medtasks/DEVELOPER/MODEL/UUID.json``.
+    """Write a record of Every Eval Ever for each task.
 
-    Weights without an organisation on the Hub are called ``local``.
+    Args:
+        chosen: Tasks to publish.
+        folder: Records go to ``data/medtasks/DEVELOPER/MODEL/UUID.json`` below it.
+        organization: Who ran the evaluation.
+        relationship: Of this organization to the model, in the words of the schema.
+
+    Returns:
+        The files. Weights without an organisation on the Hub have the developer ``local``.
     """
-    paths, ran_by = (
-        [],
-        {"source_organization_name": organization, "evaluator_relationship": relationship},
-    )
+    paths = []
     for export in chosen:
-        manifest, facts, task = export.manifest, export.manifest.model, export.section.report.name
-        weights = re.sub(r"[^\w./:-]", "_", (facts.weights or facts.name).partition(", ")[0]).strip(
-            "./"
-        )
-        model = weights if "/" in weights else f"local/{weights}"
-        made = str(int(datetime.fromisoformat(manifest.ended or manifest.started).timestamp()))
-        versions = {name: str(version) for name, version in manifest.versions.items() if version}
-        library = {"name": "medtasks", "version": versions.get("medtasks", "unknown")}
-        details = {
-            "adapter": facts.name,
-            "weights": facts.weights,
-            "fingerprint": facts.fingerprint or facts.unknown,
+        record = _eee_record(export)
+        record["source_metadata"] = {
+            "source_name": "medtasks",
+            "source_type": "evaluation_run",
+            "source_organization_name": organization,
+            "evaluator_relationship": relationship,
         }
-        details["deployment_type"] = "self_deployed" if facts.fingerprint else "unknown"
-        details["model_availability"] = (
-            "open_weights" if "commit:" in details["fingerprint"] else "unknown"
-        )
-        record = {
-            "schema_version": "0.3.0",
-            "evaluation_id": f"{task}/{model}/{made}",
-            "evaluation_timestamp": manifest.started,
-            "retrieved_timestamp": made,
-            "source_metadata": {
-                "source_name": "medtasks",
-                "source_type": "evaluation_run",
-                **ran_by,
-            },
-            "eval_library": {**library, "additional_details": versions},
-            "model_info": {"name": weights, "id": model, "additional_details": details},
-            "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
-        }
-        text = (
-            json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
-        )
+        text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text += "\n"
         name = uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4)
-        developer, _, model = model.replace(":", "_").partition("/")
-        paths.append(
-            folder / "data" / "medtasks" / developer / model.replace("/", "_") / f"{name}.json"
-        )
-        paths[-1].parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(paths[-1]) as partial:
+        developer, _, model = record["model_info"]["id"].replace(":", "_").partition("/")
+        of_model = folder / "data" / "medtasks" / developer / model.replace("/", "_")
+        of_model.mkdir(parents=True, exist_ok=True)
+        path = of_model / f"{name}.json"
+        with written_whole(path) as partial:
             partial.write_text(text, encoding="utf-8")
+        paths.append(path)
     return paths
+
+
+def _eee_record(export: Export) -> dict[str, Any]:
+    """Return the record of a task, without who ran it."""
+    manifest = export.manifest
+    facts = manifest.model
+    named_weights = (facts.weights or facts.name).partition(", ")[0]
+    weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
+    model = weights if "/" in weights else f"local/{weights}"
+    ended = datetime.fromisoformat(manifest.ended or manifest.started)
+    retrieved = str(int(ended.timestamp()))
+    versions = {name: str(version) for name, version in manifest.versions.items() if version}
+    fingerprint = facts.fingerprint or facts.unknown
+    details = {
+        "adapter": facts.name,
+        "weights": facts.weights,
+        "fingerprint": fingerprint,
+        "deployment_type": "self_deployed" if facts.fingerprint else "unknown",
+        "model_availability": "open_weights" if "commit:" in fingerprint else "unknown",
+    }
+    return {
+        "schema_version": "0.3.0",
+        "evaluation_id": f"{export.section.report.name}/{model}/{retrieved}",
+        "evaluation_timestamp": manifest.started,
+        "retrieved_timestamp": retrieved,
+        "eval_library": {
+            "name": "medtasks",
+            "version": versions.get("medtasks", "unknown"),
+            "additional_details": versions,
+        },
+        "model_info": {"name": weights, "id": model, "additional_details": details},
+        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+    }
 
 
 def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> dict[str, Any]:
     """Return one score as a result of Every Eval Ever, with source of the data, metric, uncertainty and decoding."""
-    report, settings = export.section.report, export.section.report.settings
-    source, name = settings.get("source", ""), report.dataset or report.name
-    data: dict[str, Any] = (
-        {"source_type": "url", "url": [source]} if "://" in source else {"source_type": "other"}
-    )
-    if source.startswith(_HUB):
-        data = {
-            "source_type": "hf_dataset",
-            "hf_repo": source.removeprefix(_HUB),
-            "samples_number": report.documents,
-        }
-    known = {"fingerprint": report.fingerprint, "access": report.access or "unknown"}
-    bounds = {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0} if score.share else {}
-    row = {"row": rule.name, "rule": rule.rule, "remarks": " ".join(rule.remarks)}
-    lower = score.higher_is_better is False
+    report = export.section.report
+    settings = report.settings
+    metric: dict[str, Any] = {
+        "metric_id": score.metric,
+        "lower_is_better": score.higher_is_better is False,
+        "additional_details": {
+            "row": rule.name,
+            "rule": rule.rule,
+            "remarks": " ".join(rule.remarks),
+        },
+    }
+    if score.share:
+        metric |= {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0}
     spread: dict[str, Any] = {"num_samples": rule.counts.scored}
     if not math.isnan(score.error):
         method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
@@ -249,13 +292,30 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
     return {
         "evaluation_result_id": f"{report.name}/{rule.name}/{score.metric}",
         "evaluation_name": report.name,
-        "source_data": {"dataset_name": name, **data, "additional_details": known},
-        "metric_config": {
-            "metric_id": score.metric,
-            "lower_is_better": lower,
-            **bounds,
-            "additional_details": row,
-        },
+        "source_data": _eee_source(report),
+        "metric_config": metric,
         "score_details": {"score": score.value, "details": {"notes": note}, "uncertainty": spread},
         "generation_config": {"additional_details": decoding},
     }
+
+
+def _eee_source(report: TaskReport) -> dict[str, Any]:
+    """Return the source of a task's data in the words of the schema."""
+    source = report.settings.get("source", "")
+    data: dict[str, Any] = {
+        "dataset_name": report.dataset or report.name,
+        "additional_details": {
+            "fingerprint": report.fingerprint,
+            "access": report.access or "unknown",
+        },
+    }
+    if source.startswith(_HUB):
+        data["source_type"] = "hf_dataset"
+        data["hf_repo"] = source.removeprefix(_HUB)
+        data["samples_number"] = report.documents
+    elif "://" in source:
+        data["source_type"] = "url"
+        data["url"] = [source]
+    else:
+        data["source_type"] = "other"
+    return data

@@ -46,99 +46,114 @@ _AT = "PPV and NPV at {prevalence}: for that prevalence, from the likelihood rat
 
 
 def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
-    """Yield cross table and clinical numbers of each class of a task, under each rule."""
-    for rule in rules:
-        if not rule.by_class:
-            continue
-        rows = []
-        for of_class in rule.by_class:
-            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
-                numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
-                rows.append(cells(name_cell(of_class.name), target, *numbers))
-        headings = cells(
-            "Class", "Target", "Called positive", "Called negative", "Invalid", "Failed"
-        )
-        caption = f"Cross table by class, {rule.title}."
-        yield Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
+    """Yield two tables of classes under each rule that has them.
 
-        first = rule.by_class[0]
-        prevalence = "" if first.prevalence is None else number(first.prevalence)
-        columns = [metric for metric in _NUMBERS if metric in first.numbers]
-        headings = cells(
-            "Class", *(_NUMBERS[metric].format(prevalence=prevalence) for metric in columns)
-        )
-        rows = [
-            cells(
-                name_cell(of_class.name), *(_clinical_cell(of_class, metric) for metric in columns)
-            )
-            for of_class in rule.by_class
-        ]
-        why = names_by(
-            (f"{_NUMBERS[metric].format(prevalence=prevalence)} of {of_class.name}", cause)
-            for of_class in rule.by_class
-            for metric, cause in of_class.undefined.items()
-        )
-        undefined = (f"Not defined: {names}, because {cause}." for cause, names in why.items())
-        at = [_AT.format(prevalence=prevalence)] if prevalence else []
-        caption, notes = (
-            f"Clinical numbers by class, {rule.title}.",
-            (INTERVALS, _CALLS, *at, *undefined),
-        )
-        columns_of_table = "l" + "r" * len(columns)
-        yield Table(
-            label(name, "clinical", rule.name),
-            caption,
-            columns_of_table,
-            headings,
-            rows,
-            notes=notes,
-        )
+    Args:
+        name: Name of the task.
+        rules: Scores of the task; those without numbers by class are skipped.
+
+    Yields:
+        The cross table of targets and calls, then the clinical numbers, with a row per class.
+    """
+    for rule in rules:
+        if rule.by_class:
+            yield _cross_table(name, rule)
+            yield _clinical_table(name, rule)
+
+
+def _cross_table(name: str, rule: RuleScores) -> Table:
+    rows = []
+    for of_class in rule.by_class:
+        for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+            numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
+            rows.append(cells(name_cell(of_class.name), target, *numbers))
+    headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
+    caption = f"Cross table by class, {rule.title}."
+    return Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
+
+
+def _clinical_table(name: str, rule: RuleScores) -> Table:
+    first = rule.by_class[0]
+    prevalence = "" if first.prevalence is None else number(first.prevalence)
+    titles = {metric: title.format(prevalence=prevalence) for metric, title in _NUMBERS.items()}
+    columns = [metric for metric in titles if metric in first.numbers]
+    rows = []
+    undefined = []
+    for of_class in rule.by_class:
+        numbers = [_clinical_cell(of_class, metric) for metric in columns]
+        rows.append(cells(name_cell(of_class.name), *numbers))
+        for metric, cause in of_class.undefined.items():
+            undefined.append((f"{titles[metric]} of {of_class.name}", cause))
+    notes = [INTERVALS, _CALLS]
+    if prevalence:
+        notes.append(_AT.format(prevalence=prevalence))
+    for cause, names in names_by(undefined).items():
+        notes.append(f"Not defined: {names}, because {cause}.")
+    return Table(
+        label(name, "clinical", rule.name),
+        f"Clinical numbers by class, {rule.title}.",
+        "l" + "r" * len(columns),
+        cells("Class", *(titles[metric] for metric in columns)),
+        rows,
+        notes=tuple(notes),
+    )
 
 
 def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
-    value, share = of_class.numbers[metric], not metric.startswith("lr_")
-    bar = (value.value, value.low, value.high) if share else ()
-    text = estimate(value.value, value.low, value.high, share)
+    value = of_class.numbers[metric]
+    is_share = not metric.startswith("lr_")
+    bar = (value.value, value.low, value.high) if is_share else ()
+    text = estimate(value.value, value.low, value.high, is_share)
     return Cell(text, remark=of_class.undefined.get(metric, ""), bar=bar)
 
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
-    """Yield the scores by the groups of a column, a table per metric, and published ones after it."""
+    """Yield the scores by the groups of a column.
+
+    Args:
+        task: Report of the task.
+        column: Name of the column, a key of ``task.group_sizes``.
+
+    Yields:
+        A table per metric, followed by the published results of the same groups if there are any.
+    """
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
-    groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
-    small = dict.fromkeys(group.name for group in groups if not group.compared)
+    groups = chain.from_iterable(rule.groups[column] for rule in rules)
     scores = chain.from_iterable(group.scores for group in groups)
     for metric in dict.fromkeys(score.metric for score in scores):
-        rows = []
-        for name, size in task.group_sizes[column].items():
-            query = {"task": task.name, "column": column, "group": name}
-            remark = "too few to compare" if name in small else ""
-            row = [
-                Cell(
-                    name,
-                    remark=remark,
-                    link=urlencode(query, errors="replace") if task.items else "",
-                )
-            ]
-            row.append(Cell(count(size)))
-            for rule in rules:
-                row += [
-                    score_cell(rule.group_score(column, name, metric)),
-                    _gap_cell(rule, column, name, metric),
-                ]
-            rows.append(tuple(row))
-        notes = _group_notes(task, rules, column, metric)
-        headings = list(cells(column, "Questions"))
-        for rule in rules:
-            headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
-        columns = "lr" + "rr" * len(rules)
-        name = label(task.name, column, metric)
-        yield Table(
-            name, f"{metric} by {column}.", columns, tuple(headings), rows, notes=tuple(notes)
-        )
+        yield _group_table(task, rules, column, metric)
         published = published_group_table(task, column, metric)
         if published.rows:
             yield published
+
+
+def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Table:
+    """Return one metric by group, with the gap of each group to all other samples."""
+    groups = chain.from_iterable(rule.groups[column] for rule in rules)
+    small = {group.name for group in groups if not group.compared}
+    headings = [*cells(column, "Questions")]
+    for rule in rules:
+        headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
+    rows = []
+    for name, size in task.group_sizes[column].items():
+        link = ""
+        if task.items:
+            query = {"task": task.name, "column": column, "group": name}
+            link = urlencode(query, errors="replace")
+        remark = "too few to compare" if name in small else ""
+        row = [Cell(name, remark=remark, link=link), Cell(count(size))]
+        for rule in rules:
+            row.append(score_cell(rule.group_score(column, name, metric)))
+            row.append(_gap_cell(rule, column, name, metric))
+        rows.append(tuple(row))
+    return Table(
+        label(task.name, column, metric),
+        f"{metric} by {column}.",
+        "lr" + "rr" * len(rules),
+        tuple(headings),
+        rows,
+        notes=tuple(_group_notes(task, rules, column, metric)),
+    )
 
 
 def _group_notes(
@@ -153,14 +168,15 @@ def _group_notes(
     missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
     if missing > 0:  # groups of a sample may be several
         yield f"In no group, without {column}: at least {counted(missing, 'sample')}."
-    small = {
-        group.name: rules[0].group_score(column, group.name, metric)
-        for group in groups
-        if not group.compared
-    }
+    small = {}
+    for group in groups:
+        if not group.compared:
+            small[group.name] = rules[0].group_score(column, group.name, metric)
     yield from cluster_notes(small)
-    if values := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
-        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {values}."
+    with_interval = [name for name, score in small.items() if score and score.clusters != 1]
+    if with_interval:
+        names = ", ".join(with_interval)
+        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}."
 
 
 def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
@@ -175,7 +191,16 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
 
 
 def finding(rule: RuleScores, column: str, test: ColumnTest) -> str:
-    """Name the group that differs from all others, with its difference, if the test supports it."""
+    """Name the group that differs from all others.
+
+    Args:
+        rule: Scores under the rule that was tested.
+        column: Column of the groups.
+        test: Test of the column in one metric.
+
+    Returns:
+        A clause with the group and its gap, or that no group was shown to differ.
+    """
     if not test.different:
         return "no group was shown to differ"
     gap = _gap_cell(rule, column, test.different, test.overall.metric)
@@ -186,11 +211,12 @@ def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
     """Yield the score of all samples, whether groups differ at all, and which one does."""
     number_of_tests = sum(map(len, rule.column_tests.values()))
     for test in rule.column_tests.get(column, ()):
-        if test.overall.metric == metric:
-            corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (
-                number_of_tests > 1
-            )
-            yield (
-                f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
-                f"{p_statement(test.p)}{corrected}: {finding(rule, column, test)}."
-            )
+        if test.overall.metric != metric:
+            continue
+        p = p_statement(test.p)
+        if number_of_tests > 1:
+            p += f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}"
+        yield (
+            f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
+            f"{p}: {finding(rule, column, test)}."
+        )

@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from medtasks.report.group_tables import class_tables, group_tables
 from medtasks.report.published_tables import published_table
-from medtasks.report.report_model import RepeatedTask, TaskReport
+from medtasks.report.report_model import Gain, RepeatedTask, TaskReport, Thinking
 from medtasks.report.tables import Cell, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
@@ -29,70 +29,83 @@ from medtasks.report.wording import (
     score_cell,
     scored,
 )
-from medtasks.scores.score_model import RuleScores
-from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
+from medtasks.scores.score_model import PairOutcomes, RuleScores
+from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint, Measure
 
 _COVERAGE_ROWS = 10
+_HOLM = (
+    "p, Holm: corrected for all gains of the report, unlike p and the intervals; rules that read the same answers "
+    "are one test."
+)
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
 def task_tables(task: TaskReport) -> list[Table]:
-    """Return a task's tables; those that do not apply have no rows."""
+    """Return all tables of a task.
+
+    Returns:
+        The tables in the order of the page. Those that do not apply to the task have no rows.
+    """
     tables = [
         scores_table(task),
         baselines_table(task),
         gains_table(task),
-        gains_table(task, thinking=True),
+        thinking_table(task),
         lengths_table(task),
-        *([repeats_table(task.repeats)] if task.repeats else []),
-        published_table(task),
-        *class_tables(task.name, task.distinct_rules),
-        pairs_table(task),
-        calibration_table(task),
-        class_table(
-            task.name, next((calibration.classes for calibration in task.calibration.values()), ())
-        ),
     ]
-    return [
-        *tables,
-        *(table for column in task.group_sizes for table in group_tables(task, column)),
-    ]
+    if task.repeats:
+        tables.append(repeats_table(task.repeats))
+    tables.append(published_table(task))
+    tables += class_tables(task.name, task.distinct_rules)
+    tables.append(pairs_table(task))
+    tables.append(calibration_table(task))
+    first = next(iter(task.calibration.values()), None)
+    tables.append(class_table(task.name, first.classes if first else ()))
+    for column in task.group_sizes:
+        tables += group_tables(task, column)
+    return tables
 
 
 def scores_table(task: TaskReport) -> Table:
-    """Return all scores of a task."""
+    """Return all scores of a task, with a row per metric and a column per rule."""
     distinct = task.distinct_rules
     width = max(1, len(distinct))
     rows = [cells("questions", *[questions(task)] * width)]
     constructed = []
     for metric in _metrics_in_rows(task):
-        scores = [rule.estimates.get(metric) for rule in distinct]
-        better = next((score.higher_is_better for score in scores if score), None)
+        scores = [rule.estimates[metric] for rule in distinct if metric in rule.estimates]
+        better = scores[0].higher_is_better if scores else None
         described = task.metrics[metric].description if metric in task.metrics else ""
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
         rows.append(cells(name, *(_cell_of(rule, metric) for rule in distinct)))
-        if any(score.by_construction for score in filter(None, scores)):
+        if any(score.by_construction for score in scores):
             constructed.append(metric)
-    rules = [
-        f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "."
-        for rule in task.rules
-        if rule.rule
-    ]
-    failed = []
-    for rule in distinct:
-        failed += [(metric, (rule.title, why.rstrip("."))) for metric, why in rule.failures.items()]
-    failures = (
-        f"{metrics} under {rule} has no value: {why}."
-        for (rule, why), metrics in names_by(failed).items()
-    )
-    remarks = dict.fromkeys(chain.from_iterable(rule.remarks for rule in task.rules))
-    titles = [name_cell(rule.title) for rule in distinct]
-    headings = cells("Metric", *(titles or cells("no scores")))
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
-    notes = (INTERVALS, *zeros, *rules, *failures, *remarks)
+    titles = [name_cell(rule.title) for rule in distinct]
     return Table(
-        label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes
+        label(task.name, "scores"),
+        "Scores.",
+        "l" + "r" * width,
+        cells("Metric", *(titles or cells("no scores"))),
+        rows,
+        notes=(INTERVALS, *zeros, *_rule_notes(task)),
     )
+
+
+def _rule_notes(task: TaskReport) -> list[str]:
+    """Describe the rules, name the metrics that have no value under them and why, and add their remarks."""
+    notes = []
+    for rule in task.rules:
+        if rule.rule:
+            notes.append(f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + ".")
+    failed = []
+    for rule in task.distinct_rules:
+        for metric, why in rule.failures.items():
+            failed.append((metric, (rule.title, why.rstrip("."))))
+    for (title, why), metrics in names_by(failed).items():
+        notes.append(f"{metrics} under {title} has no value: {why}.")
+    remarks = chain.from_iterable(rule.remarks for rule in task.rules)
+    return notes + list(dict.fromkeys(remarks))
 
 
 def _cell_of(rule: RuleScores, metric: str) -> Cell:
@@ -106,113 +119,119 @@ def _cell_of(rule: RuleScores, metric: str) -> Cell:
 
 def _metrics_in_rows(task: TaskReport) -> list[str]:
     """Leave out metrics that have no value for the reason of another one, as a sentence names them all."""
-    causes = {
-        metric: tuple(rule.failures.get(metric, "") for rule in task.rules)
-        for metric in task.metric_names
-    }
+    causes = {}
+    for metric in task.metric_names:
+        causes[metric] = tuple(rule.failures.get(metric, "") for rule in task.rules)
     alike = Counter(causes.values())
     return [metric for metric, why in causes.items() if not all(why) or alike[why] == 1]
 
 
 def baselines_table(task: TaskReport) -> Table:
-    """Return the scores of a task next to those of its baselines."""
+    """Return the scores of a task next to those of its baselines, with a row per metric and rule."""
+    with_baseline = set[str]()
+    for baseline in task.baselines:
+        with_baseline.update(*baseline.scores.values())
     rows = []
-    metrics = {
-        metric
-        for baseline in task.baselines
-        for scores in baseline.scores.values()
-        for metric in scores
-    }
     for metric in task.metric_names:
         for rule in task.distinct_rules:
-            if metric in metrics and (score := rule.estimates.get(metric)):
-                values = (
-                    baseline.scores.get(rule.name, {}).get(metric, math.nan)
-                    for baseline in task.baselines
-                )
-                texts = (number(value, task.is_share(metric, value)) for value in values)
-                rows.append(cells(name_cell(metric), name_cell(rule.title), scored(score), *texts))
-    tests = [
-        f"This run minus {baseline.name}, {metric} ({rule}): "
-        f"{difference(result.difference, result.low, result.high, task.is_share(metric, result.first))}, "
-        f"{p_statement(result.p)} ({result.test}, on the same questions)."
-        for baseline in task.baselines
-        for rule, (metric, result) in baseline.tests.items()
-    ]
-    columns = "llr" + "r" * len(task.baselines)
-    headings = cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines))
-    described = (
+            score = rule.estimates.get(metric)
+            if score is None or metric not in with_baseline:
+                continue
+            row: list[Cell | str] = [name_cell(metric), name_cell(rule.title), scored(score)]
+            for baseline in task.baselines:
+                value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
+                row.append(number(value, task.is_share(metric, value)))
+            rows.append(cells(*row))
+    names = [baseline.name for baseline in task.baselines]
+    described = [
         f"{baseline.name}: {baseline.describes}"
         for baseline in task.baselines
         if baseline.describes
-    )
-    notes = (INTERVALS, *tests, *described)
+    ]
     return Table(
         label(task.name, "baselines"),
         "Baselines that see no image.",
-        columns,
-        headings,
+        "llr" + "r" * len(names),
+        cells("Metric", "Rule", "This run", *names),
         rows,
-        notes=notes,
+        notes=(INTERVALS, *_baseline_tests(task), *described),
     )
 
 
-def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
-    """Return the differences of a task from its variants, or of a thinking variant from its direct form."""
-    gains = task.gains if not thinking else task.thinking.gains if task.thinking else ()
+def _baseline_tests(task: TaskReport) -> list[str]:
+    """Return a sentence per test of the run against a baseline."""
+    sentences = []
+    for baseline in task.baselines:
+        for rule, (metric, result) in baseline.tests.items():
+            share = task.is_share(metric, result.first)
+            gained = difference(result.difference, result.low, result.high, share)
+            sentences.append(
+                f"This run minus {baseline.name}, {metric} ({rule}): {gained}, "
+                f"{p_statement(result.p)} ({result.test}, on the same questions)."
+            )
+    return sentences
+
+
+def gains_table(task: TaskReport) -> Table:
+    """Return the differences of a task from its variants, with a row per variant, metric and distinct rule."""
+    notes = [INTERVALS, _HOLM]
+    if any(gain.by_construction for gain in task.gains):
+        notes.append(BY_CONSTRUCTION)
+    variants = {gain.variant for gain in task.gains}
+    notes += [f"{name}: {what}." for name, what in VARIANTS.items() if name in variants]
     rows = []
-    for gain in (gain for gain in gains if not gain.same_as):
-        share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        of_test = (gain.variant, gain.metric, gain.rule)
-        alike = [
-            twin.rule for twin in gains if (twin.variant, twin.metric, twin.same_as) == of_test
-        ]
-        names = (
-            name_cell(", ".join([gain.rule, *alike])),
-            name_cell(gain.metric),
-            count(gain.samples),
-        )
-        reduced = f"{number(gain.variant_score, share)}{' by construction' * gain.by_construction}"
-        gained = difference(gain.difference, gain.low, gain.high, share)
-        numbers = (
-            number(gain.score, share),
-            reduced,
-            gained,
-            p_value(gain.p),
-            p_value(gain.p_holm),
-        )
-        rows.append(cells(*[gain.variant] * (not thinking), *names, *numbers))
-    corrected = (
-        "p, Holm: corrected for all gains of the report, unlike p and the intervals; rules that read the same answers "
-        "are one test."
-    )
-    if thinking:
-        headings = cells(
-            "Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"
-        )
-        base = task.thinking.base if task.thinking else ""
-        caption = f"Thinking against the direct form ({base}), on the same questions."
-        return Table(
-            label(task.name, "thinking"),
-            caption,
-            "llrrrrrr",
-            headings,
-            rows,
-            notes=(INTERVALS, corrected),
-        )
-    variants = {gain.variant for gain in gains}
-    zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
-    notes = (
-        INTERVALS,
-        corrected,
-        *zero,
-        *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants),
-    )
+    for gain, row in _gain_rows(task, task.gains):
+        rows.append(cells(gain.variant, *row))
     headings = cells(
         "Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"
     )
     caption = "Score minus that of a variant on the same questions."
-    return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
+    return Table(
+        label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=tuple(notes)
+    )
+
+
+def thinking_table(task: TaskReport) -> Table:
+    """Return the differences of a thinking variant from its direct form, with a row per metric and distinct rule."""
+    gains: Sequence[Gain] = ()
+    base = ""
+    if task.thinking:
+        gains = task.thinking.gains
+        base = task.thinking.base
+    rows = [row for _, row in _gain_rows(task, gains)]
+    headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
+    caption = f"Thinking against the direct form ({base}), on the same questions."
+    notes = (INTERVALS, _HOLM)
+    return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=notes)
+
+
+def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
+    """Yield each gain with its cells, those of rules that read the same answers in one row."""
+    for gain in gains:
+        if gain.same_as:
+            continue
+        rules = [gain.rule]
+        for twin in gains:
+            same = (twin.variant, twin.metric, twin.same_as)
+            if same == (gain.variant, gain.metric, gain.rule):
+                rules.append(twin.rule)
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        reduced = number(gain.variant_score, share)
+        if gain.by_construction:
+            reduced += " by construction"
+        yield (
+            gain,
+            cells(
+                name_cell(", ".join(rules)),
+                name_cell(gain.metric),
+                count(gain.samples),
+                number(gain.score, share),
+                reduced,
+                difference(gain.difference, gain.low, gain.high, share),
+                p_value(gain.p),
+                p_value(gain.p_holm),
+            ),
+        )
 
 
 def lengths_table(task: TaskReport) -> Table:
@@ -220,40 +239,46 @@ def lengths_table(task: TaskReport) -> Table:
     thinking = task.thinking
     if thinking is None:
         return Table(label(task.name, "lengths"), "", "lrr", cells("", "Questions", "Score"), [])
-    rows = [
-        cells(
-            f"{count(part.least)} to {count(part.most)}", count(part.questions), scored(part.score)
-        )
-        for part in thinking.bins
-    ]
-    sentences = [f"Reasoning never ended: {scored(thinking.truncated)}."]
+    rows = []
+    for part in thinking.bins:
+        lengths = f"{count(part.least)} to {count(part.most)}"
+        rows.append(cells(lengths, count(part.questions), scored(part.score)))
+    notes = [INTERVALS, f"Reasoning never ended: {scored(thinking.truncated)}."]
     if not math.isnan(thinking.mean):
-        words = "Words of reasoning per reply (tokens were not counted)"
-        unit = "Tokens per reply" if thinking.unit == "tokens" else words
-        lengths = f"{unit}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
-        if thinking.at_limit is not None:
-            at_limit = f"{thinking.at_limit:,} of {thinking.answered:,}"
-            lengths = f"{lengths}; {at_limit} used up the {thinking.limit:,} new tokens"
-        sentences.append(f"{lengths}.")
+        notes.append(_lengths_sentence(thinking))
     caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
-    return Table(
-        label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences)
+    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=tuple(notes))
+
+
+def _lengths_sentence(thinking: Thinking) -> str:
+    unit = "Words of reasoning per reply (tokens were not counted)"
+    if thinking.unit == "tokens":
+        unit = "Tokens per reply"
+    lengths = (
+        f"mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
     )
+    if thinking.at_limit is not None:
+        at_limit = f"{thinking.at_limit:,} of {thinking.answered:,}"
+        lengths += f"; {at_limit} used up the {thinking.limit:,} new tokens"
+    return f"{unit}: {lengths}."
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
-    """Return mean, spread and majority over the repeats of a task."""
+    """Return mean, spread and majority over the repeats of a task, with a row per rule and metric."""
     rows = []
     for row in repeated.rows:
         for score in row.scores:
             defined = [value for value in score.values if not math.isnan(value)] or [math.nan]
-            ends = (number(min(defined), score.share), number(max(defined), score.share))
-            mean = estimate(score.mean, score.low, score.high, score.share)
-            numbers = (mean, points(score.spread, score.share), *ends)
             rows.append(
                 cells(
-                    name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)
+                    name_cell(row.name),
+                    name_cell(score.metric),
+                    estimate(score.mean, score.low, score.high, score.share),
+                    points(score.spread, score.share),
+                    number(min(defined), score.share),
+                    number(max(defined), score.share),
+                    scored(score.majority),
                 )
             )
     method = (
@@ -268,20 +293,36 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         for row in repeated.rows
     )
     headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
-    caption, notes = (
-        f"{repeated.repeats} repeats with other seeds.",
-        (INTERVALS, method, *repeated.notes, *counts),
-    )
+    caption = f"{repeated.repeats} repeats with other seeds."
+    notes = (INTERVALS, method, *repeated.notes, *counts)
     return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
 
 
 def pairs_table(task: TaskReport) -> Table:
-    """Return the outcomes of pairs."""
+    """Return the outcomes of pairs, with a row per outcome and a column per rule."""
     outcomes = {rule.title: rule.pairs for rule in task.distinct_rules if rule.pairs}
-    parts = pair_rows(list(outcomes.values()))
-    totals = [
-        sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))
-    ]
+    rows = _pair_outcome_rows(list(outcomes.values())) if outcomes else []
+    cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
+    notes = []
+    if cut:
+        more = f"Of {count(cut)} more pairs only one image was asked"
+        notes.append(f"{more}; they are in no score of pairs.")
+    return Table(
+        label(task.name, "pairs"),
+        "Outcomes of pairs.",
+        "l" + "r" * len(outcomes),
+        cells("Outcome", *map(name_cell, outcomes)),
+        rows,
+        notes=tuple(notes),
+    )
+
+
+def _pair_outcome_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[Cell, ...]]:
+    """Return the rows of the outcomes of one rule or several, at least one."""
+    parts = pair_rows(outcomes)
+    totals = [0] * len(outcomes)
+    for _, _, numbers in parts:
+        totals = [total + part for total, part in zip(totals, numbers, strict=True)]
     rows = []
     for name, meaning, numbers in parts:
         row = [Cell(name, remark=meaning)]
@@ -289,67 +330,60 @@ def pairs_table(task: TaskReport) -> Table:
             share = part / total if total else math.nan
             row.append(Cell(count(part), remark=number(share), bar=(share,)))
         rows.append(tuple(row))
-    solved = [decided_pairs(pairs) for pairs in outcomes.values()]
+    solved = [decided_pairs(pairs) for pairs in outcomes]
     if any(solved):
-        meaning = (
-            "Pairs with one image right say nothing of this; guessing gives 50% with two options."
-        )
+        guessing = "guessing gives 50% with two options."
+        meaning = f"Pairs with one image right say nothing of this; {guessing}"
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
-    rows = [*rows, cells("All complete pairs", *map(count, totals))] if outcomes else []
-    cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
-    notes = (
-        (f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",)
-        if cut
-        else ()
-    )
-    columns, headings = "l" + "r" * len(outcomes), cells("Outcome", *map(name_cell, outcomes))
-    return Table(
-        label(task.name, "pairs"), "Outcomes of pairs.", columns, headings, rows, notes=notes
-    )
+    rows.append(cells("All complete pairs", *map(count, totals)))
+    return rows
 
 
 def calibration_table(task: TaskReport) -> Table:
-    """Return the calibration of a task's likelihoods."""
+    """Return the calibration of a task's likelihoods, with a row per distinct rule."""
     rows = []
     for names, calibration in task.distinct_calibrations:
-        ece, *others = (
-            estimate(measure.value, measure.low, measure.high, False)
-            for measure in (calibration.ece, calibration.brier, calibration.auroc, calibration.aurc)
+        rows.append(
+            cells(
+                name_cell(", ".join(names)),
+                count(calibration.samples),
+                _with_interval(calibration.accuracy, share=True),
+                number(calibration.confidence),
+                _with_interval(calibration.ece),
+                number(calibration.debiased_ece, False),
+                _with_interval(calibration.brier),
+                _with_interval(calibration.auroc),
+                _with_interval(calibration.aurc),
+            )
         )
-        accuracy = estimate(
-            calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True
-        )
-        measures = (
-            accuracy,
-            number(calibration.confidence),
-            ece,
-            number(calibration.debiased_ece, False),
-            *others,
-        )
-        rows.append(cells(name_cell(", ".join(names)), count(calibration.samples), *measures))
     methods = dict.fromkeys(calibration.note for calibration in task.calibration.values())
-    left_out = dict.fromkeys(
-        f"Left out, as they had no likelihoods that could be read: {counted(calibration.left_out, 'question')}."
-        for calibration in task.calibration.values()
-        if calibration.left_out
+    left_out: dict[str, None] = {}
+    for calibration in task.calibration.values():
+        if calibration.left_out:
+            number_of_questions = counted(calibration.left_out, "question")
+            cause = "Left out, as they had no likelihoods that could be read"
+            left_out[f"{cause}: {number_of_questions}."] = None
+    measures = ("Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
+    return Table(
+        label(task.name, "calibration"),
+        "Calibration of the likelihoods.",
+        "lrrrrrrrr",
+        cells("Rule", "Questions", *measures),
+        rows,
+        notes=(INTERVALS, *methods, *left_out),
     )
-    headings = cells(
-        "Rule",
-        "Questions",
-        "Accuracy",
-        "Confidence",
-        "ECE",
-        "Debiased ECE",
-        "Brier",
-        "AUROC",
-        "AURC",
-    )
-    caption, notes = "Calibration of the likelihoods.", (INTERVALS, *methods, *left_out)
-    return Table(label(task.name, "calibration"), caption, "lrrrrrrrr", headings, rows, notes=notes)
+
+
+def _with_interval(measure: Measure, *, share: bool = False) -> str:
+    return estimate(measure.value, measure.low, measure.high, share)
 
 
 def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
-    """Return about ten points of accuracy against coverage, from full coverage down."""
+    """Thin out the curve of accuracy against coverage.
+
+    Returns:
+        About ten points from full coverage down, or all of a shorter curve.
+    """
     points = calibration.coverage
     if len(points) <= _COVERAGE_ROWS:
         return list(points)
@@ -359,15 +393,15 @@ def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
 
 
 def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
-    """Return the AUROC of each class from the likelihoods of a task, which are the same under all rules."""
-    rows = [
-        cells(
-            area.name,
-            count(area.samples),
-            estimate(area.auroc.value, area.auroc.low, area.auroc.high, False),
-        )
-        for area in classes
-    ]
+    """Return the AUROC of each class from likelihoods.
+
+    Args:
+        name: Name of the task.
+        classes: Areas under the curves. They are the same under all rules of the task.
+    """
+    rows = []
+    for area in classes:
+        rows.append(cells(area.name, count(area.samples), _with_interval(area.auroc)))
     caption = "AUROC of each class against all others, from the likelihoods."
     headings = cells("Class", "Questions", "Likelihood AUROC")
     return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))
