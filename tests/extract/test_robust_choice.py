@@ -148,3 +148,7 @@ def test_options_with_letters_of_their_own():
         ):
             assert read(reply, options).value == "B", (options, reply)
         assert read("A. left lung\nB. right lung\nAnswer: B", options).value == "B", options
+
+
+def test_the_only_option_is_read_before_more_is_said():
+    assert read("cyst, it is large", ["cyst"]).value == "A"

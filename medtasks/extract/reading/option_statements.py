@@ -337,9 +337,9 @@ def _is_walk(
     count: int,
 ) -> bool:
     """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
-    if len(items) >= min(count, 3):
-        return True
-    return len(items) > 1 and not all(is_bare(text, item) for item in items)
+    if len(items) < 2:
+        return False
+    return len(items) >= min(count, 3) or not all(is_bare(text, item) for item in items)
 
 
 def _is_item(text: str, statement: Statement) -> bool:
