@@ -136,7 +136,7 @@ class GatedCrossAttention(nn.Module):
             # Softmax over nothing is NaN: positions without an image look at everything, and their result is dropped.
             mask = (visible | ~looking)[:, None]
             normed = self.attn.get_submodule("norm")(hidden)
-            attended = self.attn.attended(normed, latents, mask).masked_fill(~looking, 0)
+            attended = self.attn.head_outputs(normed, latents, mask).masked_fill(~looking, 0)
             hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
         changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
         return changed

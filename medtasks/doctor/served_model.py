@@ -28,7 +28,7 @@ from medtasks.model_adapters.vlm_server.server_client import (
     ServerPool,
     VlmServerArguments,
     check_arguments,
-    check_given,
+    refuse_api_key,
 )
 from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
@@ -54,7 +54,7 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
                 "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
                 "example base_url=http://127.0.0.1:8000/v1,model=NAME"
             )
-        check_given(model_arguments)
+        refuse_api_key(model_arguments)
         arguments = parse_arguments(VlmServerArguments, model_arguments, VlmServer.model_id)
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
