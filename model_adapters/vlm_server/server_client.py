@@ -268,7 +268,7 @@ class ServerPool:
             if server.gone is not None:
                 continue
             if (server, path) in self._lacking:
-                raise Refused(f"{server.named(path).name} gives no answers")
+                raise Refused(f"{server.server_at(path).name} gives no answers")
             try:
                 return await server.post(path, body(urls), take)
             except RemoteTrouble as trouble:
@@ -341,7 +341,7 @@ class ServerPool:
                 return None
             raise ServerGone(trouble.cause) from None
         except ValueError:
-            raise ServerGone(unreadable(server.named(path)).cause) from None
+            raise ServerGone(unreadable(server.server_at(path)).cause) from None
 
     async def models(self, server: ChatClient) -> dict[str, Mapping[str, Any]] | None:
         """Return the models that a server lists, by name.
