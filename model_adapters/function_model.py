@@ -51,14 +51,22 @@ class FunctionModel(MedicalAdapter):
     def load(self) -> None:
         """Do nothing: the function has what it needs."""
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Any:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Any:
         """Return a question with copies of the images, which the function may change."""
         places = [{"type": "image"}] * len(images)
         messages = chat_messages(prompt_parts(text, len(images)), places)
         return Question((messages, [image.convert("RGB") for image in images]))
 
     def generate_batch(
-        self, prompts: Sequence[Any], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Any],
+        settings: GenerationSettings,
+        seed: int,
     ) -> Any:
         """Return the function's texts, and an error in place of each that is none.
 

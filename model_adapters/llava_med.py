@@ -51,7 +51,11 @@ _SUPPORTED = {"mm_vision_select_feature": "patch", "mm_projector_type": "mlp2x_g
 UNKNOWN_ID, BEGIN_ID, END_ID = range(3)
 
 
-def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
+def read_fields(
+    file: Path,
+    names: Sequence[str],
+    part: str = "",
+) -> dict[str, Any]:
     """Read a ``config.json`` with all fields that decide about answers.
 
     Args:
@@ -70,7 +74,10 @@ def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, A
 
 
 def load_network(
-    config: LlavaConfig, path: Path, tower: Path | None, dtype: torch.dtype
+    config: LlavaConfig,
+    path: Path,
+    tower: Path | None,
+    dtype: torch.dtype,
 ) -> LlavaForConditionalGeneration:
     """Build the network and fill it.
 
@@ -189,7 +196,12 @@ class LlavaMed(MedicalAdapter):
         )
         self.network = place(network, network, self.device, arguments.device_map, self.model_id)
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
         """Write ``[INST]``, one line per image, text and ``[/INST]``, and the reply, after a space if it has none.
 
         The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text

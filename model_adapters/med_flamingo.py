@@ -92,7 +92,12 @@ _LLAMA_SHAPE = (
 )
 
 
-def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: str) -> torch.Tensor:
+def text_time(
+    ids: torch.Tensor,
+    real: torch.Tensor,
+    image_id: int,
+    mode: str,
+) -> torch.Tensor:
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
     The marker ``<image>`` looks at its own image.
@@ -137,7 +142,10 @@ class GatedCrossAttention(nn.Module):
         self.ff_gate = nn.Parameter(torch.empty(1))
 
     def forward(
-        self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor
+        self,
+        hidden: torch.Tensor,
+        latents: torch.Tensor | None,
+        visible: torch.Tensor,
     ) -> torch.Tensor:
         """Return the new hidden states.
 
@@ -165,7 +173,10 @@ class _Head(nn.Linear):
 
 
 def _run_block(
-    block: GatedCrossAttention, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    block: GatedCrossAttention,
+    layer: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
     """Run a block before a layer, as a hook that does not refer to the model, so that the model can be freed."""
     if block.view is None:
@@ -185,7 +196,11 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
     _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
 
     def __init__(
-        self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: str
+        self,
+        config: LlamaConfig,
+        layers: Iterable[int],
+        media_dim: int,
+        mode: str,
     ) -> None:
         super().__init__(config)
         self.mode = mode
@@ -474,8 +489,18 @@ class MedFlamingo(MedicalAdapter):
             network, network.language_model, self.device, arguments.device_map, self.model_id
         )
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Put one ``<image>`` into the text per image; missing ones come first.
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
+        """Put one ``<image>`` into the text per image.
+
+        Args:
+            text: Prompt of the task. Markers that it lacks come first.
+            images: In the order of the markers.
+            reply: Text to score, without markers.
 
         Raises:
             MedTasksError: There are more markers than images, a marker is in the reply, or the text is longer than the

@@ -198,7 +198,12 @@ class MedTasksTiny(MedicalAdapter):
             weights[name] = stored[name.replace("vision_model.", "")]
         self.network.load_state_dict(weights)
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
         """Put all images before the text: begin of sequence, ``image_tokens`` slots per image, words or characters.
 
         What the vocabulary lacks becomes the unknown token.
@@ -216,7 +221,10 @@ class MedTasksTiny(MedicalAdapter):
         return [(start, start + self.image_tokens) for start in starts]
 
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
         """Generate replies.
 

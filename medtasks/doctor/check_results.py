@@ -1,4 +1,4 @@
-"""Results and scope of the doctor's checks; a check that fails does not stop the others."""
+"""Results and scope of the doctor's checks, none of which stops the others where it fails."""
 
 import enum
 import traceback
@@ -37,9 +37,15 @@ class CheckResult:
 
 
 class Area(str):
-    """Area of checks; makes results that belong to it."""
+    """Area of checks, which makes results that belong to it."""
 
-    def _finding(self, state: State, name: str, sentence: str, fix: str = "") -> CheckResult:
+    def _finding(
+        self,
+        state: State,
+        name: str,
+        sentence: str,
+        fix: str = "",
+    ) -> CheckResult:
         return CheckResult(self, name, state, sentence, fix)
 
     ok = partialmethod(_finding, State.OK)
@@ -87,7 +93,11 @@ def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
 
 
 def of_error(
-    area: str, name: str, state: State, error: MedTasksError, fix: str = ""
+    area: str,
+    name: str,
+    state: State,
+    error: MedTasksError,
+    fix: str = "",
 ) -> CheckResult:
     """Return one of our errors as a result.
 
@@ -111,19 +121,19 @@ class Scope:
     foreign: tuple[str, ...] = ()  # names that are not ours
 
     @property
-    def chosen(self) -> bool:
+    def has_names(self) -> bool:
         """Whether the user named tasks, so that anything they lack is more than a note."""
         return bool(self.names)
 
     @property
     def state(self) -> State:
         """Severity of a lack that not every task has."""
-        return State.WARNING if self.chosen else State.NOTE
+        return State.WARNING if self.has_names else State.NOTE
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
         """Datasets of the chosen tasks, or without names the catalogue and the user's own."""
-        if not self.chosen:
+        if not self.has_names:
             return (*CATALOGUE, *own_datasets())
         return tuple(dict.fromkeys(task.dataset for task in self.tasks if task.dataset))
 

@@ -22,7 +22,11 @@ from medtasks.version import ARCHITECTURES_NEED, TESTED, installed_version, is_u
 
 
 def examine(
-    names: Sequence[str] = (), *, verify: bool = False, model: str = "", model_args: str = ""
+    names: Sequence[str] = (),
+    *,
+    verify: bool = False,
+    model: str = "",
+    model_args: str = "",
 ) -> list[CheckResult]:
     """Check everything, or the needs of some tasks, groups and tags.
 
@@ -72,7 +76,11 @@ def examine(
 
 
 def importable_model(name: str) -> Iterator[CheckResult]:
-    """Check that a model of the harness exists, and that the packages it imports are installed."""
+    """Check that a model of the harness exists, and that the packages it imports are installed.
+
+    Args:
+        name: As after ``--model``.
+    """
     path = class_path_of(name)
     if not path:
         hint = near_match(name, model_names())

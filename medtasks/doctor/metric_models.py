@@ -43,10 +43,10 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     Args:
         scope: The tasks; without any that the user named, there is a summary.
     """
-    names = _required_weights(scope) if scope.chosen else [*WEIGHTS, WORDNET, TOKENIZER]
+    names = _required_weights(scope) if scope.has_names else [*WEIGHTS, WORDNET, TOKENIZER]
     missing = {name: error for name in names if (error := weights_trouble(name))}
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
-    if scope.chosen:
+    if scope.has_names:
         for name in names:
             if name in missing:
                 lacking = of_error(AREA, name, State.WARNING, missing[name])
@@ -70,21 +70,17 @@ def _required_weights(scope: Scope) -> list[str]:
     for info in REPORT_METRICS.values():
         weights_by_metric |= dict.fromkeys(info.keys, info.weights)
     names: dict[str, None] = {}
+    needs_labels = False
     for task in scope.tasks:
         # The user's own metrics are not imported.
         if task.metric_list is not None and task.metric_list.is_ours:
             for entry in task.metric_list.resolve():
                 names |= dict.fromkeys(weights_by_metric.get(entry["metric"], ()))
-    has_labeler = bool(os.environ.get(LABELER, "").strip())
-    if not has_labeler and any(map(_needs_labels, scope.tasks)):
+        has_labels = task.has_family and task.family.labels_texts
+        needs_labels = needs_labels or has_labels or any(map(needs_labeler, task.rows.values()))
+    if needs_labels and not os.environ.get(LABELER, "").strip():
         names |= dict.fromkeys(["chexbert", "bert-base-uncased"])
     return list(names)
-
-
-def _needs_labels(task: TaskFile) -> bool:
-    if task.has_family and task.family.labels_texts:
-        return True
-    return any(map(needs_labeler, task.rows.values()))
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
@@ -101,7 +97,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         scope: The tasks; if the user named some and none asks a judge, nothing is checked.
     """
     asking = _asking_tasks(scope)
-    if scope.chosen and not asking:
+    if scope.has_names and not asking:
         return
     if not is_configured():
         yield _without_judge(scope, asking)
@@ -125,7 +121,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
 
 def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
     first, *others = refusals
-    state = State.PROBLEM if scope.chosen else State.NOTE
+    state = State.PROBLEM if scope.has_names else State.NOTE
     finding = of_error(JUDGE, "access", state, refusals[first])
     if not others:
         return finding
@@ -152,7 +148,7 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
     required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
     state = State.WARNING
     effect = "so that the metrics that need one will have no value"
-    if not scope.chosen:
+    if not scope.has_names:
         state = State.NOTE
         effect = "without which some tasks lack metrics and some do not run"
     elif required:

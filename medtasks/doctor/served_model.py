@@ -103,7 +103,7 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     if not cause:
         return MODEL.ok("address", location)
     sentence = f"{location}; text of credentialed data ({listed(private)}) does not go there"
-    state = State.PROBLEM if scope.chosen else State.NOTE
+    state = State.PROBLEM if scope.has_names else State.NOTE
     return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
 
@@ -214,7 +214,11 @@ def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
     return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
 
 
-def ask_about_discs(model: VlmServer, images: int, longest_s: float | None = None) -> ServerReply:
+def ask_about_discs(
+    model: VlmServer,
+    images: int,
+    longest_s: float | None = None,
+) -> ServerReply:
     """Return the reply to a question about synthetic images.
 
     Args:

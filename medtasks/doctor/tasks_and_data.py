@@ -40,7 +40,11 @@ _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
 def names(scope: Scope) -> Iterator[CheckResult]:
-    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen."""
+    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen.
+
+    Args:
+        scope: Names that the user gave, or all of ours.
+    """
     ours: set[str] = set()
     shipped: set[str] = set()
     for task in task_files().values():
@@ -48,7 +52,7 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         if task.is_shipped:
             shipped.update((task.name, *task.tags))
     checked = ours
-    if scope.chosen:
+    if scope.has_names:
         checked = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder()
     harness_names = {} if harness is None else _harness_names(harness)
@@ -127,9 +131,9 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
         verify: Whether files are compared with the manifests.
     """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
-    for name in scope.datasets if scope.chosen else here:
+    for name in scope.datasets if scope.has_names else here:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
-    if not scope.chosen:
+    if not scope.has_names:
         lacking = len(scope.datasets) - len(here)
         sentence = (
             f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
@@ -180,7 +184,11 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         yield DATASETS.ok(name, what)
 
 
-def _first_notes(dataset: str, notes: Sequence[str], form: str) -> str:
+def _first_notes(
+    dataset: str,
+    notes: Sequence[str],
+    form: str,
+) -> str:
     """Quote up to two notes in a form, but none of a private dataset, as file names may be patients'."""
     if not notes or is_private(dataset):
         return ""
@@ -200,7 +208,12 @@ def _prepare_command(name: str) -> str:
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
-    """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
+    """Check that there is a token for the Hugging Face Hub, if one is needed.
+
+    Args:
+        scope: The tasks. A token is needed if one of their datasets is not prepared, and can only be downloaded with
+            it.
+    """
     sources = set()
     for name in scope.datasets:
         info = CATALOGUE.get(name)

@@ -6,7 +6,11 @@ import statistics
 _Number = float | int
 
 
-def best_highest(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+def best_highest(
+    values: list[_Number],
+    sizes: list[_Number],
+    weight_by_size: bool,
+) -> _Number:
     """Return the largest of the members' values: the paper's "Best" column takes each metric's best mode.
 
     Args:
@@ -22,7 +26,11 @@ def best_highest(values: list[_Number], sizes: list[_Number], weight_by_size: bo
     return max(values, key=lambda value: -math.inf if math.isnan(value) else value)
 
 
-def best_lowest(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+def best_lowest(
+    values: list[_Number],
+    sizes: list[_Number],
+    weight_by_size: bool,
+) -> _Number:
     """Return the smallest of the members' values.
 
     Example:
@@ -33,7 +41,11 @@ def best_lowest(values: list[_Number], sizes: list[_Number], weight_by_size: boo
     return min(values, key=lambda value: math.inf if math.isnan(value) else value)
 
 
-def mean_of_settings(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+def mean_of_settings(
+    values: list[_Number],
+    sizes: list[_Number],
+    weight_by_size: bool,
+) -> _Number:
     """Return the mean of the members' values, which are about the same questions.
 
     Example:

@@ -87,22 +87,24 @@ def _aggregations(metric: AnyMetric) -> tuple[Aggregation, Aggregation]:
     return value, error
 
 
-def _estimate(metric: AnyMetric, scores: ScoreList, *, warn: bool = False) -> Estimate:
+def _estimate(
+    metric: AnyMetric,
+    scores: ScoreList,
+    *,
+    warn: bool = False,
+) -> Estimate:
     """Return the estimate of a metric. Warn once of failures of its panel, with the command to compute them later."""
-    if warn:
-        _warn_about_scores(metric, scores)
+    if warn and metric.warning:
+        sentence = metric.warning(scores)
+        if sentence:
+            warn_once(sentence)
+    if warn and metric.remark is judges_of:
+        sentence = judges_of(scores)
+        if sentence:
+            warn_once(sentence, "INFO")
     if isinstance(metric, CorpusMetric) and metric.panel is not None:
         _warn_about_panel(metric.panel.of(metric.selection(scores)), scores)
     return metric.estimate(scores)
-
-
-def _warn_about_scores(metric: AnyMetric, scores: ScoreList) -> None:
-    sentence = metric.warning(scores) if metric.warning else ""
-    if sentence:
-        warn_once(sentence)
-    sentence = judges_of(scores) if metric.remark is judges_of else ""
-    if sentence:
-        warn_once(sentence, "INFO")
 
 
 def _warn_about_panel(panel: PanelResult, scores: ScoreList) -> None:

@@ -220,7 +220,9 @@ def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[
 
 
 def green(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
     """Score pairs by the judge of ``MEDTASKS_JUDGE_*``.
 

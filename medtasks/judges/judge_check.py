@@ -7,7 +7,7 @@ wrong under MedEvalKit's prompt; injections are wrong answers that address the j
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -61,7 +61,12 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     for result, case in zip(results, cases, strict=True):
         results_by_kind[case["kind"]].append(result is True)
         results_by_kind[ALL].append(result is True)
-    shares = {kind: _share(values) for kind, values in results_by_kind.items()}
+    shares = {}
+    for kind, values in results_by_kind.items():
+        share = sum(values) / len(values)
+        error = math.sqrt(share * (1 - share) / len(values))
+        ends = interval(share, error, None, share=True, effective=len(values))
+        shares[kind] = CheckedShare(sum(values), len(values), *ends)
     total = shares[ALL]
     kinds = ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS)
     limits = f"95 % interval {100 * total.low:.1f} to {100 * total.high:.1f} %"
@@ -75,13 +80,6 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     }
     judge.checks.put({judge.check_key: json.dumps(record).encode("ascii")})
     return shares
-
-
-def _share(values: Sequence[bool]) -> CheckedShare:
-    share = sum(values) / len(values)
-    error = math.sqrt(share * (1 - share) / len(values))
-    low, high = interval(share, error, None, share=True, effective=len(values))
-    return CheckedShare(sum(values), len(values), low, high)
 
 
 def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:

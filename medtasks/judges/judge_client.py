@@ -174,7 +174,10 @@ def settings_from_environment(
 
 
 def _read_number(
-    values: Mapping[str, str], name: str, convert: Callable[[str], Any], default: float
+    values: Mapping[str, str],
+    name: str,
+    convert: Callable[[str], Any],
+    default: float,
 ) -> Any:
     text = values.get(name)
     try:
@@ -186,7 +189,10 @@ def _read_number(
 
 
 def check_access(
-    settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ
+    settings: JudgeSettings,
+    access: str,
+    dataset: str,
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Refuse to send credentialed text to another machine.
 
@@ -366,7 +372,12 @@ class Judge:
         return hashlib.sha256(json.dumps([*origin, *content]).encode("ascii")).digest()
 
     async def _ask_endpoint(
-        self, system: str, user: str, parse: Callable[[str], T | None], key: str, is_raw: bool
+        self,
+        system: str,
+        user: str,
+        parse: Callable[[str], T | None],
+        key: str,
+        is_raw: bool,
     ) -> JudgeVerdict[T]:
         async def content(answer: dict[str, Any]) -> str:
             try:

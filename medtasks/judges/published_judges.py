@@ -52,7 +52,13 @@ _VERDICT = re.compile(r"<judge>\s*([01])\s*</judge>")
 _RIGHT = "0"
 
 
-def gmai_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
+def gmai_prompt(
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
+) -> str:
     """Return the user message for one reply.
 
     Args:
@@ -70,7 +76,11 @@ def gmai_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bo
     )
 
 
-def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
+def parse_choice(
+    text: str,
+    options: Sequence[str],
+    rule: str,
+) -> Answer | None:
     """Read the judge's reply.
 
     Args:
@@ -129,7 +139,11 @@ def match_reply(
     return verdict, True
 
 
-def _needs_no_judge(answer: Answer, text: str, options: Sequence[str]) -> bool:
+def _needs_no_judge(
+    answer: Answer,
+    text: str,
+    options: Sequence[str],
+) -> bool:
     """Return whether the reference found an option, or takes the text for Z."""
     words = spoken_words(text)
     named = any(letter(index) in words for index in range(len(options)))
@@ -145,7 +159,11 @@ def _needs_no_judge(answer: Answer, text: str, options: Sequence[str]) -> bool:
 
 
 def mediconfusion_prompt(
-    question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
 ) -> str:
     """Return the user message for one reply.
 
@@ -190,7 +208,12 @@ def parse_scores(text: str) -> tuple[int, int] | None:
 
 
 def judge_reply(
-    judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+    judge: Judge,
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
 ) -> Answer:
     """Have one free-form reply judged. Never raises for the text of the reply or the judge.
 
@@ -231,7 +254,13 @@ def judge_reply(
 # share the judge's first reply, so that their order does not matter.
 
 
-def medevalkit_prompt(question: str, gold: str, answer: str, *, fenced: bool = False) -> str:
+def medevalkit_prompt(
+    question: str,
+    gold: str,
+    answer: str,
+    *,
+    fenced: bool = False,
+) -> str:
     """Return the user message for one answer.
 
     Args:
@@ -269,7 +298,13 @@ def strict_verdict(text: str) -> bool | None:
 
 
 def judge_answer(
-    judge: Judge, question: str, gold: str, answer: str, *, as_published: bool, fenced: bool = False
+    judge: Judge,
+    question: str,
+    gold: str,
+    answer: str,
+    *,
+    as_published: bool,
+    fenced: bool = False,
 ) -> bool | None:
     """Have one answer judged right or wrong. Never raises for the text of either.
 

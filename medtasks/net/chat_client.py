@@ -159,7 +159,10 @@ class ChatClient:
             raise ValueError("JSON is nested too deeply") from None
 
     async def post(
-        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
         """Return the result of ``take`` on the answer, during which the request still counts as under way.
 
@@ -184,24 +187,24 @@ class ChatClient:
                     pause_s = min(self._backoff_s * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
                 pause_s += random.uniform(0, self._backoff_s)
                 cause = trouble.cause
-            await self._pause(pause_s, cause)
+            self._waiting += 1
+            self._retries += 1
+            if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
+                plural = "s" if self._waiting > 1 else ""
+                logger.info("retrying {} request{}: {}", self._waiting, plural, cause)
+            try:
+                # A server that is gone ends the pause.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._opened.wait(), pause_s)
+            finally:
+                self._waiting -= 1
         raise AssertionError
 
-    async def _pause(self, pause_s: float, cause: str) -> None:
-        self._waiting += 1
-        self._retries += 1
-        if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
-            plural = "s" if self._waiting > 1 else ""
-            logger.info("retrying {} request{}: {}", self._waiting, plural, cause)
-        try:
-            # A server that is gone ends the pause.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._opened.wait(), pause_s)
-        finally:
-            self._waiting -= 1
-
     async def _send(
-        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
         from openai import APIStatusError, OpenAIError
 

@@ -26,7 +26,12 @@ class SqliteCache:
     """
 
     def __init__(
-        self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False
+        self,
+        path: Path | None,
+        table: tuple[str, str],
+        warning: str,
+        *,
+        disposable: bool = False,
     ) -> None:
         self.path = path
         self._table, self._column = table

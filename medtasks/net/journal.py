@@ -96,7 +96,13 @@ class Journal:
     one run computes twice.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: str,
+        rank: int,
+        processes: int,
+    ) -> None:
         name = f"{fingerprint[:24]}.rank{rank}of{processes}"
         self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
         self.run = current_run()

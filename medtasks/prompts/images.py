@@ -74,8 +74,9 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     order = image_order(doc, settings)
     paths = [image_path(files[index], doc, settings) for index in order]
     is_hidden = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
-    number = hidden_id("doc", doc.get("doc_id")) if is_hidden else doc.get("doc_id", "?")
-    sample = f"sample {number}"
+    sample = f"sample {doc.get('doc_id', '?')}"
+    if is_hidden:
+        sample = f"sample {hidden_id('doc', doc.get('doc_id'))}"
     opened = []
     for path in (*shots, *paths):
         try:
@@ -101,7 +102,11 @@ def _preparation_hint(doc: Document) -> str:
     return f"; run 'medtasks data prepare {doc['dataset']}' again"
 
 
-def _log_conversions(conversions: Sequence[str], rule: str, name: str) -> None:
+def _log_conversions(
+    conversions: Sequence[str],
+    rule: str,
+    name: str,
+) -> None:
     """Log how images differ from what is stored, each conversion once in a process."""
     for conversion in conversions:
         if conversion not in _LOGGED:
@@ -292,7 +297,9 @@ def named_images(doc: Document, settings: Settings) -> dict[int, str]:
 
 
 def visible_images(
-    doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()
+    doc: Document,
+    opened: Sequence[Image.Image],
+    digests: Sequence[str] = (),
 ) -> list[Image.Image]:
     """Return a document's images as its variant shows them.
 
@@ -306,10 +313,12 @@ def visible_images(
         return [Image.new("RGB", image.size, GREY) for image in opened]
     if doc.get(COLUMN) != DEGRADED:
         return list(opened)
-    names = [PurePath(digest).name for digest in digests]
-    seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) for name in names]
-    pairs = zip(opened, seeds, strict=True)
-    return [degrade(image, doc[DEGRADATION], doc[SEVERITY], seed) for image, seed in pairs]
+    degraded = []
+    for image, digest in zip(opened, digests, strict=True):
+        name = PurePath(digest).name
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+        degraded.append(degrade(image, doc[DEGRADATION], doc[SEVERITY], seed))
+    return degraded
 
 
 def without_own_marks(template: str, settings: Settings) -> str:

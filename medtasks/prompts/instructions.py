@@ -27,7 +27,12 @@ def without_mark(value: Any, mark: str) -> Any:
     return value
 
 
-def is_instruction(mark: str, prompt: str, task: Any, row: int) -> bool:
+def is_instruction(
+    mark: str,
+    prompt: str,
+    task: Any,
+    row: int,
+) -> bool:
     """Return whether a mark in a prompt is of the task's own words each time, or False if that cannot be told.
 
     Args:

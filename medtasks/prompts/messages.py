@@ -60,7 +60,9 @@ def prompt_parts(text: str, images: int) -> list[str | None]:
 
 
 def chat_messages(
-    parts: Sequence[str | None], images: Sequence[Mapping[str, Any]], system: str | None = None
+    parts: Sequence[str | None],
+    images: Sequence[Mapping[str, Any]],
+    system: str | None = None,
 ) -> list[dict[str, Any]]:
     """Build a conversation of a user's turn, and a system turn before it if there is one.
 
@@ -74,9 +76,12 @@ def chat_messages(
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
     remaining = iter(images)
-    content = [
-        dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts
-    ]
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if part is None:
+            content.append(dict(next(remaining)))
+        else:
+            content.append({"type": "text", "text": part})
     turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": system})

@@ -173,7 +173,10 @@ class _Options(list[str]):
 
 
 def fill_parts(
-    doc: Document, settings: Settings, fields: Collection[str], name: str = "template"
+    doc: Document,
+    settings: Settings,
+    fields: Collection[str],
+    name: str = "template",
 ) -> list[str]:
     """Fill a template, and cut it at its places for images.
 
@@ -215,19 +218,12 @@ def fill_parts(
 
 
 def _document_values(
-    doc: Document, settings: Settings, option_lines: Sequence[str]
+    doc: Document,
+    settings: Settings,
+    option_lines: Sequence[str],
 ) -> dict[str, Any]:
     """Return the values of a template by name, without those of options."""
-    # Question and option lines have places where they first name images; ``images`` has those of the others.
-    named = named_images(doc, settings)
-    order = image_order(doc, settings)
-    token = settings.get("image_token")
-    text = _CUT.join([str(doc.get("question") or ""), *(doc.get("option_lines") or option_lines)])
-    for index in order:
-        if index in named:
-            text = text.replace(named[index], token or _PLACE, 1)
-    question, *lines = text.split(_CUT)
-    unnamed = len(order) if token else sum(index not in named for index in order)
+    question, lines, places = _texts_and_places(doc, settings, option_lines)
     values = {column: "" if value is None else value for column, value in doc.items()}
     for column in _MAY_LACK:
         values[column] = doc.get(column) or ""
@@ -241,8 +237,31 @@ def _document_values(
     if doc.get("answer") in ("yes", "no"):
         values["closed_prefix"] = settings.get("closed_prefix", "")
     values[IMAGE] = _PLACE
-    values["images"] = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
+    values["images"] = places
     return values
+
+
+def _texts_and_places(
+    doc: Document,
+    settings: Settings,
+    option_lines: Sequence[str],
+) -> tuple[str, list[str], str]:
+    """Return question and option lines with places where they first name images, and the places of the others."""
+    named = named_images(doc, settings)
+    order = image_order(doc, settings)
+    token = settings.get("image_token")
+    texts = [str(doc.get("question") or "")]
+    texts += doc.get("option_lines") or option_lines
+    text = _CUT.join(texts)
+    unnamed = len(order) if token else 0
+    for index in order:
+        if index in named:
+            text = text.replace(named[index], token or _PLACE, 1)
+        elif not token:
+            unnamed += 1
+    question, *lines = text.split(_CUT)
+    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
+    return question, lines, places
 
 
 def join_parts(parts: Sequence[str], settings: Settings) -> str:

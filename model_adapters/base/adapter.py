@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,8 +73,8 @@ def _tensor_sample(name: str, tensor: torch.Tensor) -> bytes:
     flat = tensor.detach().reshape(-1)
     count = min(_SAMPLED, len(flat))
     indices = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64).long()
-    values = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
-    return head + bytes(values.data)
+    values = flat[indices.to(flat.device)].cpu()
+    return head + bytes(values.view(torch.uint8).numpy().data)
 
 
 def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
@@ -183,7 +183,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """
 
     @abc.abstractmethod
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
         """Turn a prompt, and the beginning of its reply, into model input.
 
         Args:
@@ -216,7 +221,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     @torch.inference_mode()
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
         """Generate replies in one batch.
 
@@ -254,8 +262,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             self._reply_of(row, prompt, until) for prompt, row in zip(prompts, rows, strict=True)
         ]
 
-    def _reply_of(self, row: Sequence[int], prompt: Encoded, until: Sequence[str]) -> CountedReply:
-        """Cut a row of generated ids to the reply; the token that ended it counts, padding does not."""
+    def _reply_of(
+        self,
+        row: Sequence[int],
+        prompt: Encoded,
+        until: Sequence[str],
+    ) -> CountedReply:
+        """Cut a row of generated ids to the reply. The token that ended it counts, padding does not."""
         tokens = len(row)
         while tokens > 0 and row[tokens - 1] == self.pad_id:
             tokens -= 1
@@ -269,7 +282,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     # ---- optional members of a model ----
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> Continuation:
         """Encode a prompt and the text to score after it.
 
@@ -355,7 +371,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             prepare: Preprocessing of all images of a prompt; it returns shape (images, ...).
         """
         last = self._last_prepared
-        if last is None or len(last[0]) != len(images) or any(map(is_not, last[0], images)):
+        if last is None or [*map(id, last[0])] != [*map(id, images)]:
             last = self._last_prepared = tuple(images), prepare(images)
         return last[1]
 
@@ -368,7 +384,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     # ---- the harness's calls ----
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; called by the harness.
+        """Answer every request of the harness.
+
+        Args:
+            requests: The harness's ``Instance`` objects.
 
         Returns:
             One reply per request. A sample that fails gets a reply marked by ``failed_reply``. With ``token_counts``
@@ -425,7 +444,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def loglikelihood(
         self, requests: Sequence[Any]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Score every continuation; called by the harness.
+        """Score every continuation that the harness asks for.
+
+        Args:
+            requests: The harness's ``Instance`` objects.
 
         Returns:
             One score per request, in the form of :meth:`format_scores`.

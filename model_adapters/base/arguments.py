@@ -8,6 +8,7 @@ as JSON strings. ``@FILE`` names a file with either.
 
 import dataclasses
 import json
+import operator
 import re
 import types
 import typing
@@ -121,10 +122,13 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
     return cls(**values)
 
 
-def _read_value(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:
+def _read_value(
+    model: str,
+    field: "dataclasses.Field[Any]",
+    kind: type,
+    value: object,
+) -> object:
     """Convert a value to its declared type, and check its bounds."""
-    least = field.metadata.get("least")
-    most = field.metadata.get("most")
     choices = field.metadata.get("choices")
     is_prose = bool(field.metadata.get("prose"))
     problem = AdapterArgumentError(
@@ -134,16 +138,13 @@ def _read_value(model: str, field: "dataclasses.Field[Any]", kind: type, value: 
         value = _read_file(model, field.name, value[1:])
         is_prose = False
     try:
-        if is_prose and isinstance(value, str) and value.startswith('"'):
-            value = json.loads(value)
-        converted = _convert(kind, value)
+        converted = _convert(kind, value, is_prose)
     except (ValueError, OverflowError):
         raise problem from None
-    # The comparisons are written so that a NaN fails them.
-    if least is not None and not converted >= least:
-        raise problem
-    if most is not None and not converted <= most:
-        raise problem
+    for bound, holds in (("least", operator.ge), ("most", operator.le)):
+        limit = field.metadata.get(bound)
+        if limit is not None and not holds(converted, limit):  # as for a NaN
+            raise problem
     if not isinstance(converted, kind) or (choices is not None and converted not in choices):
         raise problem
     return converted
@@ -175,8 +176,10 @@ def _read_file(model: str, argument_name: str, name: str) -> str:
         ) from error
 
 
-def _convert(kind: type, value: Any) -> Any:
-    """Convert a value of the harness; the result may be of another type where it does not fit."""
+def _convert(kind: type, value: Any, is_prose: bool) -> Any:
+    """Convert a value of the harness, to another type where it does not fit."""
+    if is_prose and isinstance(value, str) and value.startswith('"'):
+        value = json.loads(value)
     if kind is dict:
         return json.loads(value) if isinstance(value, str) else value
     if kind is bool:
@@ -191,7 +194,10 @@ def _convert(kind: type, value: Any) -> Any:
 
 
 def choose_device(
-    requested: str | None, assigned: torch.device, processes: int, model: str
+    requested: str | None,
+    assigned: torch.device,
+    processes: int,
+    model: str,
 ) -> torch.device:
     """Return the device that a model runs on.
 

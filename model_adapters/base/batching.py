@@ -52,7 +52,12 @@ class Encoded:
             entry = _keys[pixels] = version, keys
         return entry[1]
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> "Encoded":
         """Return some of the tokens, with some of the images.
 
         Args:
@@ -100,7 +105,11 @@ def positions_of(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> PaddedBatch:
+def pad_left(
+    prompts: Sequence[Encoded],
+    pad_id: int,
+    device: torch.device,
+) -> PaddedBatch:
     """Arrange prompts as one batch on ``device``.
 
     Example:
@@ -109,14 +118,18 @@ def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> P
         [[7, 8, 9], [0, 0, 5]]
     """
     rows = [torch.tensor(prompt.ids, dtype=torch.long) for prompt in prompts]
+    real = [torch.ones_like(row) for row in rows]
     ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side="left")
-    mask = pad_sequence(
-        [torch.ones_like(row) for row in rows], batch_first=True, padding_side="left"
-    )
-    return PaddedBatch(ids.to(device), mask.to(device), positions_of(mask).to(device), prompts)
+    mask = pad_sequence(real, batch_first=True, padding_side="left")
+    positions = positions_of(mask)
+    return PaddedBatch(ids.to(device), mask.to(device), positions.to(device), prompts)
 
 
-def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> torch.Tensor:
+def pad_right(
+    rows: Sequence[Sequence[int]],
+    pad_id: int,
+    device: torch.device,
+) -> torch.Tensor:
     """Return ids as one rectangle on ``device``, shape (rows, longest row).
 
     Example:
@@ -219,7 +232,8 @@ def score(
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
     # Logits at one position predict the next token, hence one more column, of which the last predicts nothing.
-    losses, hits = token_losses(logits_of(batch, longest + 1)[:, :-1], batch.ids[:, -longest:])
+    logits = logits_of(batch, longest + 1)[:, :-1]
+    losses, hits = token_losses(logits, batch.ids[:, -longest:])
     scores = []
     for item, row_losses, row_hits in zip(items, losses, hits, strict=True):
         scores.append(likelihood(row_losses[-item.tokens :], row_hits[-item.tokens :]))
@@ -309,7 +323,8 @@ def content_key(pixels: torch.Tensor) -> str:
             once = once.narrow(axis, 0, 1)
     head = f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}"
     digest = hashlib.blake2b(head.encode(), digest_size=16)
-    digest.update(once.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    values = once.cpu().contiguous().flatten()
+    digest.update(values.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -338,25 +353,24 @@ class FeatureCache(BoundedCache[torch.Tensor]):
                 assert prompt.pixels is not None  # it has keys
                 features = by_key[key] if key in by_key else self.get(key)
                 if features is None:
-                    features = self._compute(key, prompt.pixels[at : at + 1], compute)
+                    features = compute(prompt.pixels[at : at + 1])
+                    if not isinstance(features, torch.Tensor):
+                        raise MedTasksError(
+                            f"image_features must return a tensor, not {type(features).__name__}"
+                        )
+                    features = features.detach()
+                    # A view would keep all of the tensor that it is a part of.
+                    is_whole = features.untyped_storage().nbytes() == features.nbytes
+                    self.keep(key, features if is_whole else features.clone(), features.nbytes)
                 by_key[key] = features
                 parts.append(features)
-            rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
+            if not parts:
+                rows.append(None)
+            elif len(parts) == 1:
+                rows.append(parts[0])
+            else:
+                rows.append(torch.cat(parts))
         return rows
-
-    def _compute(
-        self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]
-    ) -> torch.Tensor:
-        features = compute(image)
-        if not isinstance(features, torch.Tensor):
-            raise MedTasksError(
-                f"image_features must return a tensor, not {type(features).__name__}"
-            )
-        features = features.detach()
-        # A view would keep all of the tensor that it is a part of.
-        is_whole = features.untyped_storage().nbytes() == features.nbytes
-        self.keep(key, features if is_whole else features.clone(), features.nbytes)
-        return features
 
 
 # ---- generation ----
@@ -442,7 +456,9 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
 
 
 def decoding_config(
-    settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int
+    settings: GenerationSettings,
+    stop_ids: Sequence[int],
+    pad_id: int,
 ) -> GenerationConfig:
     """Build the configuration of ``generate``.
 
@@ -471,7 +487,10 @@ def decoding_config(
 
 
 def cut_reply(
-    ids: Sequence[int], decode: Decode, stop_ids: Collection[int], until: Sequence[str]
+    ids: Sequence[int],
+    decode: Decode,
+    stop_ids: Collection[int],
+    until: Sequence[str],
 ) -> str:
     """Turn generated ids into a reply, without white space around it.
 
@@ -481,9 +500,10 @@ def cut_reply(
         stop_ids: Tokens, before the first of which the reply ends.
         until: Stop strings, before the first of which the reply ends.
     """
-    end = next((position for position, token in enumerate(ids) if token in stop_ids), len(ids))
-    text = decode(ids[:end])
-    return before_stops(text, until).strip()
+    end = 0
+    while end < len(ids) and ids[end] not in stop_ids:
+        end += 1
+    return before_stops(decode(ids[:end]), until).strip()
 
 
 def before_stops(text: str, until: Sequence[str]) -> str:
@@ -493,22 +513,35 @@ def before_stops(text: str, until: Sequence[str]) -> str:
         >>> before_stops("Yes.\n\nQuestion: ...", ["Question:", "\n\n"])
         'Yes.'
     """
-    ends = [text.find(stop) for stop in until]
-    return text[: min((end for end in ends if end >= 0), default=len(text))]
+    ends = [text.find(stop) for stop in until if stop in text]
+    return text[: min(ends, default=len(text))]
 
 
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
     """Ends a row once its text after ``skip`` columns holds a stop string, which :func:`cut_reply` cuts off."""
 
-    def __init__(self, until: Sequence[str], decode: Decode, skip: int) -> None:
+    def __init__(
+        self,
+        until: Sequence[str],
+        decode: Decode,
+        skip: int,
+    ) -> None:
         self.until = until
         self.decode = decode
         self.skip = skip
         # A token may be less than a character, hence the margin.
         self.window = 4 * max(map(len, until)) + 8
 
-    def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        scores: object,
+        **_: object,
+    ) -> torch.Tensor:
         """Return one flag per row, shape (batch,)."""
-        texts = [self.decode(row) for row in input_ids[:, self.skip :][:, -self.window :].tolist()]
-        done = [any(stop in text for stop in self.until) for text in texts]
+        replies = input_ids[:, self.skip :]
+        done = []
+        for row in replies[:, -self.window :].tolist():
+            text = self.decode(row)
+            done.append(any(stop in text for stop in self.until))
         return torch.tensor(done, device=input_ids.device)

@@ -73,11 +73,18 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
             f"{path} does not exist; give the file or folder of the downloaded checkpoint"
         )
     for file in _weight_files(path) if path.is_dir() else [path]:
-        if file.suffix == ".safetensors":
-            yield from _safetensors(file)
-        else:
+        if file.suffix != ".safetensors":
             for key, tensor in _pickled_tensors(file).items():
                 yield file, key, tensor
+            continue
+        try:
+            with safe_open(file, framework="pt") as opened:
+                for key in opened.keys():  # noqa: SIM118  # it is no mapping
+                    yield file, key, opened.get_tensor(key)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"{file} is truncated or damaged ({error}); download it again"
+            ) from error
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -103,17 +110,6 @@ def _weight_files(folder: Path) -> list[Path]:
     )
 
 
-def _safetensors(file: Path) -> Iterator[Stored]:
-    try:
-        with safe_open(file, framework="pt") as opened:
-            for key in opened.keys():  # noqa: SIM118  # it is no mapping
-                yield file, key, opened.get_tensor(key)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{file} is truncated or damaged ({error}); download it again"
-        ) from error
-
-
 def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
     """Open a torch checkpoint, whose tensors are read from disk where they are used."""
     check_unpickling(file)
@@ -137,7 +133,12 @@ def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
     return state
 
 
-def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
+def fill(
+    module: nn.Module,
+    path: Path,
+    rename: Rename,
+    dtype: torch.dtype,
+) -> None:
     """Fill the parameters of a module from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
@@ -168,7 +169,16 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
             raise CheckpointError(
                 f"{file}: key '{key}' leads to '{name}', which the model does not have"
             )
-        _check_tensor(f"{file}: key '{key}'", stored, parameters[name])
+        if stored.shape != parameters[name].shape:
+            shapes = f"{tuple(stored.shape)}, expected {tuple(parameters[name].shape)}"
+            raise CheckpointError(
+                f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?"
+            )
+        fault = "holds no floating-point numbers"
+        if stored.is_floating_point():
+            fault = tensor_fault(stored)
+        if fault:
+            raise CheckpointError(f"{file}: key '{key}' {fault}; download the checkpoint again")
         tensor = stored.to(dtype)
         if name in tensors and not torch.equal(tensors[name], tensor):
             raise CheckpointError(
@@ -179,17 +189,6 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
     refuse_missing(path, set(parameters) - set(tensors))
     module.load_state_dict(tensors, strict=False, assign=True)
     module.requires_grad_(False)
-
-
-def _check_tensor(location: str, stored: torch.Tensor, parameter: torch.Tensor) -> None:
-    if stored.shape != parameter.shape:
-        shapes = f"{tuple(stored.shape)}, expected {tuple(parameter.shape)}"
-        raise CheckpointError(f"{location} has shape {shapes}; is this another model's checkpoint?")
-    fault = "holds no floating-point numbers"
-    if stored.is_floating_point():
-        fault = tensor_fault(stored)
-    if fault:
-        raise CheckpointError(f"{location} {fault}; download the checkpoint again")
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
@@ -216,7 +215,11 @@ def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
     return rename
 
 
-def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:
+def refuse_missing(
+    path: object,
+    missing: Collection[str],
+    more: str = "more",
+) -> None:
     """Check that nothing is missing in a checkpoint.
 
     Args:
@@ -232,7 +235,12 @@ def refuse_missing(path: object, missing: Collection[str], more: str = "more") -
         raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
 
 
-def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
+def published_folder(
+    name: str,
+    argument: str,
+    *,
+    weights: bool = True,
+) -> Path:
     """Return a local folder, or download it from the hub (or its cache) where no such folder exists.
 
     Args:
@@ -263,7 +271,13 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
     )
 
 
-def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argument: str) -> Path:
+def from_hub(
+    fetch: Callable[[], str],
+    name: str,
+    kind: str,
+    content: str,
+    argument: str,
+) -> Path:
     """Return the path of a download.
 
     Args:
@@ -300,7 +314,11 @@ class SentencePieceText:
     """
 
     def __init__(
-        self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False
+        self,
+        model_file: Path,
+        added: Mapping[str, int],
+        *,
+        strip_around_added: bool = False,
     ) -> None:
         if not model_file.is_file():
             raise MedTasksError(
@@ -347,7 +365,10 @@ class SentencePieceText:
 
 
 def check_device_map(
-    device_map: str | None, device: torch.device, processes: int, model: str
+    device_map: str | None,
+    device: torch.device,
+    processes: int,
+    model: str,
 ) -> None:
     """Check that a model can be spread over GPUs, before weights are read.
 
@@ -368,7 +389,13 @@ def check_device_map(
         )
 
 
-def place(network: M, language: Any, device: torch.device, device_map: str | None, model: str) -> M:
+def place(
+    network: M,
+    language: Any,
+    device: torch.device,
+    device_map: str | None,
+    model: str,
+) -> M:
     """Put a network on a device, or spread the layers of its language model evenly over the GPUs, in order.
 
     No layer is cut. Types stay as they are, so that rotary frequencies remain float32.

@@ -73,7 +73,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, object] | None = None
     ) -> "HarnessAdapter":
-        """Build the adapter from the command line; called by the harness.
+        """Build the adapter from the harness's command line.
 
         Args:
             arg_string: The text of ``--model_args``.
@@ -163,7 +163,10 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         return results
 
     def open_journal(
-        self, arguments: HarnessArguments, device: str, weights: Callable[[], str]
+        self,
+        arguments: HarnessArguments,
+        device: str,
+        weights: Callable[[], str],
     ) -> Journal | None:
         """Open the journal of answers by this model, named after all that may change one.
 

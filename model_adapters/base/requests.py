@@ -155,7 +155,7 @@ def plan_streams(
 
 
 def _image_names(requests: Sequence[Request], documents: TaskDocuments) -> list[tuple[str, ...]]:
-    """Return per request task, split and ``image_id``; an empty tuple where its image has no id."""
+    """Return per request task, split and ``image_id``, or an empty tuple where its image has no id."""
 
     @functools.cache
     def without_images(task: str, split: str) -> Any:
@@ -209,7 +209,10 @@ class RequestReader:
     """Reads the requests of one call of the harness. It holds the images of the last document only."""
 
     def __init__(
-        self, documents: TaskDocuments, scored: bool, visual_types: tuple[type, ...] = IMAGES
+        self,
+        documents: TaskDocuments,
+        scored: bool,
+        visual_types: tuple[type, ...] = IMAGES,
     ) -> None:
         self._documents = documents
         self._scored = scored
@@ -219,11 +222,22 @@ class RequestReader:
     def read(self, request: Request) -> LoadedRequest:
         """Load images and continuation of a request.
 
+        Args:
+            request: Requests on the same document should follow each other.
+
         Raises:
             MedTasksError: A visual is of a type that the model does not take. The message names no file.
             TypeError: The continuation is no text.
         """
-        continuation = self._continuation(request) if self._scored else None
+        continuation = None
+        if self._scored:
+            continuation = request.detail
+            if callable(continuation):
+                continuation = continuation(self._document(request))
+            if not isinstance(continuation, str):
+                raise TypeError(
+                    f"expected a continuation as text, got {type(continuation).__name__}"
+                )
         origin = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != origin:
             self._last = origin, self._visuals(request)
@@ -231,14 +245,6 @@ class RequestReader:
 
     def _document(self, request: Request) -> Any:
         return self._documents[request.task][request.split][request.doc_id]
-
-    def _continuation(self, request: Request) -> str:
-        continuation = request.detail
-        if callable(continuation):
-            continuation = continuation(self._document(request))
-        if not isinstance(continuation, str):
-            raise TypeError(f"expected a continuation as text, got {type(continuation).__name__}")
-        return continuation
 
     def _visuals(self, request: Request) -> Visuals:
         if request.doc_to_visual is None:
@@ -295,7 +301,12 @@ class FailureLog:
     """The failures of one call of the harness."""
 
     def __init__(
-        self, kind: str, requests: int, max_failed: float, *, quotes: bool = False
+        self,
+        kind: str,
+        requests: int,
+        max_failed: float,
+        *,
+        quotes: bool = False,
     ) -> None:
         self._kind = kind
         self._requests = requests
@@ -305,7 +316,11 @@ class FailureLog:
         self._first: str | None = None
 
     def record(self, request: Request, error: Exception) -> str:
-        """Count and log one failed request; padding between ranks is not counted.
+        """Count and log one failed request. Padding between ranks is not counted.
+
+        Args:
+            request: The request.
+            error: What it failed with.
 
         Returns:
             The cause. One of our errors is described by its message, or by its ``loggable`` message. Another is
@@ -315,20 +330,16 @@ class FailureLog:
         if isinstance(error, MedTasksError):
             cause = str(getattr(error, "loggable", error))
         else:
-            cause = self._foreign_cause(error)
+            cause = type(error).__name__
+            for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+                cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+            if self._quotes or isinstance(error, torch.OutOfMemoryError):
+                message = " ".join(redacted(str(error)).split())
+                cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
         if not request.padding:
             self._causes[cause] += 1
             self._first = self._first or request.name
             logger.warning("{} failed on {}: {}", self._kind, request.name, cause)
-        return cause
-
-    def _foreign_cause(self, error: Exception) -> str:
-        cause = type(error).__name__
-        for frame in traceback.extract_tb(error.__traceback__)[-1:]:
-            cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
-        if self._quotes or isinstance(error, torch.OutOfMemoryError):
-            message = " ".join(redacted(str(error)).split())
-            cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
         return cause
 
     def check_first(self, done: int, enough: int) -> None:
@@ -495,23 +506,20 @@ class BatchRunner(Generic[Item, Result]):
                 return 0
             is_full = _is_out_of_memory(error)
         else:
-            self._keep(answered)
+            entries: dict[str, Entry] = {}
+            for row, result in answered:
+                if isinstance(result, Exception):
+                    self._fail(row.position, result)
+                else:
+                    self._results[row.position] = result
+                    entries[row.key] = Entry(self.work.stored(result), row.tokens)
+            if self.journal is not None:
+                self.journal.add(entries)
             return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
         if is_full:
             return self._halve(batch)
         return max(self._execute([row]) for row in batch)  # so that only the culprit fails
-
-    def _keep(self, answered: Iterable[tuple[_Prepared[Item], Result | Exception]]) -> None:
-        entries: dict[str, Entry] = {}
-        for row, result in answered:
-            if isinstance(result, Exception):
-                self._fail(row.position, result)
-            else:
-                self._results[row.position] = result
-                entries[row.key] = Entry(self.work.stored(result), row.tokens)
-        if self.journal is not None:
-            self.journal.add(entries)
 
     def _halve(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run a batch that did not fit into memory in two parts."""

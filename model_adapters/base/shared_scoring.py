@@ -135,7 +135,12 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
     """Ends the pass after the last layer's keys and values: nothing else of a prefix is needed."""
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         updated = super().update(keys, values, layer_idx, *args, **kwargs)
         if layer_idx == len(self.layers) - 1:
@@ -144,7 +149,9 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
 
 
 def read_prefixes(
-    cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache
+    cuts: Sequence[Cuts],
+    model: CausalModel,
+    cache: PrefixCache,
 ) -> list[CachedPrefix]:
     """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``.
 
@@ -179,7 +186,10 @@ def read_prefixes(
 
 
 def _read_prefix(
-    cut: Cuts, earlier: CachedPrefix | None, end: int, model: CausalModel
+    cut: Cuts,
+    earlier: CachedPrefix | None,
+    end: int,
+    model: CausalModel,
 ) -> CachedPrefix:
     """Read a prompt up to ``end``, after an earlier prefix if there is one."""
     prefill = _PrefillCache(config=model.language_model.config)
@@ -323,23 +333,24 @@ def score_by_question(
         One score per continuation, in the order of the batch.
     """
     options = questions.options
-    uncut = [number for number in range(len(options)) if number not in questions.cuts]
-    single = [number for number in uncut if len(options[number]) == 1]
-    several = [number for number in uncut if len(options[number]) > 1]
-    scores: dict[int, list[Likelihood]] = {}
+    cuts = questions.cuts
+    single: list[int] = []
+    several: list[int] = []
+    for number, group in enumerate(options):
+        if number not in cuts:
+            (several if len(group) > 1 else single).append(number)
+    scores: dict[int, Sequence[Likelihood]] = {}
     if single:
         whole_scores = score_whole([options[number][0] for number in single])
         for number, whole_score in zip(single, whole_scores, strict=True):
             scores[number] = [whole_score]
     if several:
-        shared = [options[number] for number in several]
-        scores |= zip(several, _score_after_prompts(shared, model), strict=True)
-    if questions.cuts:
-        shared = [options[number] for number in questions.cuts]
-        cuts = list(questions.cuts.values())
-        scores |= zip(
-            questions.cuts, _score_after_prefixes(shared, cuts, model, cache), strict=True
-        )
+        shared = _score_after_prompts([options[number] for number in several], model)
+        scores |= zip(several, shared, strict=True)
+    if cuts:
+        after_cuts = [options[number] for number in cuts]
+        shared = _score_after_prefixes(after_cuts, list(cuts.values()), model, cache)
+        scores |= zip(cuts, shared, strict=True)
     by_place: dict[int, Likelihood] = {}
     for number, places in enumerate(questions.places):
         by_place.update(zip(places, scores[number], strict=True))
@@ -432,7 +443,8 @@ def _later_losses(
     real = (lengths[:, None] - 1 > steps).to(contexts.attention_mask)
     mask = torch.cat([contexts.attention_mask, real], dim=-1)
     positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
-    batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
+    without_images = [Encoded((), None)] * len(ids)
+    batch = PaddedBatch(ids[:, :-1], mask, positions, without_images)
     inputs = model.model_inputs(batch, contexts) | {KV_CACHE: cache}
     logits = model.language_model(**inputs, use_cache=True).logits
     return token_losses(logits, ids[:, 1:])

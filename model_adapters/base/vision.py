@@ -52,7 +52,11 @@ def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
 
 
 def clip_batch(
-    images: Sequence[Image.Image], size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]
+    images: Sequence[Image.Image],
+    size: int,
+    *,
+    pad: bool,
+    crop_rounding: Literal["floor", "round"],
 ) -> torch.Tensor | None:
     """Return images as CLIP gets them.
 
@@ -76,7 +80,12 @@ def clip_batch(
     deviation = torch.tensor(STD)[:, None, None]
     pixels = []
     for image in images:
-        rgb = _on_square(image) if pad else image.convert("RGB")
+        rgb = image.convert("RGB")
+        if pad:
+            side = max(rgb.size)
+            canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
+            canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
+            rgb = canvas
         width, height = rgb.size
         short = min(width, height)
         resized = (int(size * width / short), int(size * height / short))
@@ -90,14 +99,6 @@ def clip_batch(
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
         pixels.append(((values - mean) / deviation).contiguous())
     return torch.stack(pixels)
-
-
-def _on_square(image: Image.Image) -> Image.Image:
-    side = max(image.size)
-    canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
-    rgb = image.convert("RGB")
-    canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
-    return canvas
 
 
 def attend(
@@ -137,7 +138,10 @@ class CrossAttention(nn.Module):
         self.to_out = nn.Linear(INNER, dim, bias=False)
 
     def head_outputs(
-        self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None
+        self,
+        asking: torch.Tensor,
+        source: torch.Tensor,
+        mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the output of the heads, to go through ``to_out``.
 

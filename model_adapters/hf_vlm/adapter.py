@@ -116,16 +116,43 @@ class HfVlm(MedicalAdapter):
         """The whole model: transformers embeds the images in it."""
         return self.network
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Write ``text`` as a user turn (or as it is, without chat template) and run the processor."""
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
+        """Write a prompt as a user turn (or as it is, without chat template) and run the processor.
+
+        Args:
+            text: Prompt of the task. One that holds the processor's placeholder places its images itself.
+            images: In the order of the prompt.
+            reply: Text to put after the generation prompt.
+
+        Raises:
+            MedTasksError: The prompt is longer than ``max_length``.
+        """
         prompt = self.writer.prompt(self.writer.write(text, len(images)) + reply, images)
         self._check_length(prompt)
         return prompt
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> Continuation:
-        """Encode a prompt and the reply to score after its generation prompt."""
+        """Encode a prompt and the reply to score after its generation prompt.
+
+        Args:
+            context: Prompt of the task.
+            continuation: Text to score, with the blank before it if there is one.
+            images: In the order of the prompt.
+
+        Raises:
+            MedTasksError: Both together are longer than ``max_length``.
+            ValueError: The continuation adds no token, or follows none.
+        """
         text = self.writer.write(context, len(images))
         prompt, tokens = self.writer.prompt_with_reply(text, continuation, images)
         self._check_length(prompt)
@@ -194,7 +221,10 @@ class HfVlm(MedicalAdapter):
         return super().fingerprint() + digest_of(*written)
 
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
         """Generate replies in one batch. Penalties and banned tokens of the checkpoint's settings apply."""
         generate = super().generate_batch

@@ -44,7 +44,12 @@ class ProcessedPrompt(Encoded):
         keys = [content_key(torch.from_numpy(np.array(image))) for image in self.images]
         return (" ".join(keys),) if keys else ()
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> Encoded:
         """Return the tokens from ``start`` to before ``stop``, with all images or none."""
         assert self.inputs is not None
         visible = self.images if range(1)[images] else ()
@@ -69,7 +74,12 @@ class ScoredPrompt(ProcessedPrompt):
     merged: bool  # whether the tokenizer merges the two where they meet, which changes the last ids of the prompt
     closed: bool  # whether the processor appends something to every text, so that it cannot encode both together
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> Encoded:
         """Return a part of the prompt alone."""
         return self.context.part(start, stop, images)
 
@@ -105,7 +115,12 @@ class PromptWriter:
     A template that is missing, cannot write what is needed, or lacks a variable, is an ``AdapterArgumentError``.
     """
 
-    def __init__(self, processor: Any, chat: Template | None, source: str) -> None:
+    def __init__(
+        self,
+        processor: Any,
+        chat: Template | None,
+        source: str,
+    ) -> None:
         self._processor = processor
         self._chat = chat
         token = getattr(processor, "image_token", None)
@@ -115,7 +130,7 @@ class PromptWriter:
         self._last: ProcessedPrompt | None = None
         # Whether the template takes content in parts, or else as text.
         self._structured = True
-        is_usable = self._template is not None and self._takes_an_image()
+        is_usable = self._takes_an_image()
         if self._template is not None and not is_usable:
             self._structured = False
             is_usable = self._takes_an_image()
@@ -135,6 +150,8 @@ class PromptWriter:
         self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
 
     def _takes_an_image(self) -> bool:
+        if self._template is None:
+            return False
         with contextlib.suppress(*_RENDERING_ERRORS):
             rendered = self._render([None, _PROBE], Template())
             return rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
@@ -164,7 +181,11 @@ class PromptWriter:
         return "".join(image if part is None else part for part in parts)
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of ``text`` without begin or end of sequence."""
+        """Return the ids of a text, without images.
+
+        Args:
+            text: Without begin or end of sequence, which are not added.
+        """
         return list(self._processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prompt(self, text: str, images: Sequence[Image.Image]) -> ProcessedPrompt:
@@ -181,7 +202,10 @@ class PromptWriter:
         return self._last
 
     def prompt_with_reply(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> tuple[ScoredPrompt, int]:
         """Encode a complete prompt text and its continuation.
 

@@ -103,6 +103,9 @@ def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
 def load_processor(arguments: HfVlmArguments) -> Any:
     """Load the processor, which pads on the left.
 
+    Args:
+        arguments: Checked by :func:`check_arguments`.
+
     Raises:
         CheckpointError: The model cannot be run here, or files are missing.
         AdapterArgumentError: The processor does not have a setting of ``processor_kwargs``.

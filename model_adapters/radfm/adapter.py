@@ -64,7 +64,10 @@ _UNKNOWN_ID = 0
 
 
 def load_network(
-    weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
+    weights: Path,
+    config_folder: Path,
+    dtype: torch.dtype,
+    attention: str,
 ) -> RadFMNetwork:
     """Build the network with the sizes of the stored tensors, and fill it.
 
@@ -131,7 +134,12 @@ class _Sizes:
     weights: Path
     shapes: Mapping[str, tuple[int, ...]]
 
-    def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
+    def of(
+        self,
+        key: str,
+        axis: int = 0,
+        axes: int = 2,
+    ) -> int:
         if key not in self.shapes:
             raise CheckpointError(
                 f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?"
@@ -245,11 +253,22 @@ class RadFM(MedicalAdapter):
                 f"rows; put the tokenizer of this checkpoint there"
             )
 
-    def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
-        """Put the images' slots into the text and preprocess the images, which may be volumes.
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image | Volume],
+        reply: str = "",
+    ) -> Encoded:
+        """Put the images' slots into the text and preprocess the images.
 
-        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM expects one black
-        volume without slots.
+        Args:
+            text: Prompt of the task, which may mark the places of its images.
+            images: Images or volumes, in the order of their marks. Without any, RadFM expects one black volume without
+                slots.
+            reply: Text to score after the prompt.
+
+        Returns:
+            Pixels have the shape (images, 3, side, side, depth), values 0 to 1.
 
         Raises:
             MedTasksError: An image mark fits no image, or a volume cannot be read.
@@ -258,9 +277,17 @@ class RadFM(MedicalAdapter):
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image | Volume]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image | Volume],
     ) -> Continuation:
-        """Encode prompt and continuation. The end of too long a prompt is cut off.
+        """Encode prompt and continuation.
+
+        Args:
+            context: Prompt of the task. The end of too long a one is cut off.
+            continuation: Text to score.
+            images: Images or volumes, in the order of their marks.
 
         Raises:
             MedTasksError: The continuation is too long, or holds an image mark.
@@ -308,7 +335,12 @@ class RadFM(MedicalAdapter):
         """Return the text without special tokens and, as in the published code, without unknown ones."""
         return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
 
-    def _ids(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> list[int]:
+    def _ids(
+        self,
+        text: str,
+        images: Sequence[Image.Image | Volume],
+        reply: str = "",
+    ) -> list[int]:
         """Return the ids of prompt and reply. The images' place depends on the prompt alone."""
         count = len(images)
         if self.arguments.several_images == "slices":
@@ -360,7 +392,12 @@ class RadFM(MedicalAdapter):
         return volumes
 
 
-def place_images(text: str, images: int, latents: int, position: str) -> str:
+def place_images(
+    text: str,
+    images: int,
+    latents: int,
+    position: str,
+) -> str:
     """Write the blocks of slots into a text.
 
     Args:

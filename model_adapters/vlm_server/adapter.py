@@ -137,7 +137,10 @@ class VlmServer(HarnessAdapter):
         return {**self._reported_facts, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; called by the harness.
+        """Answer every request of the harness.
+
+        Args:
+            requests: The harness's ``Instance`` objects.
 
         Returns:
             One reply per request, marked by ``failed_reply`` where its sample failed.
@@ -162,7 +165,10 @@ class VlmServer(HarnessAdapter):
     def loglikelihood(
         self, requests: Sequence[Any]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Score every continuation; called by the harness.
+        """Score every continuation that the harness asks for.
+
+        Args:
+            requests: The harness's ``Instance`` objects.
 
         Returns:
             One score per request, in the form of :meth:`format_scores`.
@@ -200,7 +206,10 @@ class VlmServer(HarnessAdapter):
         return self.format_scores(scores)
 
     async def reply(
-        self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None
+        self,
+        prompt: ServedPrompt,
+        settings: GenerationSettings,
+        seed: int | None = None,
     ) -> JsonObject:
         """Ask for one reply, and return its :func:`reply_record`.
 
@@ -250,7 +259,9 @@ class VlmServer(HarnessAdapter):
         text = escaped_reply(before_stops(record["text"], settings.until).strip())
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
-        return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
+        if record["cut"]:
+            text = cut_reply(text)
+        return [CountedReply(text, *record["tokens"])]
 
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation. Data that the model would read as a special token are a BadAnswer."""
@@ -262,23 +273,23 @@ class VlmServer(HarnessAdapter):
         for text in (*prompt.texts, *options):
             marks.update(POSSIBLY_SPECIAL.findall(text))
         for mark in sorted(marks):
-            if await self._is_special(mark) and not self._is_instruction(
-                mark, sample.request, options
-            ):
+            if mark not in self._special:
+                try:
+                    self._special[mark] = len(await self._tokenizer.ids(mark)) == 1
+                except Refused:
+                    self._special[mark] = SURELY_SPECIAL.fullmatch(mark) is not None
+            if self._special[mark] and not self._is_instruction(mark, sample.request, options):
                 raise BadAnswer(
                     f"the sample's text holds '{mark}', which the served model does not read as text"
                 )
         return prompt
 
-    async def _is_special(self, mark: str) -> bool:
-        if mark not in self._special:
-            try:
-                self._special[mark] = len(await self._tokenizer.ids(mark)) == 1
-            except Refused:
-                self._special[mark] = SURELY_SPECIAL.fullmatch(mark) is not None
-        return self._special[mark]
-
-    def _is_instruction(self, mark: str, request: Request, options: Sequence[str]) -> bool:
+    def _is_instruction(
+        self,
+        mark: str,
+        request: Request,
+        options: Sequence[str],
+    ) -> bool:
         if mark == IMAGE_MARK or any(mark in option for option in options):
             return False
         task = self.harness_tasks.get(request.task)
@@ -347,7 +358,7 @@ class VlmServer(HarnessAdapter):
     def _run_units(
         self, units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]]
     ) -> None:
-        """Process every unit; where the servers are gone, tell where the answers so far are."""
+        """Process every unit, and tell where the answers so far are if the servers are gone."""
         try:
             self.loop.run(_each(units, do, self.arguments.concurrency))
         except ServerGone as error:
@@ -419,7 +430,9 @@ class VlmServer(HarnessAdapter):
 
 
 async def _each(
-    units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int
+    units: Iterable[Sequence[int]],
+    do: Callable[[Sequence[int]], Awaitable[None]],
+    workers: int,
 ) -> None:
     """Process every unit, ``workers`` of them at once, until the first error."""
     remaining = iter(units)

@@ -80,8 +80,11 @@ class ServedPrompt:
     def check_places(self, answer: ServerAnswer) -> None:
         """Check that the server left the images where they are, unlike where a chat template takes texts only.
 
+        Args:
+            answer: Answer of the server, which may hold the rendered prompt.
+
         Raises:
-            BadAnswer: It moved one.
+            BadAnswer: It moved an image.
         """
         rendered = answer.get("prompt_text")
         if not isinstance(rendered, str):
@@ -123,6 +126,10 @@ def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
 
 def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
     """Return the parts of a chat completion that decide about a score.
+
+    Args:
+        answer: Answer of a server.
+        model: Model that was asked.
 
     Returns:
         ``text``, ``cut`` (whether it reached its length limit), ``reasoning`` (empty if there is none) and
@@ -168,6 +175,9 @@ def _token_counts(usage: Any) -> list[int | None]:
 def prompt_ids(answer: ServerAnswer) -> list[int]:
     """Return the ids of the prompt.
 
+    Args:
+        answer: Answer to a request with ``return_token_ids``.
+
     Raises:
         BadAnswer: They are missing, or their number differs from the count.
     """
@@ -180,7 +190,11 @@ def prompt_ids(answer: ServerAnswer) -> list[int]:
     return ids
 
 
-def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -> JsonObject:
+def next_token_record(
+    answer: ServerAnswer,
+    model: str,
+    tokens: Sequence[int],
+) -> JsonObject:
     """Return the log-probabilities of tokens at the first generated position.
 
     Args:

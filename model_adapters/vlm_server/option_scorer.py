@@ -107,7 +107,10 @@ class Tokenizer:
         self.model = model
 
     async def ids(self, text: str) -> Ids:
-        """Tokenise a text without begin or end of sequence.
+        """Tokenise a text.
+
+        Args:
+            text: Without begin or end of sequence, which are not added.
 
         Raises:
             BadAnswer: The server has no such route.
@@ -125,6 +128,9 @@ class Tokenizer:
 
     async def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids.
+
+        Args:
+            ids: Ids in the vocabulary of the served model.
 
         Raises:
             BadAnswer: The server has no such route.
@@ -156,7 +162,10 @@ class OptionScorer:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, fields: Mapping[str, Any], arguments: VlmServerArguments
+        self,
+        tokenizer: Tokenizer,
+        fields: Mapping[str, Any],
+        arguments: VlmServerArguments,
     ) -> None:
         self._tokenizer = tokenizer
         self._pool = tokenizer.pool
@@ -411,7 +420,10 @@ class OptionScorer:
     # ---- letters ----
 
     async def _letters(
-        self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
+        self,
+        prompt: ServedPrompt,
+        tokens: Mapping[str, int],
+        tail: Ids,
     ) -> tuple[Conversation | None, dict[str, Likelihood]]:
         """Score options of one token each in one request.
 
@@ -459,7 +471,10 @@ class OptionScorer:
         return context, scored
 
     async def _compare(
-        self, prompt: ServedPrompt, context: Conversation, letters: Mapping[str, Likelihood]
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        letters: Mapping[str, Likelihood],
     ) -> None:
         """Decide by one question whether a request for all letters gives the scores of single requests."""
         outcomes = await asyncio.gather(

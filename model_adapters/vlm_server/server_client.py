@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openai import APIStatusError, OpenAIError
@@ -92,8 +93,11 @@ class VlmServerArguments(HarnessArguments):
 def refuse_api_key(arguments: Mapping[str, object]) -> None:
     """Refuse a key among the arguments, because manifests and process lists show them.
 
+    Args:
+        arguments: Arguments of the model, as the user gave them.
+
     Raises:
-        AdapterArgumentError: There is one.
+        AdapterArgumentError: There is a key.
     """
     if "api_key" in arguments:
         raise AdapterArgumentError(
@@ -122,7 +126,28 @@ def check_arguments(arguments: VlmServerArguments) -> None:
         raise AdapterArgumentError(f"{API_KEY} contains a character that no HTTP header may hold.")
 
 
-def _refusal(name: str, status: int, words: str, quoted: str) -> BadAnswer:
+def _words_of(body: Any) -> str:
+    """Return a server's own words in the body of an error."""
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail")
+    return str(body or "")
+
+
+def _quote(words: str, key: str) -> str:
+    """Return the beginning of a server's words on one line, without secrets, or nothing of a web page."""
+    plain = words.replace(key, "***") if key else words
+    plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
+    if plain.lstrip().startswith("<"):
+        return ""
+    return " ".join(redacted(plain).split())[:_QUOTED]
+
+
+def _refusal(
+    name: str,
+    status: int,
+    words: str,
+    quoted: str,
+) -> BadAnswer:
     """Return the failure of a request that a server refuses."""
     label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
     if _TOO_LONG.search(words):
@@ -151,7 +176,12 @@ class ServerPool:
     Requests with the same images go to the same server, which has their prefix cached.
     """
 
-    def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        concurrency: int,
+        attempts: int,
+    ) -> None:
         limit = AdaptiveLimit(concurrency)
         self.servers = []
         for server in servers:
@@ -234,30 +264,15 @@ class ServerPool:
         read: Read,
     ) -> JsonObject:
         """Ask one server after the other until one answers."""
-        digests = () if prompt is None else prompt.digests
+        images, digests = ((), ()) if prompt is None else (prompt.images, prompt.digests)
         request = path, body(digests)
         earlier = self._replay(request)
         if earlier is not None:
             return earlier
         urls = []
-        texts = None
-        if prompt is not None:
-            texts = prompt.texts
-            for image, digest in zip(prompt.images, digests, strict=True):
-                urls.append(await self._url(image, digest))
-        subject = digest_of(digests or texts)
-
-        async def take(answer: dict[str, Any]) -> JsonObject:
-            # The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
-            if path == CHAT:
-                self._check_build(server, answer.get("system_fingerprint"))
-            earlier = self._replay(request)  # from the journal that this answer opened
-            if earlier is not None:
-                return earlier
-            record = read(answer)
-            if self.journal is not None:
-                await self.journal.add({digest_of(*request): Entry(record, 0)})
-            return record
+        for image, digest in zip(images, digests, strict=True):
+            urls.append(await self._url(image, digest))
+        subject = digest_of(digests or (prompt and prompt.texts))
 
         def rank(client: ChatClient) -> str:
             return digest_of(subject, client.server.base_url)
@@ -269,6 +284,7 @@ class ServerPool:
                 continue
             if (server, path) in self._lacking:
                 raise Refused(f"{server.server_at(path).name} gives no answers")
+            take = partial(self._keep_answer, server, request, read)
             try:
                 return await server.post(path, body(urls), take)
             except RemoteTrouble as trouble:
@@ -278,8 +294,33 @@ class ServerPool:
             raise ServerGone(cause)
         raise BadAnswer(cause)
 
+    async def _keep_answer(
+        self,
+        server: ChatClient,
+        request: tuple[str, JsonObject],
+        read: Read,
+        answer: dict[str, Any],
+    ) -> JsonObject:
+        """Read an answer and keep its record.
+
+        The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
+        """
+        if request[0] == CHAT:
+            self._check_build(server, answer.get("system_fingerprint"))
+        earlier = self._replay(request)  # from the journal that this answer opened
+        if earlier is not None:
+            return earlier
+        record = read(answer)
+        if self.journal is not None:
+            await self.journal.add({digest_of(*request): Entry(record, 0)})
+        return record
+
     def _check_failure(
-        self, server: ChatClient, path: str, subject: str, trouble: RemoteTrouble
+        self,
+        server: ChatClient,
+        path: str,
+        subject: str,
+        trouble: RemoteTrouble,
     ) -> None:
         """Decide whether a failure is the server's, and count it there.
 
@@ -346,6 +387,9 @@ class ServerPool:
     async def models(self, server: ChatClient) -> dict[str, Mapping[str, Any]] | None:
         """Return the models that a server lists, by name.
 
+        Args:
+            server: One of ``servers``.
+
         Returns:
             ``None`` without a list.
 
@@ -393,23 +437,11 @@ class ServerPool:
         status = error.status_code
         if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
             return Refused(f"{server.name} is closed (HTTP {status})")
-        body = error.body
-        if isinstance(body, dict):
-            body = body.get("message") or body.get("detail")
-        words = str(body or "")
-        quoted = self._quote(words, server.api_key) if self.quotes else ""
+        words = _words_of(error.body)
+        quoted = _quote(words, server.api_key) if self.quotes else ""
         is_about_model = error.param == "model" or error.code == "model_not_found"
         if status == 404 and (is_about_model or "model" in words.lower()):
             return trouble_of(error, server, quoted)
         if status in (*_STOPPING, 408, 429) or not 400 <= status < 500:
             return trouble_of(error, server, quoted)
         return _refusal(server.name, status, words, quoted)
-
-    @staticmethod
-    def _quote(words: str, key: str) -> str:
-        """Return the beginning of a server's words on one line, without secrets; nothing of a web page."""
-        plain = words.replace(key, "***") if key else words
-        plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
-        if plain.lstrip().startswith("<"):
-            return ""
-        return " ".join(redacted(plain).split())[:_QUOTED]
