@@ -178,7 +178,10 @@ def _run_block(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    """Run a block before a layer, as a hook that does not refer to the model, so that the model can be freed."""
+    """Run a block before a layer.
+
+    It is a hook that does not refer to the model, so that the model can be freed.
+    """
     if block.view is None:
         raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
     if args:

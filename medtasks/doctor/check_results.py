@@ -73,8 +73,8 @@ def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
         check: The check, which yields results.
 
     Returns:
-        The results, and at the end its failure. Messages of errors that are not ours may quote a record, so that only
-        type and location of those are told.
+        The results, and at the end its failure. Messages of errors that are not ours may quote a record, so only their
+        type and location are reported.
     """
     findings: list[CheckResult] = []
     try:

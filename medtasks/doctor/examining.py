@@ -110,9 +110,9 @@ def harness_version() -> Iterator[CheckResult]:
     """Check that the harness is installed in a version this package was made for."""
     requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for needed in map(Requirement, importlib.metadata.requires("medtasks") or []):
-            if canonicalize_name(needed.name) == "lmms-eval":
-                requirement = needed
+        for dependency in map(Requirement, importlib.metadata.requires("medtasks") or []):
+            if canonicalize_name(dependency.name) == "lmms-eval":
+                requirement = dependency
                 break
     tasks = harness_folder()
     installed = installed_version("lmms_eval")

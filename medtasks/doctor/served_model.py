@@ -135,7 +135,7 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckRes
 
 
 def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
-    """Tell which model a server has, out of the ``names`` that it lists."""
+    """Name the model of a server, which lists ``names``."""
     if not names:
         sentence = (
             f"the server has no list of models, so that the name '{model.model}' is only tried"

@@ -351,7 +351,7 @@ class Judge:
             names: Names of texts.
 
         Returns:
-            One per name; ``None`` where there is none.
+            One per name; ``None`` for a name without a text.
         """
         keys = [self._key(name) for name in names]
         values = self._cache.get(keys)

@@ -275,7 +275,7 @@ def proven_build(build: str | None, root: object) -> str | None:
 
     Args:
         build: Result of :func:`build_of`, which covers the name of the weights.
-        root: Name of the weights in the server's list of models. A name on the Hub stands for certain files, whereas a
+        root: Name of the weights in the server's list of models. A name on the Hub means certain files, whereas a
             folder may hold others on another machine.
     """
     return build if isinstance(root, str) and _HUB_NAME.fullmatch(root) else None

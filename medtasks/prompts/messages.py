@@ -17,7 +17,7 @@ IMAGE_MARK = "<image>"
 
 
 def image_parts(text: str, images: int, mark: str) -> list[str | None]:
-    """Split a prompt at the marks of its images, which ``None`` stands for.
+    """Split a prompt at the marks of its images, each of which becomes ``None``.
 
     Args:
         text: The prompt. Without any mark, its images come first.
@@ -45,7 +45,7 @@ def image_parts(text: str, images: int, mark: str) -> list[str | None]:
 
 
 def prompt_parts(text: str, images: int) -> list[str | None]:
-    """Split a prompt of the harness into texts and images, which ``None`` stands for.
+    """Split a prompt of the harness into texts and images, each of which becomes ``None``.
 
     Args:
         text: The prompt. Without images it is one text.

@@ -118,10 +118,14 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     ``MyNetwork`` has ``language_model`` and ``image_features``. A model of another kind scores and generates itself::
 
             def score_batch(self, items):
-                return [Likelihood(*self.network.score(item), item.tokens) for item in items]
+                scores = []
+                for item in items:
+                    losses, hits = self.network.score(item.prompt.ids, item.targets)
+                    scores.append(likelihood(losses, hits))
+                return scores
 
             def generate_batch(self, prompts, settings, seed):
-                return [self.network.answer(prompt, settings.max_new_tokens) for prompt in prompts]
+                return [self.network.answer(prompt.ids, settings.max_new_tokens) for prompt in prompts]
 
     Everything else is done by the base: arguments, images, batches, failures, and the journal of answers.
     """

@@ -434,18 +434,18 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
         >>> read_settings({"until": "Q:", "temperature": 0}, 64)  # doctest: +ELLIPSIS
         GenerationSettings(max_new_tokens=64, until=('Q:',), temperature=0.0, ...)
     """
-    given = {key: value for key, value in gen_kwargs.items() if value is not None}
-    until = given.get("until", ())
+    values = {key: value for key, value in gen_kwargs.items() if value is not None}
+    until = values.get("until", ())
     try:
         until = (until,) if isinstance(until, str) else tuple(until)
-        is_sampled = given.get("do_sample", float(given.get("temperature", 0)) > 0)
+        is_sampled = values.get("do_sample", float(values.get("temperature", 0)) > 0)
         settings = GenerationSettings(
-            max_new_tokens=int(given.get("max_new_tokens", max_new_tokens)),
+            max_new_tokens=int(values.get("max_new_tokens", max_new_tokens)),
             until=tuple(stop for stop in until if stop),
-            temperature=float(given.get("temperature", 1.0)) if is_sampled else 0.0,
-            top_p=float(given.get("top_p", 1.0)),
-            top_k=int(given.get("top_k", 0)),
-            num_beams=int(given.get("num_beams", 1)),
+            temperature=float(values.get("temperature", 1.0)) if is_sampled else 0.0,
+            top_p=float(values.get("top_p", 1.0)),
+            top_k=int(values.get("top_k", 0)),
+            num_beams=int(values.get("num_beams", 1)),
         )
     except (TypeError, ValueError) as error:
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error

@@ -358,10 +358,11 @@ class SentencePieceText:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``, without control pieces and added tokens."""
-        known = [token for token in ids if token < self.vocabulary]
-        return str(
-            self._model.DecodeIds([token for token in known if not self._model.IsControl(token)])
-        )
+        pieces = []
+        for token in ids:
+            if token < self.vocabulary and not self._model.IsControl(token):
+                pieces.append(token)
+        return str(self._model.DecodeIds(pieces))
 
 
 def check_device_map(

@@ -318,10 +318,6 @@ class FailureLog:
     def record(self, request: Request, error: Exception) -> str:
         """Count and log one failed request. Padding between ranks is not counted.
 
-        Args:
-            request: The request.
-            error: What it failed with.
-
         Returns:
             The cause. One of our errors is described by its message, or by its ``loggable`` message. Another is
             described by its type and the innermost line of code: its message may repeat the prompt, a patient's file or

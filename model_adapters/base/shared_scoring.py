@@ -63,9 +63,9 @@ class Cuts:
         images = slice(self._images_before(start), self._images_before(stop))
         return self.prompt.part(start, stop, images)
 
-    def _images_before(self, place: int) -> int:
+    def _images_before(self, column: int) -> int:
         # An image without columns belongs to the part that begins at 0.
-        return sum(last <= place for _, last in self.spans) if place else 0
+        return sum(last <= column for _, last in self.spans) if column else 0
 
 
 def words_of(prompt: Encoded, spans: Spans) -> Words | None:
@@ -213,7 +213,7 @@ def suffixes_of(
     model: CausalModel,
     stop: int | None = None,
 ) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return what follows the prefixes in each prompt.
+    """Split each prompt after its prefix.
 
     Args:
         cuts: One prompt per row.

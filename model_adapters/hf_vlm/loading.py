@@ -150,13 +150,13 @@ def load_processor(arguments: HfVlmArguments) -> Any:
 def _check_setting(setting: str, processor: Any) -> None:
     """Check that a part of the processor has a setting: transformers silently ignores others."""
     images = processor.image_processor
-    known = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
-    if setting in known or hasattr(images, setting) or hasattr(processor, setting):
+    names = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
+    if setting in names or hasattr(images, setting) or hasattr(processor, setting):
         return
-    hint = near_match(setting, known) or "."
+    hint = near_match(setting, names) or "."
     raise AdapterArgumentError(
         f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{setting}'"
-        f"{hint} Known: {', '.join(sorted(known))}."
+        f"{hint} Known: {', '.join(sorted(names))}."
     )
 
 

@@ -431,5 +431,5 @@ def place_images(
         remaining = iter(blocks)
         parts = image_parts(text, images, "<image>")
         return "".join(next(remaining) if part is None else part for part in parts)
-    place = max(len(text) - 1, 0) if position == "before_last_character" else 0
-    return text[:place] + "".join(blocks) + text[place:]
+    start = max(len(text) - 1, 0) if position == "before_last_character" else 0
+    return text[:start] + "".join(blocks) + text[start:]

@@ -132,7 +132,7 @@ def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
         model: Model that was asked.
 
     Returns:
-        ``text``, ``cut`` (whether it reached its length limit), ``reasoning`` (empty if there is none) and
+        ``text``, ``cut`` (whether it reached its length limit), ``reasoning`` (possibly empty) and
         ``tokens`` (numbers of input, output and reasoning tokens, None if unknown).
 
     Raises:
