@@ -227,15 +227,15 @@ def _status_trouble(error: Any, server: Server, words: str) -> RemoteTrouble:
         label += f", {code}"
     if words:
         label += f": {words}"
+    outage = ""  # cause that affects every request
     if status in server.refusals:
-        cause = f"{name} refused the request ({label}); {server.refusals[status]}"
-        return RemoteTrouble(cause, retry=False, outage=True, status=status)
-    if 300 <= status < 400:
-        cause = f"{name} redirects elsewhere ({label}); {server.fix_address}"
-        return RemoteTrouble(cause, retry=False, outage=True, status=status)
-    if code == "insufficient_quota":
-        cause = f"{name} has no quota left ({label})"
-        return RemoteTrouble(cause, retry=False, outage=True, status=status)
+        outage = f"{name} refused the request ({label}); {server.refusals[status]}"
+    elif 300 <= status < 400:
+        outage = f"{name} redirects elsewhere ({label}); {server.fix_address}"
+    elif code == "insufficient_quota":
+        outage = f"{name} has no quota left ({label})"
+    if outage:
+        return RemoteTrouble(outage, retry=False, outage=True, status=status)
     if status not in (408, 429) and status < 500:
         cause = f"{name} rejected the request ({label})"
         return RemoteTrouble(cause, retry=False, outage=False, status=status)
