@@ -21,20 +21,30 @@ GIVEN: dict[str, Callable[..., Any]] = {}
 
 
 def harness_name(path: str) -> str:
-    """Return the dotted name by which the harness finds the class for a path such as ``my_module:MyVlm``."""
+    """Return the dotted name by which the harness finds the class for a path.
+
+    Args:
+        path: Module and class (or function), such as ``my_module:MyVlm``.
+    """
     return f"{__name__}.{path.replace('.', _DOT)}"
 
 
 def path_of(name: str, arguments: Mapping[str, object]) -> str:
-    """Return the path that the harness's name of a class, or else the model's arguments, hold; empty for others."""
+    """Return the path of a model.
+
+    Args:
+        name: The harness's dotted name of its class.
+        arguments: The model's arguments, of which ``class`` counts where the name is that of ``--model adapter``.
+
+    Returns:
+        Empty for other models.
+    """
     module, _, attribute = name.rpartition(".")
     if module != __name__:
         return ""
-    return (
-        str(arguments.get("class") or "")
-        if attribute == "Adapter"
-        else attribute.replace(_DOT, ".")
-    )
+    if attribute == "Adapter":
+        return str(arguments.get("class") or "")
+    return attribute.replace(_DOT, ".")
 
 
 def check_path(path: str) -> None:
@@ -108,7 +118,7 @@ def takes_our_arguments(class_path: str) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the class by which the harness builds a model; the harness is imported when it asks for it."""
+    """Return the class by which the harness builds a model. The harness is imported when it asks for it."""
     if name != "Adapter" and ":" not in name:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from lmms_eval.api.model import lmms
@@ -118,27 +128,23 @@ def __getattr__(name: str) -> Any:
         def create_from_arg_string(
             cls, arg_string: str, additional_config: Mapping[str, object] | None = None
         ) -> Any:
-            path = path_of(
-                f"{__name__}.{name}", HarnessOptions({"model_args": arg_string}).model_arguments()
-            )
-            others = [
-                part
-                for part in split_arguments(arg_string)
-                if part.partition("=")[0].strip() != "class"
-            ]
+            arguments = HarnessOptions({"model_args": arg_string}).model_arguments()
+            path = path_of(f"{__name__}.{name}", arguments)
             target: Any = GIVEN.get(path) or load(path)
             if not isinstance(target, type):
-                from .function_model import FunctionModel
-
-                target = type(
-                    "FunctionModel",
-                    (FunctionModel,),
-                    {"function": staticmethod(target), "__module__": FunctionModel.__module__},
-                )
+                target = _function_class(target)
+            parts = split_arguments(arg_string)
+            others = [part for part in parts if part.partition("=")[0].strip() != "class"]
             model = target.create_from_arg_string(",".join(others), additional_config)
-            model.named_as = path.replace(
-                ":", "."
-            )  # by which the guard of credentialed data knows it
+            # The name by which the guard of credentialed data knows it.
+            model.named_as = path.replace(":", ".")
             return model
 
     return Adapter
+
+
+def _function_class(function: Callable[..., Any]) -> type:
+    from .function_model import FunctionModel
+
+    members = {"function": staticmethod(function), "__module__": FunctionModel.__module__}
+    return type("FunctionModel", (FunctionModel,), members)

@@ -1,4 +1,7 @@
-"""A function in place of a model: it gets questions as messages and images, and returns a text for each."""
+"""A function in place of a model: it gets questions as messages and images, and returns a text for each.
+
+``any_model`` builds one for ``--model adapter``, and the Python API for ``medtasks.evaluate``.
+"""
 
 import contextlib
 import inspect
@@ -20,12 +23,11 @@ from .base.batching import GenerationSettings, before_stops
 
 @dataclass(frozen=True)
 class FunctionArguments(AdapterArguments):
-    """Arguments of a function; ``model`` says what it asks, in the names of results."""
+    """Arguments of a function."""
 
-    model: str | None = argument(None)
-    max_failed: float = argument(
-        1.0, least=0, most=1
-    )  # by default, what was answered counts whatever fails later
+    model: str | None = argument(None)  # the model that it asks, for the names of results
+    # by default, what was answered counts whatever fails later
+    max_failed: float = argument(1.0, least=0, most=1)
     journal: str = argument("false")  # a function that changed cannot be told from what it was
 
 
@@ -37,7 +39,7 @@ class Question(tuple[list[dict[str, Any]], list[Image.Image]]):
 
 
 class FunctionModel(MedicalAdapter):
-    """A function that answers lists of :class:`Question`; what it cannot answer is a failed sample."""
+    """A function that answers lists of :class:`Question`. What it cannot answer is a failed sample."""
 
     model_id: ClassVar[str] = "adapter"
     arguments_type: ClassVar[type[AdapterArguments]] = FunctionArguments
@@ -49,17 +51,22 @@ class FunctionModel(MedicalAdapter):
     def load(self) -> None:
         """Do nothing: the function has what it needs."""
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Any:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Any:
         """Return a question with copies of the images, which the function may change."""
-        return Question(
-            (
-                chat_messages(prompt_parts(text, len(images)), [{"type": "image"}] * len(images)),
-                [image.convert("RGB") for image in images],
-            )
-        )
+        places = [{"type": "image"}] * len(images)
+        messages = chat_messages(prompt_parts(text, len(images)), places)
+        return Question((messages, [image.convert("RGB") for image in images]))
 
     def generate_batch(
-        self, prompts: Sequence[Any], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Any],
+        settings: GenerationSettings,
+        seed: int,
     ) -> Any:
         """Return the function's texts, and an error in place of each that is none.
 
@@ -82,9 +89,8 @@ class FunctionModel(MedicalAdapter):
             if isinstance(text, str):
                 replies.append(before_stops(text, settings.until).strip())
             else:
-                replies.append(
-                    MedTasksError(f"the function returned {type(text).__name__} in place of a text")
-                )
+                kind = type(text).__name__
+                replies.append(MedTasksError(f"the function returned {kind} in place of a text"))
         return replies
 
     def loglikelihood(self, requests: Sequence[Any]) -> Any:
@@ -92,7 +98,7 @@ class FunctionModel(MedicalAdapter):
         raise likelihood_error(sorted({str(request.task_name) for request in requests}))
 
     def fingerprint(self) -> str:
-        """Return a digest of the function's source, as far as it has one; what it calls is not in it."""
+        """Return a digest of the function's source, as far as it has one. What it calls is not in it."""
         source = ""
         with contextlib.suppress(OSError, TypeError):
             source = inspect.getsource(self.function)
@@ -100,14 +106,17 @@ class FunctionModel(MedicalAdapter):
 
 
 def likelihood_error(names: Sequence[str]) -> MedTasksError:
-    """Build the error for tasks that compare likelihoods; it names tasks on the same data that read replies."""
+    """Build the error for tasks that compare likelihoods, which names tasks on the same data that read replies.
+
+    Args:
+        names: Tasks that compare likelihoods.
+    """
     files = task_files()
     datasets = {files[name].dataset for name in names if name in files} - {None}
-    others = [
-        task.name
-        for task in files.values()
-        if task.dataset in datasets and not task.compares_likelihoods
-    ]
+    others = []
+    for task in files.values():
+        if task.dataset in datasets and not task.compares_likelihoods:
+            others.append(task.name)
     return MedTasksError(
         f"likelihoods of options are needed for {listed(names)}, and a function gives texts alone; choose "
         f"{listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"

@@ -36,22 +36,36 @@ from .base.vision import SHAPE, TOWER_KEYS, clip_batch, tower_config
 
 # transformers' own defaults for these are not those of Mistral 7B v0.2, so they must not be left out.
 _MISTRAL = (
-    *(
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "rms_norm_eps",
-    ),
-    *("num_key_value_heads", "rope_theta", "sliding_window"),
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "rms_norm_eps",
+    "num_key_value_heads",
+    "rope_theta",
+    "sliding_window",
 )
 _PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
-UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
+_SUPPORTED = {"mm_vision_select_feature": "patch", "mm_projector_type": "mlp2x_gelu"}
+UNKNOWN_ID, BEGIN_ID, END_ID = range(3)
 
 
-def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
-    """Read a ``config.json`` with all fields that decide about answers, in this part of it if there is one."""
+def read_fields(
+    file: Path,
+    names: Sequence[str],
+    part: str = "",
+) -> dict[str, Any]:
+    """Read a ``config.json`` with all fields that decide about answers.
+
+    Args:
+        file: The file.
+        names: Fields that it must have.
+        part: Name of an object in it that holds the fields, if there is one.
+
+    Raises:
+        CheckpointError: The file or a field is missing.
+    """
     stored = read_json(file, "put the published config.json there")
     for name in names:
         if name not in stored.get(part, stored):
@@ -60,9 +74,22 @@ def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, A
 
 
 def load_network(
-    config: LlavaConfig, path: Path, tower: Path | None, dtype: torch.dtype
+    config: LlavaConfig,
+    path: Path,
+    tower: Path | None,
+    dtype: torch.dtype,
 ) -> LlavaForConditionalGeneration:
-    """Build the network and fill it, its vision tower from the folder ``tower`` of a CLIP model if there is one."""
+    """Build the network and fill it.
+
+    Args:
+        config: Sizes of all parts.
+        path: File or folder of LLaVA-Med's weights.
+        tower: Folder of a CLIP model to take the vision tower from; ``None`` for the one in ``path``.
+        dtype: Type of all parameters.
+
+    Raises:
+        CheckpointError: A tensor is missing or does not fit.
+    """
     try:
         network = on_meta(lambda: LlavaForConditionalGeneration(config))
     except ImportError as error:
@@ -73,23 +100,19 @@ def load_network(
     model = network.model
     projector = model.multi_modal_projector
     # A tree with the parameter names of the file.
-    parts = {
-        **dict(model.language_model.named_children()),
-        "mm_projector": nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2}),
-        "vision_tower": nn.ModuleDict(
-            {"vision_tower": nn.ModuleDict({"vision_model": model.vision_tower})}
-        ),
-    }
+    parts = dict(model.language_model.named_children())
+    parts["mm_projector"] = nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2})
+    tower_tree = nn.ModuleDict({"vision_model": model.vision_tower})
+    parts["vision_tower"] = nn.ModuleDict({"vision_tower": tower_tree})
     tree = nn.ModuleDict({"model": nn.ModuleDict(parts), "lm_head": network.lm_head})
     unused = r".*(?:rotary_emb\.inv_freq|embeddings\.position_ids)"
     fill(tree, path, by_patterns(unused, r"model\..+|lm_head\.weight"), dtype)
     if tower is not None:
         fill(model.vision_tower, tower, by_patterns(*TOWER_KEYS, r"\1"), dtype)
     # Layers after that of the features are removed; hidden state 0 is the input of the first layer.
-    blocks = model.vision_tower.encoder.layers
-    model.vision_tower.encoder.layers = blocks[
-        : range(len(blocks) + 1)[config.vision_feature_layer]
-    ]
+    encoder = model.vision_tower.encoder
+    count = range(len(encoder.layers) + 1)[config.vision_feature_layer]
+    encoder.layers = encoder.layers[:count]
     return network
 
 
@@ -97,9 +120,8 @@ def load_network(
 class LlavaMedArguments(CheckpointArguments):
     """The arguments of LLaVA-Med, see ``model_adapters/README.md``."""
 
-    pretrained: str = argument(
-        "microsoft/llava-med-v1.5-mistral-7b"
-    )  # folder or hub id of the checkpoint
+    # folder or hub id of the checkpoint
+    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")
     vision_tower: str | None = argument(None)
     vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
     max_length: int | None = argument(None, least=1)
@@ -108,7 +130,7 @@ class LlavaMedArguments(CheckpointArguments):
 
 
 class LlavaMed(MedicalAdapter):
-    """LLaVA-Med; greedy unless the task asks for sampling."""
+    """LLaVA-Med, greedy unless the task asks for sampling."""
 
     model_id: ClassVar[str] = "llava_med"
     arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
@@ -134,10 +156,7 @@ class LlavaMed(MedicalAdapter):
         stored = read_fields(
             file, (*_MISTRAL, "mm_vision_select_layer", "mm_vision_tower", "mm_hidden_size")
         )
-        for name, value in (
-            ("mm_vision_select_feature", "patch"),
-            ("mm_projector_type", "mlp2x_gelu"),
-        ):
+        for name, value in _SUPPORTED.items():
             if stored.get(name, value) != value:
                 raise CheckpointError(f"{file}: {name} '{stored[name]}' is not supported")
         is_openai = arguments.vision_weights == "openai"
@@ -150,24 +169,22 @@ class LlavaMed(MedicalAdapter):
                 f"{tower.hidden_size} wide; give vision_tower=<folder of {stored['mm_vision_tower']}>"
             )
         attention = arguments.attn_implementation
+        language = {name: stored[name] for name in _PASSED_ON & stored.keys()}
         config = LlavaConfig(
-            text_config=MistralConfig(
-                **{name: stored[name] for name in _PASSED_ON & stored.keys()}
-            ),
+            text_config=MistralConfig(**language),
             vision_config=tower,
             vision_feature_layer=int(stored["mm_vision_select_layer"]),
             tie_word_embeddings=bool(stored.get("tie_word_embeddings", False)),
             attn_implementation={"": attention, "text_config": attention, "vision_config": "sdpa"},
         )
-        self._side, self._pad = int(tower.image_size), stored.get("image_aspect_ratio") == "pad"
+        self._side = int(tower.image_size)
+        self._pad = stored.get("image_aspect_ratio") == "pad"
         self._patches = (tower.image_size // tower.patch_size) ** 2
-        self.tokenizer = SentencePieceText(
-            folder / "tokenizer.model", {"<s>": BEGIN_ID, "</s>": END_ID}
-        )
+        added = {"<s>": BEGIN_ID, "</s>": END_ID}
+        self.tokenizer = SentencePieceText(folder / "tokenizer.model", added)
         limit = int(config.text_config.max_position_embeddings)
-        self._max_length = arguments.max_length or int(
-            stored.get("tokenizer_model_max_length") or limit
-        )
+        stored_limit = int(stored.get("tokenizer_model_max_length") or limit)
+        self._max_length = arguments.max_length or stored_limit
         if self._max_length > limit:
             raise AdapterArgumentError(
                 f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
@@ -179,18 +196,28 @@ class LlavaMed(MedicalAdapter):
         )
         self.network = place(network, network, self.device, arguments.device_map, self.model_id)
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
         """Write ``[INST]``, one line per image, text and ``[/INST]``, and the reply, after a space if it has none.
 
         The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text
         yields because the tokenizer falls back to bytes; the published code uses -200.
+
+        Raises:
+            MedTasksError: The prompt takes more positions than there are.
         """
         answer = reply if not reply or reply[0].isspace() else " " + reply
         sides = ("[INST] " + "<image>\n" * len(images)).split("<image>")
         sides[-1] += f"{text} [/INST]{answer}"
         ids = [BEGIN_ID]
         for number, side in enumerate(sides):
-            ids += [self.slot_id] * (self._patches if number else 0) + self.tokenizer.encode(side)
+            if number > 0:
+                ids += [self.slot_id] * self._patches
+            ids += self.tokenizer.encode(side)
         if len(ids) > self._max_length:
             raise MedTasksError(
                 f"the prompt takes {len(ids)} positions ({len(images)} images), max_length is {self._max_length}; give "
@@ -200,11 +227,12 @@ class LlavaMed(MedicalAdapter):
         return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
-        """Return the images' slots; too many spans, so that nothing is shared, if the text itself holds slots."""
+        """Return the images' slots.
+
+        If the text itself holds slots, there are too many spans, so that nothing is shared.
+        """
         slots = [column for column, token in enumerate(prompt.ids) if token == self.slot_id]
-        return [
-            (slots[at], slots[at] + self._patches) for at in range(0, len(slots), self._patches)
-        ]
+        return [(first, first + self._patches) for first in slots[:: self._patches]]
 
     @property
     def language_model(self) -> Any:
@@ -224,6 +252,5 @@ class LlavaMed(MedicalAdapter):
 
     def fingerprint(self) -> str:
         """Add configuration and tokenizer, which a hub id in the arguments does not name."""
-        return super().fingerprint() + digest_of(
-            [file.read_bytes().hex() for file in self._text_files]
-        )
+        contents = [file.read_bytes().hex() for file in self._text_files]
+        return super().fingerprint() + digest_of(contents)

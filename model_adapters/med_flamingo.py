@@ -55,7 +55,8 @@ END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
 STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
 """The end marker's output row was never trained, so that the model continues with another example. The second string is
 its misspelling in MediConfusion's prompts."""
-_UNKNOWN_ID, _END_ID = 0, 2
+_UNKNOWN_ID = 0
+_END_ID = 2
 WEIGHTS_FILE = "model.pt"
 _BLOCKS = "lang_encoder.gated_cross_attn_layers"
 # Every block is stored in the list of blocks and again under the layer that follows it.
@@ -77,44 +78,57 @@ _LLAMA_KEYS = (
     rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
 )
 _LLAMA_SHAPE = (
-    *(
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "rms_norm_eps",
-    ),
-    *(
-        "num_key_value_heads",
-        "max_position_embeddings",
-        "rope_theta",
-        "rope_parameters",
-        "rope_scaling",
-    ),
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "rms_norm_eps",
+    "num_key_value_heads",
+    "max_position_embeddings",
+    "rope_theta",
+    "rope_parameters",
+    "rope_scaling",
 )
 
 
-def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: str) -> torch.Tensor:
+def text_time(
+    ids: torch.Tensor,
+    real: torch.Tensor,
+    image_id: int,
+    mode: str,
+) -> torch.Tensor:
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
-    Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
-    one after it, or at none after the last image (open_flamingo 0.0.2). The marker ``<image>`` looks at its own image
-    either way. Ids, ``real`` (0 on padding) and result have the shape (batch, length).
+    The marker ``<image>`` looks at its own image.
+
+    Args:
+        ids: Shape (batch, length), which is the shape of the result, too.
+        real: 0 on padding, shape of ``ids``.
+        image_id: Id of the marker.
+        mode: Under ``preceding`` (open_flamingo 2.0) text looks at the latest image before it, under ``following``
+            (open_flamingo 0.0.2) at the next one after it, or at none after the last image.
+
+    Example:
+        >>> ids = torch.tensor([[5, 9, 5, 9, 5]])
+        >>> [text_time(ids, ids > 0, 9, mode).tolist() for mode in ("preceding", "following")]
+        [[[0, 1, 1, 2, 2]], [[1, 1, 2, 2, 0]]]
     """
     markers = (ids == image_id) & real.bool()
-    seen = markers.cumsum(-1)
-    if mode == "following":
-        later = seen < seen[:, -1:]
-        seen = torch.where(markers, seen, torch.where(later, seen + 1, 0))
-    return seen * real.bool()
+    images_before = markers.cumsum(-1)
+    if mode == "preceding":
+        return images_before * real.bool()
+    has_next = images_before < images_before[:, -1:]
+    times = torch.where(markers, images_before, torch.where(has_next, images_before + 1, 0))
+    return times * real.bool()
 
 
 class GatedCrossAttention(nn.Module):
-    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part.
+    """Block in front of a LLaMA layer.
 
-    ``view`` is set during a pass: all latents of each row, or ``None`` without any image, and where a position may
-    look at a latent, shape (batch, length, all latents).
+    A position without an image still passes through its feed-forward part. ``view`` is set during a pass: all latents
+    of each row, or ``None`` without any image, and where a position may look at a latent, shape (batch, length, all
+    latents).
     """
 
     view: tuple[torch.Tensor | None, torch.Tensor] | None = None
@@ -128,15 +142,24 @@ class GatedCrossAttention(nn.Module):
         self.ff_gate = nn.Parameter(torch.empty(1))
 
     def forward(
-        self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor
+        self,
+        hidden: torch.Tensor,
+        latents: torch.Tensor | None,
+        visible: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the new hidden states, shape (batch, length, dim); for the others see ``view``."""
+        """Return the new hidden states.
+
+        Args:
+            hidden: Shape (batch, length, dim).
+            latents: All latents of each row; ``None`` without any image.
+            visible: Where a position may look at a latent, shape (batch, length, all latents).
+        """
         if latents is not None:
-            looking = visible.any(-1, keepdim=True)
+            has_image = visible.any(-1, keepdim=True)
             # Softmax over nothing is NaN: positions without an image look at everything, and their result is dropped.
-            mask = (visible | ~looking)[:, None]
+            mask = (visible | ~has_image)[:, None]
             normed = self.attn.get_submodule("norm")(hidden)
-            attended = self.attn.attended(normed, latents, mask).masked_fill(~looking, 0)
+            attended = self.attn.head_outputs(normed, latents, mask).masked_fill(~has_image, 0)
             hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
         changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
         return changed
@@ -150,9 +173,15 @@ class _Head(nn.Linear):
 
 
 def _run_block(
-    block: GatedCrossAttention, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    block: GatedCrossAttention,
+    layer: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    """Run a block before a layer, as a hook that does not refer to the model, so that the model can be freed."""
+    """Run a block before a layer.
+
+    It is a hook that does not refer to the model, so that the model can be freed.
+    """
     if block.view is None:
         raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
     if args:
@@ -161,15 +190,20 @@ def _run_block(
 
 
 class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # transformers is not analysed
-    """LLaMA that is also given media, ``media_dim`` wide; some ``layers``, from 0, have a block in front.
+    """LLaMA that is also given media, ``media_dim`` wide.
 
-    LLaMA's ``vocab_size`` does not count the markers. For the mode see :func:`text_time`.
+    Some ``layers``, counted from 0, have a block in front. LLaMA's ``vocab_size`` does not count the markers. For the
+    mode see :func:`text_time`.
     """
 
     _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
 
     def __init__(
-        self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: str
+        self,
+        config: LlamaConfig,
+        layers: Iterable[int],
+        media_dim: int,
+        mode: str,
     ) -> None:
         super().__init__(config)
         self.mode = mode
@@ -197,9 +231,15 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
     ) -> Any:
         """Run LLaMA with the blocks.
 
-        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are padded. For the
-        times see :func:`text_time`; their shape is (batch, length) of the whole prompt: the size of the cache shows
-        where ``input_ids`` begin. Without times no position has an image.
+        Args:
+            input_ids: Shape (batch, length): columns after those in the cache.
+            attention_mask: As in LLaMA.
+            position_ids: As in LLaMA.
+            logits_to_keep: As in LLaMA.
+            media: Latents, shape (batch, images, latents, media_dim); rows with fewer images are padded.
+            text_time: Result of :func:`text_time` for the whole prompt: the size of the cache shows where ``input_ids``
+                begin. ``None``: no position has an image.
+            **kwargs: As in LLaMA.
         """
         times = torch.zeros_like(input_ids)
         if text_time is not None:
@@ -207,21 +247,17 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
             start = cached.get_seq_length() if cached is not None else 0
             end = start + input_ids.shape[1]
             # A reply looks at the last image, or at none.
-            last = (
-                text_time[:, -1:]
-                if self.mode == "preceding"
-                else torch.zeros_like(text_time[:, -1:])
-            )
+            last = text_time[:, -1:]
+            if self.mode == "following":
+                last = torch.zeros_like(last)
             reply = last.expand(-1, max(end - text_time.shape[1], 0))
             times = torch.cat((text_time, reply), dim=1)[:, start:end]
         images, latents = (0, 0) if media is None else media.shape[1:3]
-        visible = times[..., None] == torch.arange(1, images + 1, device=times.device)
-        view = (
-            None if media is None else media.flatten(1, 2),
-            visible.repeat_interleave(latents, dim=-1),
-        )
+        numbers = torch.arange(1, images + 1, device=times.device)
+        visible = (times[..., None] == numbers).repeat_interleave(latents, dim=-1)
+        flat = None if media is None else media.flatten(1, 2)
         for block in self._blocks:
-            block.view = view
+            block.view = flat, visible
         try:
             return super().forward(
                 input_ids=input_ids,
@@ -236,10 +272,10 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
 
 
 class MedFlamingoNetwork(nn.Module):
-    """The whole model, without weights; see :class:`MedFlamingoLanguageModel`.
+    """The whole model, without weights.
 
-    With ``post_norm`` patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the model
-    was trained without.
+    ``layers`` and ``mode`` are those of :class:`MedFlamingoLanguageModel`. With ``post_norm`` patch tokens pass through
+    CLIP's last layer norm, as under open_clip 2.23 and newer; the model was trained without.
     """
 
     def __init__(
@@ -259,12 +295,16 @@ class MedFlamingoNetwork(nn.Module):
         self.language_model = MedFlamingoLanguageModel(language, layers, vision.hidden_size, mode)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the latents of images, shape (images, latents, width), for pixels of shape (images, 3, size, size)."""
+        """Return the latents of images, shape (images, latents, width).
+
+        Args:
+            pixels: Shape (images, 3, size, size).
+        """
         # The class token is left out; the last hidden state has not passed the tower's last norm.
         tokens = self.vision(pixels.to(self.perceiver.latents)).last_hidden_state[:, 1:]
-        resampled: torch.Tensor = self.perceiver(
-            self.vision.post_layernorm(tokens) if self.post_norm else tokens
-        )
+        if self.post_norm:
+            tokens = self.vision.post_layernorm(tokens)
+        resampled: torch.Tensor = self.perceiver(tokens)
         return resampled
 
 
@@ -272,7 +312,12 @@ class MedFlamingoNetwork(nn.Module):
 
 
 def canonical_key(key: str) -> str:
-    """Return a stored key in the one spelling used here: no ``module.``, blocks under the list of blocks."""
+    """Return a stored key in the one spelling used here: no ``module.``, blocks under the list of blocks.
+
+    Example:
+        >>> canonical_key("module.lang_encoder.model.layers.3.gated_cross_attn_layer.ff_gate")
+        'lang_encoder.gated_cross_attn_layers.3.ff_gate'
+    """
     plain = key.removeprefix("module.")
     match = _BLOCK_KEY.fullmatch(plain)
     return f"{_BLOCKS}.{match[1] or match[2]}.{match[3]}" if match else plain
@@ -297,69 +342,77 @@ def load_network(
     mode: str,
     post_norm: bool,
 ) -> MedFlamingoNetwork:
-    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
+    """Build the network and fill every parameter.
+
+    Args:
+        language: Sizes of LLaMA-7B.
+        weights: File with the trained tensors.
+        llama: Folder of LLaMA-7B, in transformers' layout.
+        clip: Folder of CLIP ViT-L/14, in transformers' layout.
+        dtype: Type of all parameters.
+        mode: See :func:`text_time`.
+        post_norm: See :class:`MedFlamingoNetwork`.
+
+    Raises:
+        CheckpointError: A file is missing, damaged or of another model.
+    """
     vision = tower_config(_read_config(clip, ("clip", "clip_vision_model")))
     if vision.hidden_act != "quick_gelu":
         raise CheckpointError(
             f"{clip / 'config.json'}: hidden_act is '{vision.hidden_act}', but Med-Flamingo was trained on OpenAI's "
             f"CLIP with 'quick_gelu'; give openai/clip-vit-large-patch14"
         )
-    # Sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents.
-    trained = {
-        canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)
-    }
-    before = {
-        int(match[1])
-        for name in trained
-        if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))
-    }
-    levels = {
-        int(match[1])
-        for name in trained
-        if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))
-    }
-    total = language.num_hidden_layers
-    if not before or min(before) >= total:
-        raise CheckpointError(
-            f"{weights} lacks '{_BLOCKS}.N' for N below LLaMA's {total} layers; is it Med-Flamingo's?"
-        )
-    if len(trained.get("perceiver.latents", ())) != 2:
-        raise CheckpointError(
-            f"{weights} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?"
-        )
-    every, depth = min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels)
-    if (
-        total == 32
-    ):  # LLaMA-7B's: the published model has a block before every fourth layer, a resampler of depth 6
-        every, depth = 4, 6
-    layers, latents = range(every - 1, total, every), trained["perceiver.latents"][0]
+    layers, latents, depth = _trained_sizes(weights, language.num_hidden_layers)
     network = on_meta(
         lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm)
     )
     model = network.language_model
     # Trees with the parameter names of the files, for messages.
-    blocks = nn.ModuleDict(
-        {
-            "model": nn.ModuleDict({"embed_tokens": model.model.embed_tokens}),
-            "gated_cross_attn_layers": model.gated_cross_attn_layers,
-        }
-    )
-    rename = by_patterns(
-        _FROZEN,
-        rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+",
-    )
-    tree = nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks})
+    words = nn.ModuleDict({"embed_tokens": model.model.embed_tokens})
+    blocks = model.gated_cross_attn_layers
+    encoder = nn.ModuleDict({"model": words, "gated_cross_attn_layers": blocks})
+    tree = nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": encoder})
+    trained = rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+"
+    rename = by_patterns(_FROZEN, trained)
     fill(tree, weights, lambda key: rename(canonical_key(key)), dtype)
     decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
     llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
     fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
-    fill(
-        nn.ModuleDict({"vision_model": network.vision}),
-        clip,
-        by_patterns(*TOWER_KEYS, r"vision_model.\1"),
-        dtype,
-    )
+    clip_tree = nn.ModuleDict({"vision_model": network.vision})
+    fill(clip_tree, clip, by_patterns(*TOWER_KEYS, r"vision_model.\1"), dtype)
     return network
+
+
+def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
+    """Return the sizes that only the trained tensors show: layers with a block, latents, depth of the resampler.
+
+    Of LLaMA's ``total`` layers every n-th has a block.
+    """
+    shapes = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
+    before = _numbers(rf"{re.escape(_BLOCKS)}\.(\d+)\.", shapes)
+    levels = _numbers(r"perceiver\.layers\.(\d+)\.", shapes)
+    if not before or min(before) >= total:
+        raise CheckpointError(
+            f"{weights} lacks '{_BLOCKS}.N' for N below LLaMA's {total} layers; is it Med-Flamingo's?"
+        )
+    if len(shapes.get("perceiver.latents", ())) != 2:
+        raise CheckpointError(
+            f"{weights} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?"
+        )
+    every = min(before) + 1
+    depth = 0
+    while depth in levels:
+        depth += 1
+    if total == 32:  # LLaMA-7B's, for which the published model has these sizes
+        every = 4
+        depth = 6
+    return range(every - 1, total, every), shapes["perceiver.latents"][0], depth
+
+
+def _numbers(pattern: str, keys: Iterable[str]) -> set[int]:
+    """Return the numbers in the keys that begin with a pattern, whose group they are."""
+    matches = [re.match(pattern, key) for key in keys]
+    return {int(match[1]) for match in matches if match}
 
 
 @dataclass(frozen=True)
@@ -367,16 +420,29 @@ class MedFlamingoArguments(CheckpointArguments):
     """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
-    llama: str = argument(
-        "yahma/llama-7b-hf"
-    )  # LLaMA-7B v1: folder in transformers' layout, or a hub id
+    # LLaMA-7B v1: folder in transformers' layout, or a hub id
+    llama: str = argument("yahma/llama-7b-hf")
     clip: str = argument("openai/clip-vit-large-patch14")
     media_attention: str = argument("preceding", choices=("preceding", "following"))
     vision_post_norm: bool = argument(False)
     bos_id: int = argument(1, least=0, most=1)
-    max_new_tokens: int = argument(
-        32, least=1
-    )  # length limit of a reply where the task sets none, in tokens
+    # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(32, least=1)
+
+
+def _weights_file(name: str) -> Path:
+    """Return ``model.pt``, which a file, a folder or a hub id names."""
+    path = Path(name).expanduser()
+    if not path.exists() and HUB_ID.fullmatch(name):
+        fetch = partial(hf_hub_download, name, WEIGHTS_FILE)
+        return from_hub(fetch, name, "file", f"its {WEIGHTS_FILE}", "pretrained")
+    if path.is_dir():
+        path = path / WEIGHTS_FILE
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>"
+        )
+    return path
 
 
 class MedFlamingo(MedicalAdapter):
@@ -390,58 +456,58 @@ class MedFlamingo(MedicalAdapter):
     network: MedFlamingoNetwork
 
     def load(self) -> None:
-        """Read tokenizer and weights."""
+        """Read tokenizer and weights.
+
+        Raises:
+            CheckpointError: A file is missing, damaged or of another model.
+        """
         arguments = self.arguments
         check_device_map(
             arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
         )
-        llama, clip = (
-            published_folder(arguments.llama, "llama"),
-            published_folder(arguments.clip, "clip"),
-        )
+        llama = published_folder(arguments.llama, "llama")
+        clip = published_folder(arguments.clip, "clip")
         # LLaMA's sizes only: token ids in published configurations are partly wrong.
         stored = _read_config(llama, ("llama",))
         shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
         language = LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
         vocabulary = language.vocab_size
-        self._markers = {
-            text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))
-        }
-        self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
+        markers = (END_OF_CHUNK, IMAGE, PAD)
+        self._markers = {text: number for number, text in enumerate(markers, vocabulary)}
+        self.pad_id = self._markers[PAD]
+        self.stop_ids = (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
         if self._text.vocabulary != vocabulary:
             raise MedTasksError(
                 f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json next to it has "
                 f"vocab_size {vocabulary}; put LLaMA's own tokenizer.model there"
             )
-        # ``model.pt``, a folder that holds it, or a hub id to download it from.
-        name, weights = arguments.pretrained, Path(arguments.pretrained).expanduser()
-        is_local = weights.exists() or not HUB_ID.fullmatch(name)
-        weights = weights / WEIGHTS_FILE if weights.is_dir() else weights
-        if is_local and not weights.is_file():
-            raise CheckpointError(
-                f"{weights} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>"
-            )
-        if not is_local:
-            weights = from_hub(
-                lambda: hf_hub_download(name, WEIGHTS_FILE),
-                name,
-                "file",
-                f"its {WEIGHTS_FILE}",
-                "pretrained",
-            )
+        weights = _weights_file(arguments.pretrained)
         self._mode = arguments.media_attention
-        dtype, post_norm = getattr(torch, arguments.dtype), arguments.vision_post_norm
-        network = load_network(language, weights, llama, clip, dtype, self._mode, post_norm)
+        dtype = getattr(torch, arguments.dtype)
+        network = load_network(
+            language, weights, llama, clip, dtype, self._mode, arguments.vision_post_norm
+        )
         self.network = place(
             network, network.language_model, self.device, arguments.device_map, self.model_id
         )
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Put one ``<image>`` into the text per image; missing ones come first.
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
+        """Put one ``<image>`` into the text per image.
 
-        More markers than images, a marker in the reply, or a text longer than the model's context are a
-        ``MedTasksError``.
+        Args:
+            text: Prompt of the task. Markers that it lacks come first.
+            images: In the order of the markers.
+            reply: Text to score, without markers.
+
+        Raises:
+            MedTasksError: There are more markers than images, a marker is in the reply, or the text is longer than the
+                model's context.
         """
         for marker in self._markers:
             if marker in reply:
@@ -460,17 +526,15 @@ class MedFlamingo(MedicalAdapter):
                 f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}"
             )
         size = self.network.vision.config.image_size
-        return Encoded(
-            ids,
-            self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")),
-        )
+        prepare = partial(clip_batch, size=size, pad=False, crop_rounding="round")
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
-        """Return the markers; if text looks at the following image, each with the text before it."""
+        """Return the columns of the markers. If text looks at the following image, each has the text before it, too."""
         marker = self._markers[IMAGE]
         ends = [column + 1 for column, token in enumerate(prompt.ids) if token == marker]
         if self._mode == "following":
-            return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+            return list(zip([0, *ends], ends, strict=False))
         return [(end - 1, end) for end in ends]
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
@@ -478,10 +542,10 @@ class MedFlamingo(MedicalAdapter):
         prompts = before or batch
         rows = self.cached_features(prompts)
         example = next((row for row in rows if row is not None), None)
-        padded = [] if example is None else [example[:0] if row is None else row for row in rows]
-        media = (
-            pad_sequence(padded, batch_first=True) if padded else None
-        )  # (batch, most images, latents, width)
+        media = None
+        if example is not None:
+            padded = [example[:0] if row is None else row for row in rows]
+            media = pad_sequence(padded, batch_first=True)  # (batch, most images, latents, width)
         times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
         return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 

@@ -1,9 +1,10 @@
 """``medtasks_tiny``: a very small vision-language model, for tests and to try a task without a download.
 
-CLIP vision tower, projector and Llama are put together as in LLaVA. The weights in the package were trained on
-synthetic images by ``benchmarks/train_tiny.py``; a token is a word, and the model knows the questions of the bundled
-sample, but nothing of medicine. With ``weights=random`` they are drawn from the seed, and a token is a character.
-``wording=made_up`` puts its replies into made-up sentences, to show how rules read the words of chat models.
+It must never be taken for a medical model. CLIP vision tower, projector and Llama are put together as in LLaVA. The
+weights in the package were trained on synthetic images by ``benchmarks/train_tiny.py``; a token is a word, and the
+model knows the questions of the bundled sample, but nothing of medicine. With ``weights=random`` they are drawn from
+the seed, and a token is a character. ``wording=made_up`` puts its replies into made-up sentences, to show how rules
+read the words of chat models.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_uppercase
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -53,10 +54,10 @@ _MADE_UP = (  # the last one gives no answer
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network; the image size is in pixels."""
+    """Sizes of the network."""
 
     vocabulary: int
-    image_size: int
+    image_size: int  # in pixels
     patch_size: int
     vision_width: int
     text_width: int
@@ -69,40 +70,42 @@ IMAGE_TOKENS = (RANDOM_SHAPE.image_size // RANDOM_SHAPE.patch_size) ** 2
 TRAINED_SHAPE = Shape(0, 64, 16, 64, 96, 2, 3)  # the vocabulary is in a file next to the weights
 # Per name of a matrix, its gain; 1 for the others. With the customary initialisation the last character alone decides;
 # larger weights make attention sharp, so that the image and the whole text matter.
-GAINS = {"language_model.model.embed_tokens": 0.3} | {
-    f"language_model.model.layers.{layer}.self_attn.{part}_proj": gain
-    for layer in range(RANDOM_SHAPE.text_layers)
-    for part, gain in {"q": 2.5, "k": 2.5, "o": 4.0}.items()
-}
+GAINS = {"language_model.model.embed_tokens": 0.3}
+for _layer in range(RANDOM_SHAPE.text_layers):
+    _attention = f"language_model.model.layers.{_layer}.self_attn"
+    GAINS |= {f"{_attention}.q_proj": 2.5, f"{_attention}.k_proj": 2.5, f"{_attention}.o_proj": 4.0}
+
+
+def _layer_sizes(width: int, layers: int) -> dict[str, Any]:
+    return {
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": _HEADS,
+        "attn_implementation": "sdpa",
+    }
 
 
 class TinyNetwork(nn.Module):
-    """LLaVA's parts in miniature, in float64, so that rounding never changes a decision; weights are not set yet."""
+    """LLaVA's parts in miniature, in float64, so that rounding never changes a decision.
+
+    Weights are not set yet.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        sizes = {"num_attention_heads": _HEADS, "attn_implementation": "sdpa"}
-        vision_sizes, text_sizes = (
-            {
-                "hidden_size": width,
-                "intermediate_size": 2 * width,
-                "num_hidden_layers": layers,
-                **sizes,
-            }
-            for width, layers in (
-                (shape.vision_width, shape.vision_layers),
-                (shape.text_width, shape.text_layers),
-            )
-        )
         vision = CLIPVisionConfig(
-            image_size=shape.image_size, patch_size=shape.patch_size, **vision_sizes
+            image_size=shape.image_size,
+            patch_size=shape.patch_size,
+            **_layer_sizes(shape.vision_width, shape.vision_layers),
         )
         language = LlamaConfig(
-            vocab_size=shape.vocabulary, max_position_embeddings=32768, **text_sizes
+            vocab_size=shape.vocabulary,
+            max_position_embeddings=32768,
+            **_layer_sizes(shape.text_width, shape.text_layers),
         )
-        with torch.random.fork_rng(
-            []
-        ):  # building in transformers draws weights, which are replaced later
+        # Building in transformers draws weights, which are replaced later.
+        with torch.random.fork_rng([]):
             self.vision_tower = CLIPVisionModel(vision)
             self.projector = nn.Linear(shape.vision_width, shape.text_width)
             self.language_model = LlamaForCausalLM(language)
@@ -116,7 +119,12 @@ class TinyNetwork(nn.Module):
             setattr(owner, name, nn.RMSNorm(shape.text_width, eps=1e-6, dtype=torch.float64))
 
     def draw_weights(self, seed: int, gains: Mapping[str, float] = GAINS) -> None:
-        """Set random weights: matrices have variance gain² / inputs, norms are 1 and offsets 0."""
+        """Set random weights: matrices have variance gain² / inputs, norms are 1 and offsets 0.
+
+        Args:
+            seed: The same seed gives the same weights on every machine.
+            gains: By name of a matrix; 1 for the others.
+        """
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, weight in self.named_parameters():
@@ -148,118 +156,141 @@ class TinyArguments(AdapterArguments):
 
 
 class MedTasksTiny(MedicalAdapter):
-    """LLaVA in miniature; the reply and every likelihood depend on the images and on the text."""
+    """LLaVA in miniature, whose reply and every likelihood depend on the images and on the text."""
 
     model_id: ClassVar[str] = "medtasks_tiny"
     arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
     arguments: TinyArguments
-    pad_id, slot_id, stop_ids = PAD_ID, IMAGE_ID, (END_ID,)
+    tokens: Sequence[str]  # texts of the ids after the special ones
+    pad_id = PAD_ID
+    slot_id = IMAGE_ID
+    stop_ids = (END_ID,)
 
     def load(self) -> None:
-        """Read the trained weights, or draw them; the same seed gives the same ones on every machine and device."""
+        """Read the trained weights, or draw them: the same seed gives the same ones on every machine and device."""
         if self.arguments.weights == "trained":
-            self.tokens: Sequence[str] = (
-                (WEIGHTS / "words.txt").read_text(encoding="utf-8").split("\n")
-            )
-            self.pattern, self.separator = WORD, " "
-            self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
-            self.network = TinyNetwork(self.shape)
-            weights = load_file(WEIGHTS / "model.safetensors")
-            # Versions of transformers name the parts of the vision tower with this level or without.
-            names = {
-                name: name.replace("vision_model.", "")
-                for name, _ in self.network.named_parameters()
-            }
-            self.network.load_state_dict({name: weights[stored] for name, stored in names.items()})
+            self._read_trained()
         else:
-            self.tokens, self.pattern, self.separator = CHARACTERS, re.compile(".", re.DOTALL), ""
+            self.tokens = CHARACTERS
+            self.pattern = re.compile(".", re.DOTALL)
+            self.separator = ""
             self.shape = RANDOM_SHAPE
             self.network = TinyNetwork(self.shape)
             self.network.draw_weights(self.arguments.seed)
-        self.ids_by_token = {
-            token: number for number, token in enumerate(self.tokens, SPECIAL_TOKENS)
-        }
-        self.remark = (
-            "MADE-UP WORDING" if self.arguments.wording == "made_up" else ""
-        )  # of all results
+        numbered = enumerate(self.tokens, SPECIAL_TOKENS)
+        self.ids_by_token = {token: number for number, token in numbered}
+        is_made_up = self.arguments.wording == "made_up"
+        self.remark = "MADE-UP WORDING" if is_made_up else ""  # of all results
         self.image_tokens = (self.shape.image_size // self.shape.patch_size) ** 2
         self.network.eval().requires_grad_(False).to(self.device)
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+    def _read_trained(self) -> None:
+        words = (WEIGHTS / "words.txt").read_text(encoding="utf-8")
+        self.tokens = words.split("\n")
+        self.pattern = WORD
+        self.separator = " "
+        self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
+        self.network = TinyNetwork(self.shape)
+        stored = load_file(WEIGHTS / "model.safetensors")
+        weights = {}
+        for name, _ in self.network.named_parameters():
+            # Versions of transformers name the parts of the vision tower with this level or without.
+            weights[name] = stored[name.replace("vision_model.", "")]
+        self.network.load_state_dict(weights)
+
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
         """Put all images before the text: begin of sequence, ``image_tokens`` slots per image, words or characters.
 
         What the vocabulary lacks becomes the unknown token.
         """
         ids = [BEGIN_ID] + [IMAGE_ID] * (self.image_tokens * len(images))
-        ids += [
-            self.ids_by_token.get(token, UNKNOWN_ID) for token in self.pattern.findall(text + reply)
-        ]
-        return Encoded(ids, self.prepared(images, partial(pixels_of, size=self.shape.image_size)))
+        for token in self.pattern.findall(text + reply):
+            ids.append(self.ids_by_token.get(token, UNKNOWN_ID))
+        prepare = partial(pixels_of, size=self.shape.image_size)
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots, which follow the begin of sequence."""
-        images, length = 0 if prompt.pixels is None else len(prompt.pixels), self.image_tokens
-        return [(1 + length * number, 1 + length * (number + 1)) for number in range(images)]
+        images = 0 if prompt.pixels is None else len(prompt.pixels)
+        starts = [1 + self.image_tokens * number for number in range(images)]
+        return [(start, start + self.image_tokens) for start in starts]
 
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
-        """Generate replies; random weights spell no letter, so theirs to listed options begins with the likeliest.
+        """Generate replies.
 
-        With ``wording=made_up`` a made-up sentence is put around each reply, or a refusal in its place.
+        Random weights spell no letter, so their replies to listed options begin with the likeliest one. With
+        ``wording=made_up`` a made-up sentence is put around each reply, or a refusal in its place.
         """
         replies = super().generate_batch(prompts, settings, seed)
         if self.arguments.weights == "random":
-            self._choose_letters(prompts, replies, settings)
-        if self.arguments.wording == "made_up":
-            return [
-                in_made_up_words(prompt.ids, reply)
+            replies = [
+                self._begin_with_letter(prompt, reply, settings)
                 for prompt, reply in zip(prompts, replies, strict=True)
             ]
-        return replies
+        if self.arguments.wording == "plain":
+            return replies
+        return [
+            in_made_up_words(prompt.ids, reply)
+            for prompt, reply in zip(prompts, replies, strict=True)
+        ]
 
-    def _choose_letters(
-        self, prompts: Sequence[Encoded], replies: list[str], settings: GenerationSettings
-    ) -> None:
-        """Let replies to listed options begin with the likeliest letter."""
-        for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-            listed = set(_OPTION.findall(self.decode(prompt.ids)))
-            letters = list(takewhile(listed.__contains__, ascii_uppercase))
-            if len(letters) > 1 and reply:
-                sequences = [
-                    replace(prompt, ids=[*prompt.ids, self.ids_by_token[letter]])
-                    for letter in letters
-                ]
-                scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
-                losses = [score.mean for score in scores]
-                text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[
-                    : len(reply)
-                ]  # with the reply's length
-                text = before_stops(text, settings.until).strip()
-                replies[row] = counted_as(reply, text)
+    def _begin_with_letter(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
+        """Let a reply to listed options begin with the likeliest letter."""
+        listed = set(_OPTION.findall(self.decode(prompt.ids)))
+        letters = list(takewhile(listed.__contains__, ascii_uppercase))
+        if len(letters) < 2 or not reply:
+            return reply
+        items = []
+        for letter in letters:
+            sequence = replace(prompt, ids=[*prompt.ids, self.ids_by_token[letter]])
+            items.append(Continuation(sequence, 1))
+        losses = [score.mean for score in self.score_batch(items)]
+        likeliest = letters[losses.index(min(losses))]
+        text = f"{likeliest}. {reply[3:]}"[: len(reply)]  # with the reply's length
+        return counted_as(reply, before_stops(text, settings.until).strip())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens left out; no blank precedes a sign that ends a phrase."""
+        """Return the text of ids, without special tokens and without a blank before a sign that ends a phrase."""
         tokens = [self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS]
-        return (
-            re.sub(r" (?=[.,:;?!)])", "", self.separator.join(tokens))
-            if self.separator
-            else "".join(tokens)
-        )
+        text = self.separator.join(tokens)
+        return re.sub(r" (?=[.,:;?!)])", "", text) if self.separator else text
 
 
 def in_made_up_words(prompt: Sequence[int], reply: str) -> str:
-    """Put a reply into the words of a chat model, the same for one prompt, given by its ids, on every machine."""
+    """Put a reply into the words of a chat model.
+
+    Args:
+        prompt: Ids of the prompt, which choose the words, the same on every machine.
+        reply: Reply of the model.
+    """
     digest = hashlib.sha256(str(list(prompt)).encode()).digest()
     return counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
 
 
 def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:
-    """Return images as shape (images, 3, size, size), values in -1 to 1, aspect ratio not kept."""
+    """Return images as pixels, aspect ratio not kept.
+
+    Args:
+        images: Of any mode and size.
+        size: Side of the result, in pixels.
+
+    Returns:
+        Shape (images, 3, size, size), values in -1 to 1; ``None`` without images.
+    """
     if not images:
         return None
-    small = [
-        image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC) for image in images
-    ]
-    values = torch.stack([torch.from_numpy(np.asarray(image, dtype=np.float64)) for image in small])
-    return values.permute(0, 3, 1, 2) / 127.5 - 1
+    rows = []
+    for image in images:
+        small = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+        rows.append(torch.from_numpy(np.asarray(small, dtype=np.float64)))
+    return torch.stack(rows).permute(0, 3, 1, 2) / 127.5 - 1

@@ -1,4 +1,4 @@
-"""Results and scope of the doctor's checks; a check that fails does not stop the others."""
+"""Results and scope of the doctor's checks, none of which stops the others where it fails."""
 
 import enum
 import traceback
@@ -37,9 +37,15 @@ class CheckResult:
 
 
 class Area(str):
-    """Area of checks; makes results that belong to it."""
+    """Area of checks, which makes results that belong to it."""
 
-    def _finding(self, state: State, name: str, sentence: str, fix: str = "") -> CheckResult:
+    def _finding(
+        self,
+        state: State,
+        name: str,
+        sentence: str,
+        fix: str = "",
+    ) -> CheckResult:
         return CheckResult(self, name, state, sentence, fix)
 
     ok = partialmethod(_finding, State.OK)
@@ -48,14 +54,28 @@ class Area(str):
     problem = partialmethod(_finding, State.PROBLEM)
 
 
-HARNESS, TASKS = Area("harness"), Area("tasks")
-CREDENTIALS, DATASETS = Area("credentials"), Area("datasets")
-WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
+HARNESS = Area("harness")
+TASKS = Area("tasks")
+CREDENTIALS = Area("credentials")
+DATASETS = Area("datasets")
+WEIGHTS = Area("weights")
+JUDGE = Area("judge")
+MODEL = Area("model")
 AREAS = (HARNESS, TASKS, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
-    """Return the results of a check, the last one its failure if it fails; messages of others may quote a record."""
+    """Return the results of a check.
+
+    Args:
+        area: Area of the failure, if the check fails.
+        name: Its name.
+        check: The check, which yields results.
+
+    Returns:
+        The results, and at the end its failure. Messages of errors that are not ours may quote a record, so only their
+        type and location are reported.
+    """
     findings: list[CheckResult] = []
     try:
         for finding in check():
@@ -63,18 +83,31 @@ def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
     except MedTasksError as error:
         findings.append(of_error(area, name, State.PROBLEM, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
-        last = next(iter(traceback.extract_tb(error.__traceback__)[-1:]), None)
-        where = f" at {Path(last.filename).name}:{last.lineno} in {last.name}" if last else ""
-        sentence = f"this could not be checked ({type(error).__name__}{where})"
+        cause = type(error).__name__
+        for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+            cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+        sentence = f"this could not be checked ({cause})"
         fix = "look at the named location; everything else was checked"
         findings.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
     return findings
 
 
 def of_error(
-    area: str, name: str, state: State, error: MedTasksError, fix: str = ""
+    area: str,
+    name: str,
+    state: State,
+    error: MedTasksError,
+    fix: str = "",
 ) -> CheckResult:
-    """Return one of our errors as a result; the fix follows a semicolon in its message, else it is ``fix``."""
+    """Return one of our errors as a result.
+
+    Args:
+        area: Area of the result.
+        name: Its name.
+        state: Its severity.
+        error: The error, whose message has a fix after a semicolon.
+        fix: The fix, where the message has none.
+    """
     sentence, _, own_fix = str(error).rstrip(".").partition("; ")
     return CheckResult(area, name, state, sentence, own_fix or fix)
 
@@ -88,27 +121,36 @@ class Scope:
     foreign: tuple[str, ...] = ()  # names that are not ours
 
     @property
-    def chosen(self) -> bool:
+    def has_names(self) -> bool:
         """Whether the user named tasks, so that anything they lack is more than a note."""
         return bool(self.names)
 
     @property
     def state(self) -> State:
         """Severity of a lack that not every task has."""
-        return State.WARNING if self.chosen else State.NOTE
+        return State.WARNING if self.has_names else State.NOTE
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
-        """Datasets of the chosen tasks; without names, the catalogue and the user's own."""
-        if not self.chosen:
+        """Datasets of the chosen tasks, or without names the catalogue and the user's own."""
+        if not self.has_names:
             return (*CATALOGUE, *own_datasets())
         return tuple(dict.fromkeys(task.dataset for task in self.tasks if task.dataset))
 
 
 def scope_of(names: Sequence[str]) -> Scope:
-    """Return the scope of names of tasks, groups and tags; without names, all our tasks."""
+    """Return the scope of a check.
+
+    Args:
+        names: Tasks, groups and tags; empty for all our tasks.
+    """
     if not names:
         return Scope((), tuple(task for task in task_files().values() if task.kind == "task"))
-    members = dict.fromkeys(task for name in names for task in tasks_of(name))
-    foreign = tuple(name for name in names if not tasks_of(name))
-    return Scope(tuple(names), tuple(task_file(task) for task in members), foreign)
+    members: dict[str, None] = {}
+    foreign = []
+    for name in names:
+        tasks = tasks_of(name)
+        members |= dict.fromkeys(tasks)
+        if not tasks:
+            foreign.append(name)
+    return Scope(tuple(names), tuple(map(task_file, members)), tuple(foreign))

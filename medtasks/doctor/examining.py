@@ -22,12 +22,22 @@ from medtasks.version import ARCHITECTURES_NEED, TESTED, installed_version, is_u
 
 
 def examine(
-    names: Sequence[str] = (), *, verify: bool = False, model: str = "", model_args: str = ""
+    names: Sequence[str] = (),
+    *,
+    verify: bool = False,
+    model: str = "",
+    model_args: str = "",
 ) -> list[CheckResult]:
-    """Check everything, or the needs of some tasks, groups and tags; return results by area, without secrets.
+    """Check everything, or the needs of some tasks, groups and tags.
 
-    A check that fails is one of them. To ``verify``, prepared data are read completely. The ``model`` of the harness,
-    if any, is imported; the served model that ``model_args`` name is asked questions about synthetic images.
+    Args:
+        names: Tasks, groups and tags; empty for everything.
+        verify: Whether prepared data are read completely.
+        model: Model of the harness, which is imported; empty for none.
+        model_args: Arguments of a served model, which is asked questions about synthetic images; empty for none.
+
+    Returns:
+        Results by area, without secrets. A check that fails is one of them.
     """
     # Where our task files cannot be read, nothing that depends on tasks is checked.
     scope = areas.Scope(tuple(names), ())
@@ -59,14 +69,18 @@ def examine(
     for area, name, check in checks:
         findings += findings_of(area, name, check)
     findings.sort(key=lambda finding: areas.AREAS.index(finding.area))
-    return [
-        replace(finding, found=redacted(finding.found), fix=redacted(finding.fix))
-        for finding in findings
-    ]
+    results = []
+    for finding in findings:
+        results.append(replace(finding, found=redacted(finding.found), fix=redacted(finding.fix)))
+    return results
 
 
 def importable_model(name: str) -> Iterator[CheckResult]:
-    """Check that a model of the harness exists, and that the packages it imports are installed."""
+    """Check that a model of the harness exists, and that the packages it imports are installed.
+
+    Args:
+        name: As after ``--model``.
+    """
     path = class_path_of(name)
     if not path:
         hint = near_match(name, model_names())
@@ -96,15 +110,13 @@ def harness_version() -> Iterator[CheckResult]:
     """Check that the harness is installed in a version this package was made for."""
     requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
-        requirement = next(
-            (own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement
-        )
-    tasks, installed, fix = (
-        harness_folder(),
-        installed_version("lmms_eval"),
-        f"pip install '{requirement}'",
-    )
+        for dependency in map(Requirement, importlib.metadata.requires("medtasks") or []):
+            if canonicalize_name(dependency.name) == "lmms-eval":
+                requirement = dependency
+                break
+    tasks = harness_folder()
+    installed = installed_version("lmms_eval")
+    fix = f"pip install '{requirement}'"
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:
@@ -114,29 +126,30 @@ def harness_version() -> Iterator[CheckResult]:
         unfit = f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}"
         yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)
     elif is_untested("lmms_eval", installed):
-        sentence = f"lmms-eval {installed} in {tasks.parent} is newer than {TESTED['lmms_eval']}, the newest tested one"
+        tested = TESTED["lmms_eval"]
+        sentence = (
+            f"lmms-eval {installed} in {tasks.parent} is newer than {tested}, the newest tested one"
+        )
         yield HARNESS.warning(
-            "version", sentence, f"pip install 'lmms_eval=={TESTED['lmms_eval']}' if a run fails"
+            "version", sentence, f"pip install 'lmms_eval=={tested}' if a run fails"
         )
     else:
-        yield HARNESS.ok(
-            "version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}"
-        )
+        sentence = f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}"
+        yield HARNESS.ok("version", sentence)
 
 
 def package_versions() -> Iterator[CheckResult]:
-    """Warn of packages newer than those tested; note those that are too old for the adapters of published models."""
-    installed = {
-        name: version
-        for name in TESTED
-        if name != "lmms_eval" and (version := installed_version(name))
-    }
+    """Warn of packages newer than those tested, and note those too old for the adapters of published models."""
+    installed = {}
+    for name in TESTED:
+        version = installed_version(name)
+        if version and name != "lmms_eval":
+            installed[name] = version
     untested = [name for name, version in installed.items() if is_untested(name, version)]
     for name in untested:
         sentence = f"{name} {installed[name]} is newer than {TESTED[name]}, the newest that medtasks was tested with"
-        yield HARNESS.warning(
-            name, sentence, f"pip install '{name}=={TESTED[name]}.*' if a run fails"
-        )
+        fix = f"pip install '{name}=={TESTED[name]}.*' if a run fails"
+        yield HARNESS.warning(name, sentence, fix)
     for name, least in ARCHITECTURES_NEED.items():
         if name in installed and Version(installed[name]) < Version(least):
             models = "hf_vlm, llava_med, med_flamingo and radfm"

@@ -38,11 +38,15 @@ _CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 
 def metric_weights(scope: Scope) -> Iterator[CheckResult]:
-    """Check weights and settings of the chosen tasks' metrics; without tasks, summarise the weights that are here."""
-    names = _required_weights(scope) if scope.chosen else [*WEIGHTS, WORDNET, TOKENIZER]
+    """Check weights and settings of the chosen tasks' metrics, or summarise which weights are here.
+
+    Args:
+        scope: The tasks; without any that the user named, there is a summary.
+    """
+    names = _required_weights(scope) if scope.has_names else [*WEIGHTS, WORDNET, TOKENIZER]
     missing = {name: error for name in names if (error := weights_trouble(name))}
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
-    if scope.chosen:
+    if scope.has_names:
         for name in names:
             if name in missing:
                 lacking = of_error(AREA, name, State.WARNING, missing[name])
@@ -62,36 +66,38 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
 
 def _required_weights(scope: Scope) -> list[str]:
     """Return the weights that metrics and labeler of the chosen tasks need, each name once."""
-    owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
+    weights_by_metric: dict[str, Sequence[str]] = {}
+    for info in REPORT_METRICS.values():
+        weights_by_metric |= dict.fromkeys(info.keys, info.weights)
     names: dict[str, None] = {}
-    is_labelled = False
+    needs_labels = False
     for task in scope.tasks:
-        if (
-            task.metric_list is not None and task.metric_list.is_ours
-        ):  # the user's own are not imported
+        # The user's own metrics are not imported.
+        if task.metric_list is not None and task.metric_list.is_ours:
             for entry in task.metric_list.resolve():
-                if entry["metric"] in owners:
-                    names |= dict.fromkeys(owners[entry["metric"]].weights)
-        labels_texts = task.has_family and task.family.labels_texts
-        is_labelled = is_labelled or labels_texts or any(map(needs_labeler, task.rows.values()))
-    if is_labelled and not os.environ.get(LABELER, "").strip():
+                names |= dict.fromkeys(weights_by_metric.get(entry["metric"], ()))
+        has_labels = task.has_family and task.family.labels_texts
+        needs_labels = needs_labels or has_labels or any(map(needs_labeler, task.rows.values()))
+    if needs_labels and not os.environ.get(LABELER, "").strip():
         names |= dict.fromkeys(["chexbert", "bert-base-uncased"])
     return list(names)
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
     names = [name for name in missing if name != TOKENIZER]
-    return (
-        f"medtasks weights fetch {' '.join(names)}"
-        if names
-        else str(missing[TOKENIZER]).partition("; ")[2]
-    )
+    if names:
+        return f"medtasks weights fetch {' '.join(names)}"
+    return str(missing[TOKENIZER]).partition("; ")[2]
 
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
-    """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
+    """Check the judge that the environment names, of which only its list of models is requested.
+
+    Args:
+        scope: The tasks; if the user named some and none asks a judge, nothing is checked.
+    """
     asking = _asking_tasks(scope)
-    if scope.chosen and not asking:
+    if scope.has_names and not asking:
         return
     if not is_configured():
         yield _without_judge(scope, asking)
@@ -103,23 +109,23 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
         return
     location = "this machine" if settings.is_local else "another machine"
-    yield JUDGE.ok(
-        "settings", f"the judge is {settings.model} at {settings.base_url}, on {location}"
-    )
+    sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
+    yield JUDGE.ok("settings", sentence)
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refusals = _refusals(settings, datasets)
     if refusals:
-        first, *others = refusals
-        finding = of_error(
-            JUDGE, "access", State.PROBLEM if scope.chosen else State.NOTE, refusals[first]
-        )
-        yield (
-            replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")
-            if others
-            else finding
-        )
+        yield _refused_data(scope, refusals)
     if len(refusals) < len(datasets) or not datasets:
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
+
+
+def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
+    first, *others = refusals
+    state = State.PROBLEM if scope.has_names else State.NOTE
+    finding = of_error(JUDGE, "access", state, refusals[first])
+    if not others:
+        return finding
+    return replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")
 
 
 def _asking_tasks(scope: Scope) -> list[TaskFile]:
@@ -142,7 +148,7 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
     required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
     state = State.WARNING
     effect = "so that the metrics that need one will have no value"
-    if not scope.chosen:
+    if not scope.has_names:
         state = State.NOTE
         effect = "without which some tasks lack metrics and some do not run"
     elif required:
@@ -164,7 +170,7 @@ def _refusals(settings: JudgeSettings, datasets: Iterable[str]) -> dict[str, Jud
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:
-    """Ask for the list of models; the endpoint's own words are never quoted, as they may repeat the key."""
+    """Ask for the list of models. The endpoint's own words are never quoted, as they may repeat the key."""
 
     async def answer() -> Any:
         # The client of later questions, so that nothing goes where they would not.
@@ -180,22 +186,17 @@ def _answer(settings: JudgeSettings) -> CheckResult:
         listed = [model["id"] for model in asyncio.run(answer())["data"]]
     except RemoteTrouble as trouble:
         return _refused_list(trouble, answers, unchecked)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # another JSON, and a body announced as JSON that is none
+    except (KeyError, TypeError, ValueError):
+        # Another JSON, or a body announced as JSON that is none.
         sentence = (
             f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         )
         return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
     names = [name for name in listed if isinstance(name, str)]
     # Gemini lists a folder, Ollama a tag.
-    if any(
-        settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest"))
-        for name in names
-    ):
-        return JUDGE.ok("reply", f"{answers} has {settings.model}")
+    for name in names:
+        if settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")):
+            return JUDGE.ok("reply", f"{answers} has {settings.model}")
     if not names:
         return JUDGE.warning("model", f"{answers} lists no models, {unchecked}", _CHECK_MODEL)
     hint = near_match(settings.model, filter(_NAME.fullmatch, names))

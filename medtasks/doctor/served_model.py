@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import os
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -28,25 +28,32 @@ from medtasks.model_adapters.vlm_server.server_client import (
     ServerPool,
     VlmServerArguments,
     check_arguments,
-    check_given,
+    refuse_api_key,
 )
 from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
-LIST_S, ANSWER_S = 5.0, 30.0
+LIST_S = 5.0
+ANSWER_S = 30.0
 LONGEST_S = 60.0  # seconds for all answers to one point
 SIDE = 224  # pixels of a drawn image
 CHECK = "check that it runs, and base_url= and timeout= in --model-args"
 _QUESTION = (
     "Is the disc in the picture larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
 )
+_NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
 ServerReply = Mapping[str, Any]
 
 
 def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
-    """Check the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
+    """Check a served model, at each of its servers.
+
+    Args:
+        scope: The tasks, whose data the model may have to be allowed to see.
+        model_args: ``--model_args`` of ``vlm_server``.
+    """
     try:
         model_arguments = HarnessOptions({"model_args": model_args}).model_arguments()
         if "base_url" not in model_arguments:
@@ -54,37 +61,50 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
                 "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
                 "example base_url=http://127.0.0.1:8000/v1,model=NAME"
             )
-        check_given(model_arguments)
+        refuse_api_key(model_arguments)
         arguments = parse_arguments(VlmServerArguments, model_arguments, VlmServer.model_id)
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
         yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
         return
-    private = credentialed(scope.datasets)
     for server in servers:
-        url = server.base_url
-        host, obeys = addresses.host(url), bool(server.transport_options["trust_env"])
-        where = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
-        if url.partition(":")[0] in urllib.request.getproxies() and not urllib.request.proxy_bypass(
-            host
-        ):
-            where += (
-                f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
-            )
-        where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
-        address = MODEL.ok("address", where)
-        if cause := refusal(Destination(url, "base_url", obeys), os.environ) if private else "":
-            sentence = f"{where}; text of credentialed data ({listed(private)}) does not go there"
-            state = State.PROBLEM if scope.chosen else State.NOTE
-            address = CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
-        ending = f" ({urlsplit(url).netloc})" if len(servers) > 1 else ""
+        ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
+        address = _address(scope, server)
         for finding in itertools.chain([address], _at(server, model_arguments)):
-            # Names come from the server.
-            found, fix = (
-                "".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix)
+            yield replace(
+                finding,
+                name=finding.name + ending,
+                found=_printable(finding.found),
+                fix=_printable(finding.fix),
             )
-            yield replace(finding, name=finding.name + ending, found=found, fix=fix)
+
+
+def _printable(text: str) -> str:
+    # Names come from the server.
+    return "".join(filter(str.isprintable, text))
+
+
+def _address(scope: Scope, server: Server) -> CheckResult:
+    """Tell where a server is, what is sent there, and whether credentialed text is."""
+    url = server.base_url
+    host = addresses.host(url)
+    takes_proxy = bool(server.transport_options["trust_env"])
+    location = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
+    has_proxy = url.partition(":")[0] in urllib.request.getproxies()
+    if has_proxy and not urllib.request.proxy_bypass(host):
+        route = "by way of" if takes_proxy else "past"
+        location += f", asked {route} the proxy that the environment names"
+    location += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
+    private = credentialed(scope.datasets)
+    cause = ""
+    if private:
+        cause = refusal(Destination(url, "base_url", takes_proxy), os.environ)
+    if not cause:
+        return MODEL.ok("address", location)
+    sentence = f"{location}; text of credentialed data ({listed(private)}) does not go there"
+    state = State.PROBLEM if scope.has_names else State.NOTE
+    return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
 
 def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
@@ -104,22 +124,33 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckRes
             yield of_error(MODEL, "image attention", State.PROBLEM, error)
             model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
-            fix = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
-            no_list = MODEL.problem("model", f"{server.name} has no list of models", fix)
-            yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else no_list
+            if names:
+                yield of_error(MODEL, "model", State.PROBLEM, error, CHECK)
+            else:
+                yield MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
             return
         at_end.callback(model.clean)
-        facts, others = model.facts, [name for name in names if name != model.model]
-        version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
-        root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
-        further = f"; it also has {listed(others)}" if others else ""
-        answers = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{further}"
-        unlisted = (
+        yield _served_name(model, names)
+        yield from _questions(model)
+
+
+def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
+    """Name the model of a server, which lists ``names``."""
+    if not names:
+        sentence = (
             f"the server has no list of models, so that the name '{model.model}' is only tried"
         )
         fix = "check model= in --model-args with the server's own documentation"
-        yield MODEL.ok("model", answers) if names else MODEL.note("model", unlisted, fix)
-        yield from _questions(model)
+        return MODEL.note("model", sentence, fix)
+    facts = model.facts
+    version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
+    sentence = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'"
+    if facts["root"] not in (None, model.model):
+        sentence += f", which is {facts['root']}"
+    others = [name for name in names if name != model.model]
+    if others:
+        sentence += f"; it also has {listed(others)}"
+    return MODEL.ok("model", sentence)
 
 
 async def _names(server: Server) -> list[str]:
@@ -132,69 +163,85 @@ async def _names(server: Server) -> list[str]:
 
 def _questions(model: VlmServer) -> Iterator[CheckResult]:
     try:
-        first = asked(model, 1)
+        first = ask_about_discs(model, 1)
     except MedTasksError as error:
-        try:  # is it because of the image?
-            asked(model, 0, LIST_S)
-        except MedTasksError:
-            fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-            yield of_error(
-                MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}"
-            )
-            return
-        finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
-        yield replace(
-            finding,
-            found=f"a question without images is answered, with one it is not: {finding.found}",
-        )
+        yield _without_reply(model, error)
         return
-
-    in_text = "<think" in first["text"] or "</think" in first["text"]
-    switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
-    if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
-        switch = "choose another template"
-    if in_text:
-        sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
-        yield MODEL.warning("thinking", sentence, f"serve it with --reasoning-parser, or {switch}")
-    elif first["reasoning"] or first["tokens"][2]:
-        sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
-        yield MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
-    else:
-        yield MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
-
+    yield _thinking(model, first)
     try:
-        second = asked(model, 2)
+        second = ask_about_discs(model, 2)
     except MedTasksError as error:
-        finding = of_error(
-            MODEL, "images", State.WARNING, error, "give it tasks with one image per question only"
-        )
+        fix = "give it tasks with one image per question only"
+        finding = of_error(MODEL, "images", State.WARNING, error, fix)
         yield replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
         return
-    single, double = first["tokens"][0], second["tokens"][0]
+    single = first["tokens"][0]
+    double = second["tokens"][0]
     if single is None or double is None:
         yield MODEL.ok("images", "one and two images per prompt are taken")
     elif double <= single:
         sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
-        yield MODEL.warning(
-            "images", sentence, "check that the served model reads images, and any proxy before it"
-        )
+        fix = "check that the served model reads images, and any proxy before it"
+        yield MODEL.warning("images", sentence, fix)
     else:
         size = f"one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
         yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
 
 
-def asked(model: VlmServer, images: int, longest_s: float | None = None) -> ServerReply:
-    """Return the reply to a question about synthetic images; MedTasksError: it takes longer than some seconds."""
+def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
+    """Tell whether a question about an image has no reply because of the image."""
+    try:
+        ask_about_discs(model, 0, LIST_S)
+    except MedTasksError:
+        fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
+        return of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+    finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+    sentence = f"a question without images is answered, with one it is not: {finding.found}"
+    return replace(finding, found=sentence)
+
+
+def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
+    switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
+    if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
+        switch = "choose another template"
+    if "<think" in reply["text"] or "</think" in reply["text"]:
+        sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
+        fix = f"serve it with --reasoning-parser, or {switch}"
+        return MODEL.warning("thinking", sentence, fix)
+    if reply["reasoning"] or reply["tokens"][2]:
+        sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
+        return MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
+    return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
+
+
+def ask_about_discs(
+    model: VlmServer,
+    images: int,
+    longest_s: float | None = None,
+) -> ServerReply:
+    """Return the reply to a question about synthetic images.
+
+    Args:
+        model: The model.
+        images: Number of images.
+        longest_s: Seconds to wait; by default ``LONGEST_S``.
+
+    Raises:
+        MedTasksError: There is no reply, or it takes longer.
+    """
     drawn = []
     for number in range(images):
-        drawn.append(Image.new("RGB", (SIDE, SIDE), "black"))
-        low, high = SIDE // 2 - SIDE // (3 + number), SIDE // 2 + SIDE // (3 + number)
-        ImageDraw.Draw(drawn[-1]).ellipse((low, low, high, high), fill="white")
+        image = Image.new("RGB", (SIDE, SIDE), "black")
+        radius = SIDE // (3 + number)
+        low = SIDE // 2 - radius
+        high = SIDE // 2 + radius
+        ImageDraw.Draw(image).ellipse((low, low, high, high), fill="white")
+        drawn.append(image)
     digests = tuple(f"drawn {number}" for number in range(images))
-    prompt = ServedPrompt(
-        model.arguments.system_prompt, (*[None] * images, _QUESTION), tuple(drawn), digests
-    )
-    seconds, settings = longest_s or LONGEST_S, GenerationSettings(max_new_tokens=32)
+    parts = (*[None] * images, _QUESTION)
+    prompt = ServedPrompt(model.arguments.system_prompt, parts, tuple(drawn), digests)
+    settings = GenerationSettings(max_new_tokens=32)
+    seconds = longest_s or LONGEST_S
     try:
         reply: ServerReply = model.loop.run(
             asyncio.wait_for(model.reply(prompt, settings), seconds)

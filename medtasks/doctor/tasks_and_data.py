@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,16 +40,20 @@ _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
 def names(scope: Scope) -> Iterator[CheckResult]:
-    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen."""
+    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen.
+
+    Args:
+        scope: Names that the user gave, or all of ours.
+    """
     ours: set[str] = set()
     shipped: set[str] = set()
     for task in task_files().values():
         ours.update((task.name, *task.tags))
         if task.is_shipped:
             shipped.update((task.name, *task.tags))
-    checked = (
-        (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
-    )
+    checked = ours
+    if scope.has_names:
+        checked = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder()
     harness_names = {} if harness is None else _harness_names(harness)
     taken = {name: path for name, path in harness_names.items() if name in checked}
@@ -57,20 +61,13 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
-        yield TASKS.problem(
-            "names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval"
-        )
+        fix = "pip install --force-reinstall lmms_eval"
+        yield TASKS.problem("names", "lmms-eval has no folder of tasks", fix)
     else:
-        for name, path in index_tasks([own_tasks_folder()]).paths.items():
-            if name in shipped:
-                sentence = (
-                    f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
-                )
-                yield TASKS.problem(name, sentence, f"rename it in {path}")
+        yield from _repeated_names(shipped)
         if not taken:
-            yield TASKS.ok(
-                "names", f"no task of lmms-eval has one of the names of ours ({len(checked)})"
-            )
+            sentence = f"no task of lmms-eval has one of the names of ours ({len(checked)})"
+            yield TASKS.ok("names", sentence)
     for name in scope.foreign:
         if name in harness_names:
             sentence = (
@@ -80,6 +77,14 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         else:
             sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
             yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def _repeated_names(shipped: Set[str]) -> Iterator[CheckResult]:
+    """Check that no task of the user has a name that comes with the package."""
+    for name, path in index_tasks([own_tasks_folder()]).paths.items():
+        if name in shipped:
+            sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            yield TASKS.problem(name, sentence, f"rename it in {path}")
 
 
 def _harness_names(folder: Path) -> dict[str, Path]:
@@ -119,19 +124,25 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
 
 
 def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
-    """Check the datasets of the chosen tasks; without tasks, those prepared. ``verify`` compares with the manifests."""
+    """Check the datasets of the chosen tasks, or without tasks those prepared.
+
+    Args:
+        scope: The tasks.
+        verify: Whether files are compared with the manifests.
+    """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
-    for name in scope.datasets if scope.chosen else here:
+    for name in scope.datasets if scope.has_names else here:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
-    if not scope.chosen:
+    if not scope.has_names:
         lacking = len(scope.datasets) - len(here)
         sentence = (
             f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         )
-        fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
-        yield CheckResult(
-            DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix
-        )
+        if lacking:
+            fix = "medtasks data prepare NAME, with a name of medtasks data list"
+            yield DATASETS.note("not prepared", sentence, fix)
+        else:
+            yield DATASETS.ok("not prepared", sentence)
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
@@ -173,8 +184,12 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         yield DATASETS.ok(name, what)
 
 
-def _first_notes(dataset: str, notes: Sequence[str], form: str) -> str:
-    """Quote up to two notes in a form; none of a private dataset, as file names may be patients'."""
+def _first_notes(
+    dataset: str,
+    notes: Sequence[str],
+    form: str,
+) -> str:
+    """Quote up to two notes in a form, but none of a private dataset, as file names may be patients'."""
     if not notes or is_private(dataset):
         return ""
     text = "; ".join(notes[:2])
@@ -193,12 +208,19 @@ def _prepare_command(name: str) -> str:
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
-    """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
-    infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
-    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(_HUB))
-    sources = sorted(
-        {info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()}
-    )
+    """Check that there is a token for the Hugging Face Hub, if one is needed.
+
+    Args:
+        scope: The tasks. A token is needed if one of their datasets is not prepared, and can only be downloaded with
+            it.
+    """
+    sources = set()
+    for name in scope.datasets:
+        info = CATALOGUE.get(name)
+        if info is None or info.access is not Access.GATED or not info.source.startswith(_HUB):
+            continue
+        if not (dataset_folder(name) / FILE_NAME).is_file():
+            sources.add(info.source)
     if not sources:
         return
     from huggingface_hub import get_token
@@ -206,7 +228,10 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
     if get_token():
         yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
         return
-    sentence = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
+    pages = ", ".join(sorted(sources))
+    sentence = (
+        f"there is no token for the Hugging Face Hub, which asks for one before it gives {pages}"
+    )
     fix = "accept the terms on these pages, then: hf auth login"
     yield CheckResult(CREDENTIALS, "Hub token", scope.state, sentence, fix)
 
@@ -219,10 +244,11 @@ def readable_replies() -> Iterator[CheckResult]:
         yield CREDENTIALS.note(
             "data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it"
         )
-    private = (
-        name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED
-    )
-    for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
+    folders = [home() / REPLIES, home() / FOLDER_NAME]
+    for name in (*CATALOGUE, *own_datasets()):
+        if access_of(name) is Access.CREDENTIALED:
+            folders.append(dataset_folder(name))
+    for folder in folders:
         if folder.is_dir() and open_to_others(folder):
             sentence = f"other users of this machine can read files in {folder}, which may quote patients' records"
             yield CREDENTIALS.warning(
@@ -233,7 +259,7 @@ def readable_replies() -> Iterator[CheckResult]:
 
 
 def remote_models(scope: Scope) -> Iterator[CheckResult]:
-    """Check where the environment lets credentialed text go; a run checks its own model."""
+    """Check where the environment lets credentialed text go. A run checks its own model."""
     private = credentialed(scope.datasets)
     if not private:
         return
@@ -248,7 +274,7 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
             TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it"
         )
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
-        where, _, fix = cause.partition("; ")
-        unsent = f"text of credentialed data ({listed(private)}) is not sent {where}"
+        destination, _, fix = cause.partition("; ")
+        unsent = f"text of credentialed data ({listed(private)}) is not sent {destination}"
         sentence = f"{unsent}: no model on this machine gets it"
         yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)

@@ -7,7 +7,14 @@ from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.families.counts import judges_of
 from medtasks.families.family import TaskFamily
-from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, ScoreList
+from medtasks.metrics.metric import (
+    STDERR,
+    AnyMetric,
+    CorpusMetric,
+    Estimate,
+    PanelResult,
+    ScoreList,
+)
 from medtasks.runs.logged_samples import (
     LoggedSample,
     is_private_document,
@@ -18,12 +25,17 @@ from medtasks.runs.logged_samples import (
 )
 from medtasks.runs.reply_envelope import opened_all
 
+Aggregation = Callable[[ScoreList], float]
+
 
 def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], LoggedSample]:
     """Return the ``process_results`` of a family, which scores the harness's results for one document.
 
     It first saves a reply if the family's metrics may fail later, or if the samples file may not hold it. Its attribute
     ``family`` is the family.
+
+    Args:
+        family: A question type; a module of :mod:`medtasks.hooks` gives the result a name for task files.
     """
     names = [entry["metric"] for entry in metric_list(family.metrics)]
 
@@ -32,9 +44,9 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
         must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
         saved = save_reply(doc, results[0]) if must_save else None
         score = family.score(Sample(doc), reply, row)
-        return logged(
-            doc, results, names, {**score, "saved": saved} if family.saves_replies else score
-        )
+        if family.saves_replies:
+            score = {**score, "saved": saved}
+        return logged(doc, results, names, score)
 
     process_results.family = family  # type: ignore[attr-defined]  # for tasks.hook_names.family_of
     return process_results
@@ -44,53 +56,72 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
     """Return the ``metric_list`` of a task.
 
     The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
+
+    Args:
+        metrics: Of a family, in the order of the table.
     """
-
-    def entry(
-        name: str, direction: bool | None, aggregation: Callable[[ScoreList], float]
-    ) -> dict[str, Any]:
-        aggregation.__name__ = aggregation.__qualname__ = (
-            name  # the harness writes it into its results
-        )
-        return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
-
-    def entries(metric: AnyMetric) -> list[dict[str, Any]]:
-        value = entry(
-            metric.name,
-            metric.higher_is_better,
-            lambda scores: _estimate(metric, scores, warn=True).value,
-        )
-        error = entry(
-            f"{metric.name}{STDERR}", False, lambda scores: _estimate(metric, scores).error
-        )
-        return [value, error] if metric.has_error else [value]
-
-    return [made for metric in metrics for made in entries(metric)]
+    entries = []
+    for metric in metrics:
+        value, error = _aggregations(metric)
+        entries.append(_entry(metric.name, metric.higher_is_better, value))
+        if metric.has_error:
+            entries.append(_entry(f"{metric.name}{STDERR}", False, error))
+    return entries
 
 
-def _estimate(metric: AnyMetric, scores: ScoreList, *, warn: bool = False) -> Estimate:
-    """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
-    if warn and metric.warning and (sentence := metric.warning(scores)):
-        warn_once(sentence)
-    if warn and metric.remark is judges_of and (sentence := judges_of(scores)):
-        warn_once(sentence, "INFO")
-    if not isinstance(metric, CorpusMetric) or metric.panel is None:
-        return metric.estimate(scores)
-    panel = metric.panel.of(metric.selection(scores))
+def _entry(name: str, direction: bool | None, aggregation: Aggregation) -> dict[str, Any]:
+    # The harness writes the function's name into its results.
+    aggregation.__name__ = aggregation.__qualname__ = name
+    return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
+
+
+def _aggregations(metric: AnyMetric) -> tuple[Aggregation, Aggregation]:
+    """Return the functions from scores to the metric's value and to its standard error."""
+
+    def value(scores: ScoreList) -> float:
+        return _estimate(metric, scores, warn=True).value
+
+    def error(scores: ScoreList) -> float:
+        return _estimate(metric, scores).error
+
+    return value, error
+
+
+def _estimate(
+    metric: AnyMetric,
+    scores: ScoreList,
+    *,
+    warn: bool = False,
+) -> Estimate:
+    """Return the estimate of a metric. Warn once of failures of its panel, with the command to compute them later."""
+    if warn and metric.warning:
+        sentence = metric.warning(scores)
+        if sentence:
+            warn_once(sentence)
+    if warn and metric.remark is judges_of:
+        sentence = judges_of(scores)
+        if sentence:
+            warn_once(sentence, "INFO")
+    if isinstance(metric, CorpusMetric) and metric.panel is not None:
+        _warn_about_panel(metric.panel.of(metric.selection(scores)), scores)
+    return metric.estimate(scores)
+
+
+def _warn_about_panel(panel: PanelResult, scores: ScoreList) -> None:
+    """Log the settings of a panel's metrics, and which of them failed."""
     for name, settings in panel.settings.items():
         if settings:
-            warn_once(
-                f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO"
-            )
-    by_cause = {
-        why: [name for name, cause in panel.failures.items() if cause == why]
-        for why in panel.failures.values()
-    }
+            texts = [f"{key} {value}" for key, value in settings.items()]
+            warn_once(f"{name}: {', '.join(texts)}", "INFO")
+    names_by_cause: dict[str, list[str]] = {}
+    for name, cause in panel.failures.items():
+        names_by_cause.setdefault(cause, []).append(name)
     sentences = [
-        f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()
+        f"{', '.join(names)} could not be computed: {cause}"
+        for cause, names in names_by_cause.items()
     ]
-    if sentences or panel.warnings:
+    sentences += panel.warnings
+    if sentences:
         command = score_command(score.get("saved") for score in scores)
-        for sentence in (*sentences, *panel.warnings):
+        for sentence in sentences:
             warn_once(f"{sentence}. {command}")
-    return metric.estimate(scores)

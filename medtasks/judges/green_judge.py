@@ -39,13 +39,12 @@ _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
 _READING_VERSION = 2  # of the strict reading
 _MOST_WORDS = 300  # of each report
-_SIGNIFICANT, _INSIGNIFICANT = (
-    "[Clinically Significant Errors]:",
-    "[Clinically Insignificant Errors]:",
-)
+_SIGNIFICANT = "[Clinically Significant Errors]:"
+_INSIGNIFICANT = "[Clinically Insignificant Errors]:"
 _MATCHED = "[Matched Findings]:"
 _SECTION = re.compile(r"\s*(.*?)(?:\n\s*\n|\Z)", re.DOTALL)  # up to the next blank line
-_LETTERED, _NUMBERED = re.compile(r"\([a-f]\) .*"), re.compile(r"\([1-6]\) .*")
+_LETTERED = re.compile(r"\([a-f]\) .*")
+_NUMBERED = re.compile(r"\([1-6]\) .*")
 _COUNT = re.compile(r"(?<=: )\b\d{1,4000}\b(?=\.)")  # longer numbers are an error in Python
 _MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
 _FINDINGS = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
@@ -84,6 +83,9 @@ RAW_PROMPT = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
 _GREEN_MODEL = re.compile(r"(?:.*/)?GREEN-.*", re.IGNORECASE)
 
 
+_SUMMED = score_keys("green", "undefined", "injections", "failed")
+
+
 @dataclass(frozen=True)
 class GreenCounts:
     """Numbers that a judge's reply states."""
@@ -93,9 +95,16 @@ class GreenCounts:
     matched: int  # findings
 
     def score(self, *, as_published: bool) -> float:
-        """Return the share of matched findings among these and the significant errors.
+        """GREEN: matched / (matched + significant errors).
 
-        Where nothing is matched and nothing wrong, it is 0 as published, and else NaN.
+        Where nothing is matched and nothing wrong, it is 0 as published, and else NaN. Reference: Ostmeier et al. 2024.
+
+        Args:
+            as_published: Whether an undefined score is 0.
+
+        Example:
+            >>> GreenCounts((1, 0, 0, 0, 0, 0), None, matched=3).score(as_published=False)
+            0.75
         """
         total = self.matched + sum(self.significant)
         if total:
@@ -104,7 +113,12 @@ class GreenCounts:
 
 
 def green_prompt(reference: str, candidate: str) -> str:
-    """Return the user message for one pair of reports."""
+    """Return the user message for one pair of reports.
+
+    Args:
+        reference: Report of the dataset, of which the first 300 words count.
+        candidate: Report of the model under test, as well.
+    """
     texts = {"{reference}": reference, "{candidate}": candidate}
     words = {name: " ".join(text.split()[:_MOST_WORDS]) for name, text in texts.items()}
     return re.sub(r"\{(?:reference|candidate)\}", lambda match: words[match[0]], _TEMPLATE)
@@ -117,54 +131,60 @@ def clean_reply(reply: str) -> str:
 
 
 def published_counts(reply: str) -> GreenCounts:
-    """Read a reply as published; whatever cannot be read counts as 0."""
-    text, contents = clean_reply(reply), dict[str, str]()
-    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
-        section = _SECTION.match(text.partition(heading)[2])
-        contents[heading] = section[1] if section and not section[1].startswith("No") else ""
-    errors = []
-    for heading in (_SIGNIFICANT, _INSIGNIFICANT):
-        counts = [0] * len(GREEN_ERRORS)
-        lines = _LETTERED.findall(contents[heading]) or _NUMBERED.findall(contents[heading])
-        for line in sorted(lines):
-            if count := _COUNT.search(line):  # of two lines with one letter the later in this order
-                counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(
-                    count[0]
-                )
-        errors.append(tuple(counts))
-    matched = _MATCHED_COUNT.match(contents[_MATCHED])
-    return GreenCounts(errors[0], errors[1], int(matched[0]) if matched else 0)
-
-
-def strict_counts(reply: str) -> GreenCounts | None:
-    """Read a reply that states every count once, or several times alike; None for any other."""
+    """Read a reply as published, where whatever cannot be read counts as 0."""
     text = clean_reply(reply)
-    readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
-    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
-        parts = (_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:])
-        readings[heading] = {_strict_section(heading, part) for part in parts}
-    if any(len(counts) > 1 or None in counts for counts in readings.values()):
-        return None
-    significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
-    return (
-        None
-        if significant is None or matched is None
-        else GreenCounts(significant, insignificant, matched[0])
+    matched = _MATCHED_COUNT.match(_published_section(text, _MATCHED))
+    return GreenCounts(
+        _published_errors(_published_section(text, _SIGNIFICANT)),
+        _published_errors(_published_section(text, _INSIGNIFICANT)),
+        int(matched[0]) if matched else 0,
     )
 
 
+def _published_section(text: str, heading: str) -> str:
+    section = _SECTION.match(text.partition(heading)[2])
+    return section[1] if section and not section[1].startswith("No") else ""
+
+
+def _published_errors(section: str) -> tuple[int, ...]:
+    counts = [0] * len(GREEN_ERRORS)
+    for line in sorted(_LETTERED.findall(section) or _NUMBERED.findall(section)):
+        count = _COUNT.search(line)
+        if count:  # of two lines with one letter the later in this order
+            category = "abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1
+            counts[category] = int(count[0])
+    return tuple(counts)
+
+
+def strict_counts(reply: str) -> GreenCounts | None:
+    """Read a reply that states every count once, or several times alike, or None for any other."""
+    text = clean_reply(reply)
+    readings = []
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
+        parts = [_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:]]
+        counts = {_strict_section(heading, part) for part in parts}
+        if len(counts) > 1 or None in counts:
+            return None
+        readings.append(next(iter(counts), None))
+    significant, insignificant, matched = readings
+    if significant is None or matched is None:
+        return None
+    return GreenCounts(significant, insignificant, matched[0])
+
+
 def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
-    """Return the counts of a text up to the next heading; None where it does not state all of them."""
+    """Return the counts of a text up to the next heading, or None where it does not state all of them."""
     section = _SECTION.match(text)
     content = section[1] if section else ""
-    labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
-    findings = _FINDINGS.findall(content)  # several are the numbers of a list
     if heading == _MATCHED:
         if _is_denial(content, _MATCH):
             return (0,)
+        findings = _FINDINGS.findall(content)  # several are the numbers of a list
         return (int(findings[0]),) if len(findings) == 1 else None
     if _is_denial(text, _ERROR):
         return (0,) * len(GREEN_ERRORS)
+    labels = sorted(_LABELLED_LINE.findall(content))
+    stated = dict(_STATED_LINE.findall(content))
     if labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
         return tuple(int(stated[label]) for label in labels)
     return None
@@ -178,86 +198,102 @@ def _is_denial(content: str, subject: re.Pattern[str]) -> bool:
     if len(text) > _LONGEST_DENIAL or _CONTRADICTION.search(text):
         return False
     statements = [clause for clause in clauses(text) if re.search(r"\w", clause)]
-    return bool(statements) and all(
-        _NONE.fullmatch(clause) or stances_of(subject, [clause]) == {Stance.DENIED}
-        for clause in statements
-    )
+    for clause in statements:
+        if not _NONE.fullmatch(clause) and stances_of(subject, [clause]) != {Stance.DENIED}:
+            return False
+    return bool(statements)
 
 
 def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[str]:
-    """Return the judge's first reply about one pair of reports, whatever its form."""
+    """Return the judge's first reply about one pair of reports, whatever its form.
+
+    Args:
+        judge: GREEN's own model gets the raw string of its code, any other one a chat message.
+        reference: Report of the dataset.
+        candidate: Report of the model under test.
+    """
     prompt = green_prompt(reference, candidate)
-    if _GREEN_MODEL.fullmatch(judge.settings.model):
-        return judge.ask(
-            "", f"{RAW_PROMPT.format(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True
-        )
-    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION)
+    is_raw = _GREEN_MODEL.fullmatch(judge.settings.model) is not None
+    if is_raw:
+        prompt = f"{RAW_PROMPT.format(prompt)}</s>"
+    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION, is_raw=is_raw)
 
 
 def green(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score pairs by the judge of ``MEDTASKS_JUDGE_*``; values that a reply does not state are NaN.
+    """Score pairs by the judge of ``MEDTASKS_JUDGE_*``.
 
-    Raises JudgeNotConfigured, and JudgeRefused where it may not see the texts of one of the datasets.
+    Args:
+        settings: Names the datasets, all of which the judge must be allowed to see.
+        references: Reports of the datasets.
+        hypotheses: Reports of the model under test, in the same order.
+
+    Returns:
+        Values per pair, where those that a reply does not state are NaN, and their means and sums.
+
+    Raises:
+        JudgeNotConfigured: There is no judge.
+        JudgeRefused: It may not see the texts of one of the datasets.
     """
-    judges = [
-        judge_for(dataset, "green needs an LLM judge")
-        for dataset in sorted(settings.datasets, key=str)
-    ]
-    judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
+    judges = []
+    for dataset in sorted(settings.datasets, key=str):
+        judges.append(judge_for(dataset, "green needs an LLM judge"))
+    judge = judges[0]
+    pairs = list(zip(references, hypotheses, strict=True))
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
-        verdicts = dict(
-            zip(
-                distinct,
-                threads.map(lambda pair: green_verdict(judge, *pair), distinct),
-                strict=True,
-            )
-        )
+        verdicts = threads.map(lambda pair: green_verdict(judge, *pair), distinct)
+        replies = {pair: verdict.value for pair, verdict in zip(distinct, verdicts, strict=True)}
     samples: dict[str, list[float]] = {key: [] for key in keys_of("green")}
     for pair in pairs:
-        reply = verdicts[pair].value
-        counts = None if reply is None else strict_counts(reply)
-        values = {
-            "green_strict": math.nan if counts is None else counts.score(as_published=False),
-            "green_reference": math.nan
-            if reply is None
-            else published_counts(reply).score(as_published=True),
-            "green_matched": math.nan if counts is None else float(counts.matched),
-        }
-        for prefix, of_prefix in (
-            ("green", counts and counts.significant),
-            ("green_minor", counts and counts.insignificant),
-        ):
-            for number, name in enumerate(GREEN_ERRORS):
-                values[f"{prefix}_{name}"] = float(of_prefix[number]) if of_prefix else math.nan
-        values["green_failed"] = float(counts is None)
-        values["green_undefined"] = float(
-            counts is not None and math.isnan(counts.score(as_published=False))
-        )
+        values = _values_of(replies[pair])
         values["green_injections"] = float(addresses_judge(pair[1]))
         for key, value in values.items():
             samples[key].append(value)
-    totals = {
-        key: mean([value for value in values if not math.isnan(value)])
-        for key, values in samples.items()
+    totals = {}
+    for key, column in samples.items():
+        if key in _SUMMED:
+            totals[key] = math.fsum(column)
+        else:
+            totals[key] = mean([value for value in column if not math.isnan(value)])
+    form = "chat message, no GREEN model"
+    if _GREEN_MODEL.fullmatch(judge.settings.model):
+        form = "raw string of GREEN's code"
+    settings_of_judge = {
+        "judge": judge.label,
+        "prompt": f"v{_PROMPT_VERSION}, {form}",
+        "strict reading": f"v{_READING_VERSION}",
     }
-    totals |= {
-        key: math.fsum(samples[key])
-        for key in ("green_failed", "green_undefined", "green_injections")
-    }
-    form = (
-        "raw string of GREEN's code"
-        if _GREEN_MODEL.fullmatch(judge.settings.model)
-        else "chat message, no GREEN model"
-    )
-    settings_of_judge = {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"}
-    return ReportScores(
-        samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"}
-    )
+    return ReportScores(samples, totals, settings_of_judge)
 
 
+def _values_of(reply: str | None) -> dict[str, float]:
+    """Return the values of one reply, NaN for those that it does not state."""
+    published = math.nan
+    if reply is not None:
+        published = published_counts(reply).score(as_published=True)
+    counts = None if reply is None else strict_counts(reply)
+    strict = matched = math.nan
+    errors: tuple[int, ...] | None = None
+    minor_errors: tuple[int, ...] | None = None
+    if counts is not None:
+        strict = counts.score(as_published=False)
+        matched = float(counts.matched)
+        errors = counts.significant
+        minor_errors = counts.insignificant
+    values = {"green_strict": strict, "green_reference": published, "green_matched": matched}
+    for prefix, numbers in (("green", errors), ("green_minor", minor_errors)):
+        for category, name in enumerate(GREEN_ERRORS):
+            values[f"{prefix}_{name}"] = float(numbers[category]) if numbers else math.nan
+    values["green_failed"] = float(counts is None)
+    values["green_undefined"] = float(counts is not None and math.isnan(strict))
+    return values
+
+
+_ERROR_KEYS = (*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS))
 register(
     MetricInfo(
         "green",
@@ -267,13 +303,8 @@ register(
         compute=green,
         further={
             "green_matched": (Scale.RAW, True),
-            **dict.fromkeys(
-                [*score_keys("green", *GREEN_ERRORS), *score_keys("green_minor", *GREEN_ERRORS)],
-                (Scale.RAW, False),
-            ),
-            **dict.fromkeys(
-                score_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)
-            ),
+            **dict.fromkeys(_ERROR_KEYS, (Scale.RAW, False)),
+            **dict.fromkeys(_SUMMED, (Scale.COUNT, False)),
         },
     )
 )

@@ -35,9 +35,18 @@ class CheckedShare:
 
 
 def check_judge(judge: Judge) -> dict[str, CheckedShare]:
-    """Ask a judge all cases, and store next to its verdicts how many it gets right, by kind and in ``all``.
+    """Ask a judge all cases, and store next to its verdicts how many it gets right.
 
-    A reply that cannot be read is not right. MedTasksError, and nothing is stored, if a request gets no reply.
+    A reply that cannot be read is not right.
+
+    Args:
+        judge: The judge, whose limits hold.
+
+    Returns:
+        Shares by kind of case, and that of ``all``.
+
+    Raises:
+        MedTasksError: A request gets no reply; then nothing is stored.
     """
     content = resources.files(__package__).joinpath("check_cases.jsonl").read_bytes()
     cases = [json.loads(line) for line in content.splitlines()]
@@ -48,21 +57,18 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     if failures:
         sentence = f"{len(failures)} of {len(cases)} cases of the check got no reply, so that it has no result"
         raise MedTasksError(f"{sentence}: {failures[0]}")
+    results_by_kind: dict[str, list[bool]] = {kind: [] for kind in (*KINDS, ALL)}
+    for result, case in zip(results, cases, strict=True):
+        results_by_kind[case["kind"]].append(result is True)
+        results_by_kind[ALL].append(result is True)
     shares = {}
-    for kind in (*KINDS, ALL):
-        values = [
-            result is True
-            for result, case in zip(results, cases, strict=True)
-            if kind in (case["kind"], ALL)
-        ]
+    for kind, values in results_by_kind.items():
         share = sum(values) / len(values)
         error = math.sqrt(share * (1 - share) / len(values))
         ends = interval(share, error, None, share=True, effective=len(values))
         shares[kind] = CheckedShare(sum(values), len(values), *ends)
-    total, kinds = (
-        shares[ALL],
-        ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS),
-    )
+    total = shares[ALL]
+    kinds = ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS)
     limits = f"95 % interval {100 * total.low:.1f} to {100 * total.high:.1f} %"
     record = {
         "judge": judge.settings.label,
@@ -82,16 +88,7 @@ def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
         verdict = green_verdict(judge, case["reference"], case["candidate"])
         if verdict.value is None:
             return str(verdict.failure)
-        counts = strict_counts(verdict.value)
-        if counts is None or not counts.matched:
-            return False
-        minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
-        errors = {
-            name
-            for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True)
-            if any(numbers)
-        }
-        return errors == ({case["planted"]} if case["planted"] else set())
+        return _finds_error(verdict.value, case["planted"])
     prompt = medevalkit_prompt(
         case["question"], case["gold"], case["answer"], fenced=case["kind"] == "injection_fenced"
     )
@@ -99,3 +96,16 @@ def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
     if answer.value is None:
         return False if answer.failure == BAD_FORMAT else str(answer.failure)
     return bool(answer.value == case["right"])
+
+
+def _finds_error(reply: str, planted: str | None) -> bool:
+    """Return whether a reply states the planted error, no other, and something that matches."""
+    counts = strict_counts(reply)
+    if counts is None or not counts.matched:
+        return False
+    minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
+    stated = []
+    for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True):
+        if any(numbers):
+            stated.append(name)
+    return stated == ([planted] if planted else [])

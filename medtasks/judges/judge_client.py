@@ -1,6 +1,7 @@
 """Judges: their settings, the guard on credentialed data, and the client that asks an OpenAI-compatible endpoint.
 
-Every failure at the endpoint is one sentence without prompt text and without the key.
+Question types and metrics with an LLM judge ask through it. Every failure at the endpoint is one sentence without
+prompt text and without the key, and credentialed text must never go to an endpoint that the user has not cleared.
 """
 
 import asyncio
@@ -75,17 +76,15 @@ class JudgeSettings:
 
     base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
     model: str  # the model's name as the endpoint knows it
-    api_key: str = field(
-        default="", repr=False
-    )  # secret, hidden in ``repr``; empty for an endpoint that needs none
+    # Secret, hidden in ``repr``; empty for an endpoint that needs none.
+    api_key: str = field(default="", repr=False)
     temperature: float = 0.0  # sampling temperature in [0, 2]
     concurrency: int = 4  # most requests under way at once, over all threads of this process
     timeout_s: float = 60.0  # seconds without a byte from the endpoint before a try is given up
     attempts: int = 5  # most tries of a request that fails for a passing reason
     reasks: int = 2  # most further questions after a reply that breaks the format
-    max_requests: int | None = (
-        None  # most requests that one process sends, further tries included; None is no limit
-    )
+    # Most requests that one process sends, further tries included; None is no limit.
+    max_requests: int | None = None
 
     def __post_init__(self) -> None:
         sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
@@ -132,40 +131,39 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
 def settings_from_environment(
     environ: Mapping[str, str] = os.environ, what: str = "this task needs an LLM judge"
 ) -> JudgeSettings:
-    """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
+    """Read the judge's settings from ``MEDTASKS_JUDGE_*``.
 
-    ``what`` begins the sentence on missing ones. JudgeNotConfigured: base URL, model or a remote endpoint's key is
-    missing, or a value is wrong.
+    Args:
+        environ: Variables, of which unset and blank ones count as missing.
+        what: Beginning of the sentence on missing ones.
+
+    Raises:
+        JudgeNotConfigured: Base URL, model or a remote endpoint's key is missing, or a value is wrong.
     """
-    values = {
-        name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")
-    }
+    values = {}
+    for name, text in environ.items():
+        if name.startswith("MEDTASKS_JUDGE_"):
+            values[name] = text.strip()
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
     if missing:
+        verb = "is" if len(missing) == 1 else "are"
         raise JudgeNotConfigured(
-            f"{what} and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+            f"{what} and {' and '.join(missing)} {verb} not set; "
             f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)"
         )
-
-    def number(name: str, convert: Callable[[str], Any], default: float) -> Any:
-        text = values.get(name)
-        try:
-            return convert(text) if text else default
-        except ValueError:
-            kind = "a whole number" if convert is int else "a number"
-            message = f"{name} is '{text}' but must be {kind}, for example {name}={default}."
-            raise JudgeNotConfigured(message) from None
-
+    limit = None
+    if values.get(MAX_REQUESTS):
+        limit = _read_number(values, MAX_REQUESTS, int, 1000)
     settings = JudgeSettings(
         base_url=values[BASE_URL].rstrip("/"),
         model=values[MODEL],
         api_key=values.get(API_KEY, ""),
-        temperature=number(TEMPERATURE, float, JudgeSettings.temperature),
-        concurrency=number(CONCURRENCY, int, JudgeSettings.concurrency),
-        timeout_s=number(TIMEOUT, float, JudgeSettings.timeout_s),
-        attempts=number(ATTEMPTS, int, JudgeSettings.attempts),
-        reasks=number(REASKS, int, JudgeSettings.reasks),
-        max_requests=number(MAX_REQUESTS, int, 1000) if values.get(MAX_REQUESTS) else None,
+        temperature=_read_number(values, TEMPERATURE, float, JudgeSettings.temperature),
+        concurrency=_read_number(values, CONCURRENCY, int, JudgeSettings.concurrency),
+        timeout_s=_read_number(values, TIMEOUT, float, JudgeSettings.timeout_s),
+        attempts=_read_number(values, ATTEMPTS, int, JudgeSettings.attempts),
+        reasks=_read_number(values, REASKS, int, JudgeSettings.reasks),
+        max_requests=limit,
     )
     if not settings.api_key and not settings.is_local:
         raise JudgeNotConfigured(
@@ -175,24 +173,51 @@ def settings_from_environment(
     return settings
 
 
+def _read_number(
+    values: Mapping[str, str],
+    name: str,
+    convert: Callable[[str], Any],
+    default: float,
+) -> Any:
+    text = values.get(name)
+    try:
+        return convert(text) if text else default
+    except ValueError:
+        kind = "a whole number" if convert is int else "a number"
+        message = f"{name} is '{text}' but must be {kind}, for example {name}={default}."
+        raise JudgeNotConfigured(message) from None
+
+
 def check_access(
-    settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ
+    settings: JudgeSettings,
+    access: str,
+    dataset: str,
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Refuse to send credentialed text to another machine.
 
     Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
     names one endpoint, with any path, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
-    endpoints. Raises JudgeRefused otherwise, and UnknownName for an ``access`` that is misspelt.
+    endpoints.
+
+    Args:
+        settings: The judge.
+        access: Access level of the data, of :class:`Access`.
+        dataset: Name of the data.
+        environ: Variables with the user's permissions.
+
+    Raises:
+        JudgeRefused: The judge may not see the data.
+        UnknownName: ``access`` is misspelt.
     """
     if access not in list(Access):
         raise unknown_name("access level", access, Access)
-    if (
-        access != Access.CREDENTIALED
-        or settings.is_local
-        or environ.get(ALLOW_REMOTE, "").strip() == dataset
-    ):
+    if access != Access.CREDENTIALED or settings.is_local:
         return
-    trusted, origin = environ.get(TRUSTED, "").strip(), servers.origin(settings.base_url)
+    if environ.get(ALLOW_REMOTE, "").strip() == dataset:
+        return
+    trusted = environ.get(TRUSTED, "").strip()
+    origin = servers.origin(settings.base_url)
     if trusted and not servers.is_url(trusted):
         raise JudgeRefused(
             f"{TRUSTED} {_URL_RULE}, so no judge is trusted with '{dataset}'; write for example {TRUSTED}={origin}"
@@ -223,14 +248,12 @@ class JudgeVerdict(Generic[T]):
     """Result of one request for a verdict."""
 
     value: T | None  # result of ``parse``, or ``None`` without a verdict
-    failure: (
-        str | None
-    )  # why there is no verdict, as one sentence without sample text; ``None`` with a verdict
+    # Why there is no verdict, as one sentence without sample text; ``None`` with a verdict.
+    failure: str | None
     cached: bool  # whether the verdict came from disk, without a request
     text: str  # the judge's last raw reply, or empty. May quote the sample: treat it like the data
-    sent: bool = (
-        True  # False if the limit of requests, or an earlier outage, kept it from being sent
-    )
+    # False if the limit of requests, or an earlier outage, kept it from being sent.
+    sent: bool = True
 
 
 @dataclass(frozen=True)
@@ -296,34 +319,50 @@ class Judge:
         prompt_version: int = 1,
         is_raw: bool = False,
     ) -> JudgeVerdict[T]:
-        """Return the judge's verdict, from disk if the same question was answered before; never raises.
+        """Return the judge's verdict, from disk if the same question was answered before. Never raises.
 
-        An empty system message is not sent. A raw ``user`` is a string to complete, without the server's chat template.
-        ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that parses is
-        stored. ``prompt_version`` is raised when stored verdicts must not be reused.
+        Args:
+            system: System message; an empty one is not sent.
+            user: User message, or with ``is_raw`` a string to complete, without the server's chat template.
+            parse: Reads a reply. It returns ``None`` for one that breaks the format, which is not stored, and must not
+                raise.
+            prompt_version: Raised when stored verdicts must not be reused.
+            is_raw: Whether ``user`` is a string to complete.
         """
-        system, user = _sendable(system), _sendable(user)
-        key = self._key(system, user, prompt_version).hex()
-        replies = self._cache.get([bytes.fromhex(key)])
-        stored = next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
-        value = None if stored is None else parse(stored)
-        if stored is not None and value is not None:
-            return JudgeVerdict(value, None, True, stored)
+        system = _sendable(system)
+        user = _sendable(user)
+        key = self._key(system, user, prompt_version)
+        for reply in self._cache.get([key]).values():
+            text = reply.decode("utf-8", "surrogatepass")
+            value = parse(text)
+            if value is not None:
+                return JudgeVerdict(value, None, True, text)
         # All requests are sent by one thread: nothing below needs a lock.
-        asking = self._ask_endpoint(system, user, parse, key, is_raw)
+        asking = self._ask_endpoint(system, user, parse, key.hex(), is_raw)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
-            self._cache.put({bytes.fromhex(key): verdict.text.encode("utf-8", "surrogatepass")})
+            self._cache.put({key: verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
 
     def stored(self, names: Sequence[str]) -> list[str | None]:
-        """Return the values that :meth:`store` kept of this judge under names, shape (names,)."""
+        """Return the texts that :meth:`store` kept of this judge.
+
+        Args:
+            names: Names of texts.
+
+        Returns:
+            One per name; ``None`` for a name without a text.
+        """
         keys = [self._key(name) for name in names]
         values = self._cache.get(keys)
         return [values[key].decode() if key in values else None for key in keys]
 
     def store(self, texts: Mapping[str, str]) -> None:
-        """Keep texts on this judge's verdicts by name, all or none."""
+        """Keep texts on this judge's verdicts, all or none.
+
+        Args:
+            texts: By the name under which :meth:`stored` finds them.
+        """
         self._cache.put({self._key(name): text.encode() for name, text in texts.items()})
 
     def _key(self, *content: Any) -> bytes:
@@ -333,7 +372,12 @@ class Judge:
         return hashlib.sha256(json.dumps([*origin, *content]).encode("ascii")).digest()
 
     async def _ask_endpoint(
-        self, system: str, user: str, parse: Callable[[str], T | None], key: str, is_raw: bool
+        self,
+        system: str,
+        user: str,
+        parse: Callable[[str], T | None],
+        key: str,
+        is_raw: bool,
     ) -> JudgeVerdict[T]:
         async def content(answer: dict[str, Any]) -> str:
             try:
@@ -343,9 +387,9 @@ class Judge:
                 raise unreadable(self._server) from None
             return reply if isinstance(reply, str) else ""
 
-        messages = [{"role": "system", "content": system}] * bool(system) + [
-            {"role": "user", "content": user}
-        ]
+        messages = [{"role": "user", "content": user}]
+        if system:
+            messages.insert(0, {"role": "system", "content": system})
         body: dict[str, Any] = {
             "model": self.settings.model,
             "temperature": self.settings.temperature,
@@ -356,18 +400,7 @@ class Judge:
             try:
                 text = await self._client.post("completions" if is_raw else CHAT, body, content)
             except RemoteTrouble as trouble:
-                was_sent = not isinstance(trouble, NotSent)
-                cause = (
-                    trouble.cause
-                    if was_sent or number == 0
-                    else f"{BAD_FORMAT}, and {trouble.cause}"
-                )
-                if not trouble.outage:
-                    self._client.answered()
-                    warn_once(self._role.no_reply.format(cause))
-                elif self._client.lose(cause, key):
-                    logger.warning(self._role.given_up, self._client.patience, cause)
-                return JudgeVerdict(None, cause, False, "", sent=number > 0 or was_sent)
+                return self._without_verdict(trouble, key, number)
             value = parse(text)
             if value is not None:
                 return JudgeVerdict(value, None, False, text)
@@ -378,17 +411,31 @@ class Judge:
         warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
 
+    def _without_verdict(self, trouble: RemoteTrouble, key: str, earlier: int) -> JudgeVerdict[Any]:
+        """Note a request that got no reply, after ``earlier`` replies that broke the format."""
+        was_sent = not isinstance(trouble, NotSent)
+        cause = trouble.cause
+        if earlier and not was_sent:
+            cause = f"{BAD_FORMAT}, and {cause}"
+        if not trouble.outage:
+            self._client.note_answer()
+            warn_once(self._role.no_reply.format(cause))
+        elif self._client.lose(cause, key):
+            logger.warning(self._role.given_up, self._client.patience, cause)
+        return JudgeVerdict(None, cause, False, "", sent=earlier > 0 or was_sent)
+
     @property
     def label(self) -> str:
         """Model, temperature and the result of ``medtasks judge check``, as scores show them."""
         results = self.checks.get([self.check_key])
-        checks = [str(json.loads(result)["sentence"]) for result in results.values()]
-        return ", ".join(
-            [self.settings.label, *(checks or ["not checked by 'medtasks judge check'"])]
-        )
+        parts = [self.settings.label]
+        parts += [str(json.loads(result)["sentence"]) for result in results.values()]
+        if not results:
+            parts.append("not checked by 'medtasks judge check'")
+        return ", ".join(parts)
 
     def _count(self) -> None:
-        """Count a request before it is sent; NotSent if it exceeds the limit."""
+        """Count a request before it is sent, and raise NotSent if it exceeds the limit."""
         limit = self.settings.max_requests
         if limit is not None and self._sent >= limit:
             cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
@@ -399,7 +446,13 @@ class Judge:
 def settings_for(dataset: str | None, what: str = "this task needs an LLM judge") -> JudgeSettings:
     """Return the settings of the environment's judge, which may see one dataset.
 
-    Errors are those of :func:`settings_from_environment` and :func:`check_access`.
+    Args:
+        dataset: Name of the data; ``None`` for data without a name.
+        what: Beginning of the sentence on missing variables.
+
+    Raises:
+        JudgeNotConfigured: As of :func:`settings_from_environment`.
+        JudgeRefused: As of :func:`check_access`.
     """
     settings = settings_from_environment(what=what)
     check_access(settings, str(access_of(dataset)), str(dataset))
@@ -407,10 +460,17 @@ def settings_for(dataset: str | None, what: str = "this task needs an LLM judge"
 
 
 def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
-    """Return the judge that the environment configures, cleared for one dataset; ``what`` begins errors.
+    """Return the judge that the environment configures, cleared for one dataset.
 
-    Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. Errors are
-    those of :func:`settings_for`.
+    Equal settings give the same judge, so that its limits hold over all tasks and threads of a process.
+
+    Args:
+        dataset: Name of the data; ``None`` for data without a name.
+        what: Beginning of the sentence on missing variables.
+
+    Raises:
+        JudgeNotConfigured: As of :func:`settings_from_environment`.
+        JudgeRefused: As of :func:`check_access`.
     """
     settings = settings_for(dataset, what)
     with _building:

@@ -25,12 +25,13 @@ from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import packaged_facts
-from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.fence import quote_reply
 from medtasks.judges.judge_client import Judge, JudgeVerdict
 
 T = TypeVar("T")
 
 ASPECTS = ("anatomy", "symptom", "measurement")
+_NUMBERS = ("recall_number", "wrong_number")  # of components, by aspect
 WORST_SEVERITY = 5  # the end of the repository's scale: entirely incorrect
 MOST_MODELS = 11  # in one request, as many as the reference's wording names
 _ONLY = "model_1"  # name of the only model
@@ -78,7 +79,15 @@ class JudgePrompt:
         *,
         fenced: bool,
     ) -> JudgeVerdict[T]:
-        """Have one answer, which is not empty, judged; ``pairs`` are the other fields of the JSON object."""
+        """Have one answer judged.
+
+        Args:
+            judge: The judge.
+            pairs: The other fields of the JSON object.
+            answer: Not empty.
+            parse: Reads a reply; ``None`` for one in another form.
+            fenced: Whether the answer is between marks.
+        """
         return self._send(judge, pairs, {_ONLY: answer}, parse, fenced=fenced)
 
     def ask_jointly(
@@ -99,9 +108,8 @@ class JudgePrompt:
             parsers: By name of the model, what reads a reply on this model alone.
             fenced: Whether answers are between marks.
         """
-        return self._send(
-            judge, pairs, answers, partial(parse_joint, parsers=parsers), fenced=fenced
-        )
+        parse = partial(parse_joint, parsers=parsers)
+        return self._send(judge, pairs, answers, parse, fenced=fenced)
 
     def _send(
         self,
@@ -115,7 +123,7 @@ class JudgePrompt:
         models = {}
         notes = []
         for name, answer in answers.items():
-            models[name], note = shown_to_judge(answer, fenced=fenced)
+            models[name], note = quote_reply(answer, fenced=fenced)
             notes.append(note)
         content = json.dumps({**pairs, "models": models}, ensure_ascii=False)
         user = self.template.replace(_PLACE, content)
@@ -131,9 +139,8 @@ class JudgeQuestion:
     prompt: JudgePrompt
     pairs: Mapping[str, Any]  # the other fields of the JSON object
     answer: str
-    parse: Callable[
-        [str], Any
-    ]  # verdict in a judge's reply on this model alone; None for another form
+    # Verdict in a judge's reply on this model alone; None for another form.
+    parse: Callable[[str], Any]
     of_empty: Any  # verdict on an empty answer, about which no judge is asked
 
     def ask(self, judge: Judge, *, fenced: bool) -> Any:
@@ -146,9 +153,11 @@ class JudgeQuestion:
 def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
     prompts = {}
     for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
-        system, user = texts["system"], texts["user"]
+        system = texts["system"]
+        user = texts["user"]
         for published, ours in replaced.items():
-            system, user = system.replace(published, ours), user.replace(published, ours)
+            system = system.replace(published, ours)
+            user = user.replace(published, ours)
         prompts[judged] = JudgePrompt(f"{judged}_{wording}", 1, system, user)
     return prompts
 
@@ -168,34 +177,51 @@ KNOWLEDGE_ELEVEN = [WORDINGS["eleven"]["correctness"].label, WORDINGS["eleven"][
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
-    """Read right and wrong components by aspect, each up to ``most``, from the judge's reply; None for other forms."""
+    """Read the numbers of right and wrong components by aspect from the judge's reply.
+
+    Args:
+        text: The judge's reply.
+        most: Largest number that is possible.
+
+    Returns:
+        ``None`` for a reply in another form.
+    """
     counts = _by_model(text, {_ONLY}).get(_ONLY)
     if not isinstance(counts, dict) or set(counts) != set(ASPECTS):
         return None
     by_aspect: dict[str, list[int]] = {}
     for aspect in ASPECTS:
-        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != {
-            "recall_number",
-            "wrong_number",
-        }:
+        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != set(_NUMBERS):
             return None
-        pair = [counts[aspect]["recall_number"], counts[aspect]["wrong_number"]]
-        if not all(
-            type(number) is int and 0 <= number <= most for number in pair
-        ):  # True is no number here
+        numbers = [counts[aspect][name] for name in _NUMBERS]
+        # True is no number here.
+        if not all(type(number) is int and 0 <= number <= most for number in numbers):
             return None
-        by_aspect[aspect] = pair
+        by_aspect[aspect] = numbers
     return by_aspect
 
 
 def parse_number(text: str, most: int) -> int | None:
-    """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form."""
+    """Read a whole number from 0 to ``most`` from the judge's reply, or ``None`` for any other form.
+
+    Example:
+        >>> parse_number('{"model_1": 3}', most=5), parse_number('{"model_1": 3.0}', most=5)
+        (3, None)
+    """
     number = _by_model(text, {_ONLY}).get(_ONLY)
     return number if type(number) is int and 0 <= number <= most else None
 
 
 def parse_joint(text: str, parsers: Mapping[str, Callable[[str], T | None]]) -> dict[str, T] | None:
-    """Read the verdicts on several models in a reply, each as if it were alone, or None if any is missing."""
+    """Read the verdicts on several models in a reply, each as if it were alone.
+
+    Args:
+        text: The judge's reply.
+        parsers: By name of the model, what reads a reply on this model alone.
+
+    Returns:
+        Verdicts by name, or ``None`` if any is missing.
+    """
     verdicts = {}
     for name, part in _by_model(text, parsers.keys()).items():
         verdict = parsers[name](json.dumps({_ONLY: part}))

@@ -1,7 +1,8 @@
 """Published judges of MediConfusion, GMAI-MMBench and MedEvalKit, with the prompts of their authors.
 
-Each sees question, options or gold, and reply, and neither the image nor the right option. Prompts are character for
-character those of the reference, unless the reply is fenced. The temperature is that of ``JudgeSettings``.
+Question types ask through them. Each sees question, options or gold, and reply, and neither the image nor the right
+option. Prompts are character for character those of the reference, unless the reply is fenced. The temperature is that
+of ``JudgeSettings``.
 """
 
 import re
@@ -17,7 +18,7 @@ from medtasks.extract.published.letter_choice import NO_OPTION, NO_REPLY, spoken
 from medtasks.extract.published.medevalkit_choice import tagged
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
-from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.fence import quote_reply
 from medtasks.judges.judge_client import Judge
 
 _PROMPTS = packaged_facts(__package__, "prompts")
@@ -39,18 +40,34 @@ PROMPT_VERSION = 1
 GAP = (
     3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
 )
-SYSTEM, INSTRUCTION = (str(_PROMPTS["mediconfusion"][name]) for name in ("system", "instruction"))
+SYSTEM = str(_PROMPTS["mediconfusion"]["system"])
+INSTRUCTION = str(_PROMPTS["mediconfusion"]["instruction"])
+_SCORE = re.compile("0?[1-9]|10")
 # On disk, the first version has any reply, and the second one replies in the right format if the first was not.
-FIRST_VERSION, AGAIN_VERSION = 1, 2
+FIRST_VERSION = 1
+AGAIN_VERSION = 2
 _USER: str = _PROMPTS["medevalkit"]["user"]
 _FIELD = re.compile(r"\{(question|answer|response)\}")
 _VERDICT = re.compile(r"<judge>\s*([01])\s*</judge>")
 _RIGHT = "0"
 
 
-def gmai_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
-    """Return the user message for one reply."""
-    quoted, note = shown_to_judge(reply, fenced=fenced)
+def gmai_prompt(
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
+) -> str:
+    """Return the user message for one reply.
+
+    Args:
+        question: Without options.
+        options: Texts in the order of their letters.
+        reply: Reply of the model under test.
+        fenced: Whether the reply is between marks, which is not as published.
+    """
+    quoted, note = quote_reply(reply, fenced=fenced)
     note = f"{note}\n" if note else ""
     listed = "".join(f"{letter(index)}. {option}\n" for index, option in enumerate(options))
     return (
@@ -59,15 +76,26 @@ def gmai_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bo
     )
 
 
-def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
-    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for an unusable one (two letters).
+def parse_choice(
+    text: str,
+    options: Sequence[str],
+    rule: str,
+) -> Answer | None:
+    """Read the judge's reply.
 
-    The letter Z is ``NO_MATCH``, and a refusal, which the reference takes for Z, ``REFUSED``.
+    Args:
+        text: The judge's reply.
+        options: Texts in the order of their letters.
+        rule: One of :data:`PROMPT_VERSIONS`.
+
+    Returns:
+        ``None`` for an unusable reply, such as one with two letters. The letter Z is ``NO_MATCH``, and a refusal, which
+        the reference takes for Z, ``REFUSED``.
     """
     if NO_REPLY in text:
         return None
     answer = extractor_of(rule, AnswerKind.CHOICE).extract(text, Sample({"options": options}))
-    return answer if _settled(answer, text, options) else None
+    return answer if _needs_no_judge(answer, text, options) else None
 
 
 def match_reply(
@@ -79,24 +107,44 @@ def match_reply(
     *,
     fenced: bool = False,
 ) -> tuple[Answer, bool]:
-    """Extract a reply's option by rule, or else by the judge, and whether it was asked; never raises for a text.
+    """Extract a reply's option by rule, or else by the judge. Never raises for a text.
 
-    An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is a reply that
-    the judge calls Z. A rule that is not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
+    Args:
+        judge: The judge.
+        rule: One of :data:`PROMPT_VERSIONS`.
+        question: Without options.
+        options: Texts in the order of their letters.
+        reply: Reply of the model under test.
+        fenced: Whether the judge gets it between marks.
+
+    Returns:
+        The option, and whether the judge was asked. An empty reply, a refusal, the letter Z and an adapter's failure
+        are no option without asking, as is a reply that the judge calls Z.
+
+    Raises:
+        UnknownName: There is no such rule.
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
     answer = extractor_of(rule, AnswerKind.CHOICE).extract(reply, Sample({"options": options}))
-    if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
+    if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED):
+        return answer, False
+    if _needs_no_judge(answer, reply, options):
         return answer, False
     parse = partial(parse_choice, options=options, rule=rule)
     prompt = gmai_prompt(question, options, reply, fenced=fenced)
     verdict = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
-    return Answer.invalid(Reason.JUDGE_FAILED) if verdict is None else verdict, True
+    if verdict is None:
+        return Answer.invalid(Reason.JUDGE_FAILED), True
+    return verdict, True
 
 
-def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
-    """Return whether the reference asks no judge: it found an option, or takes the text for Z."""
+def _needs_no_judge(
+    answer: Answer,
+    text: str,
+    options: Sequence[str],
+) -> bool:
+    """Return whether the reference found an option, or takes the text for Z."""
     words = spoken_words(text)
     named = any(letter(index) in words for index in range(len(options)))
     counts_as_z = NO_OPTION in words and not named and NO_REPLY not in text
@@ -111,12 +159,26 @@ def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
 
 
 def mediconfusion_prompt(
-    question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
 ) -> str:
-    """Return the user message for one reply to two options, without letters; ValueError for another number of them."""
+    """Return the user message for one reply.
+
+    Args:
+        question: Without options.
+        options: Two texts without letters.
+        reply: Reply of the model under test.
+        fenced: Whether the reply is between marks, which is not as published.
+
+    Raises:
+        ValueError: There are not two options.
+    """
     if len(options) != 2:
         raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
-    quoted, note = shown_to_judge(reply, fenced=fenced)
+    quoted, note = quote_reply(reply, fenced=fenced)
     return (
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
         f"[AI Assistant]\n{quoted}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
@@ -124,30 +186,48 @@ def mediconfusion_prompt(
 
 
 def parse_scores(text: str) -> tuple[int, int] | None:
-    """Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` if it is malformed.
+    r"""Read the scores of options A and B, each in 1..10, from the judge's reply, or ``None`` if it is malformed.
 
     As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
     and the explanation follows. Three differences: white space around the reply is dropped; a score outside 1..10, or
     in anything but plain digits, is no score; and after a malformed reply the judge is asked again, where the reference
     raises and ends the run.
+
+    Example:
+        >>> parse_scores("A: 8\nB: 2\nThe reply names the first one.")
+        (8, 2)
     """
     lines = text.strip().replace("\n\n", "\n").split("\n")
-    digits = [
-        line.removeprefix(label).strip() for line, label in zip(lines, ("A: ", "B: "), strict=False)
-    ]
-    if len(digits) < 2 or not all(re.fullmatch("0?[1-9]|10", score) for score in digits):
+    if len(lines) < 2:
         return None
-    return int(digits[0]), int(digits[1])
+    first = lines[0].removeprefix("A: ").strip()
+    second = lines[1].removeprefix("B: ").strip()
+    if not _SCORE.fullmatch(first) or not _SCORE.fullmatch(second):
+        return None
+    return int(first), int(second)
 
 
 def judge_reply(
-    judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+    judge: Judge,
+    question: str,
+    options: Sequence[str],
+    reply: str,
+    *,
+    fenced: bool = False,
 ) -> Answer:
-    """Have one free-form reply judged; never raises for the text of the reply or the judge.
+    """Have one free-form reply judged. Never raises for the text of the reply or the judge.
 
-    A sample that the adapter could not run is ``ADAPTER_FAILED`` without asking. So is a reply of white space alone
-    ``EMPTY``, where the reference sends it: no honest verdict could prefer an option. Without a verdict the answer is
-    ``JUDGE_FAILED``.
+    Args:
+        judge: The judge.
+        question: Without options.
+        options: Two texts without letters.
+        reply: Reply of the model under test.
+        fenced: Whether the judge gets it between marks, and without its reasoning.
+
+    Returns:
+        Option A or B. A sample that the adapter could not run is ``ADAPTER_FAILED`` without asking. So is a reply of
+        white space alone ``EMPTY``, where the reference sends it: no honest verdict could prefer an option. Without a
+        verdict the answer is ``JUDGE_FAILED``.
     """
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
@@ -174,32 +254,71 @@ def judge_reply(
 # share the judge's first reply, so that their order does not matter.
 
 
-def medevalkit_prompt(question: str, gold: str, answer: str, *, fenced: bool = False) -> str:
-    """Return the user message for one answer."""
-    quoted, note = shown_to_judge(answer, fenced=fenced)
-    values = {
-        "question": question,
-        "answer": gold,
-        "response": f"{quoted}\n{note}" if note else quoted,
-    }
+def medevalkit_prompt(
+    question: str,
+    gold: str,
+    answer: str,
+    *,
+    fenced: bool = False,
+) -> str:
+    """Return the user message for one answer.
+
+    Args:
+        question: Question of the sample.
+        gold: Its answer in the dataset.
+        answer: Answer of the model under test.
+        fenced: Whether the answer is between marks, which is not as published.
+    """
+    quoted, note = quote_reply(answer, fenced=fenced)
+    if note:
+        quoted = f"{quoted}\n{note}"
+    values = {"question": question, "answer": gold, "response": quoted}
     return _FIELD.sub(lambda field: values[field[1]], _USER)
 
 
 def published_verdict(text: str) -> bool:
-    """Return whether the reference takes a judge's reply for "right"; it takes everything else for "wrong"."""
+    """Return whether the reference takes a judge's reply for "right". It takes everything else for "wrong"."""
     return tagged(text, "judge") == _RIGHT
 
 
 def strict_verdict(text: str) -> bool | None:
-    """Return whether a judge's reply says "right"; ``None`` for one without exactly one tag with 0 or 1."""
+    """Return whether a judge's reply says "right".
+
+    Returns:
+        ``None`` for a reply without exactly one tag with 0 or 1.
+
+    Example:
+        >>> [strict_verdict(f"<judge>{verdict}</judge>") for verdict in ("0", "1", "right")]
+        [True, False, None]
+    """
     match = _VERDICT.search(text)
-    return match[1] == _RIGHT if match and text.count("<judge>") == 1 else None
+    if match is None or text.count("<judge>") != 1:
+        return None
+    return match[1] == _RIGHT
 
 
 def judge_answer(
-    judge: Judge, question: str, gold: str, answer: str, *, as_published: bool, fenced: bool = False
+    judge: Judge,
+    question: str,
+    gold: str,
+    answer: str,
+    *,
+    as_published: bool,
+    fenced: bool = False,
 ) -> bool | None:
-    """Have one answer judged right or wrong; ``None`` without a verdict. Never raises for the text of either."""
+    """Have one answer judged right or wrong. Never raises for the text of either.
+
+    Args:
+        judge: The judge.
+        question: Question of the sample.
+        gold: Its answer in the dataset.
+        answer: Answer of the model under test.
+        as_published: Whether the judge's first reply is read by the published rule, which takes every form.
+        fenced: Whether the judge gets the answer between marks.
+
+    Returns:
+        ``None`` without a verdict.
+    """
     ask = partial(judge.ask, "", medevalkit_prompt(question, gold, answer, fenced=fenced))
     text: str | None = ask(str, prompt_version=FIRST_VERSION).value
     if text is None:
@@ -207,4 +326,6 @@ def judge_answer(
     if as_published:
         return published_verdict(text)
     verdict = strict_verdict(text)
-    return ask(strict_verdict, prompt_version=AGAIN_VERSION).value if verdict is None else verdict
+    if verdict is None:
+        return ask(strict_verdict, prompt_version=AGAIN_VERSION).value
+    return verdict

@@ -1,4 +1,7 @@
-"""Client of one OpenAI-compatible server: concurrency, retries, pauses, and giving up."""
+"""Client of one OpenAI-compatible server: concurrency, retries, pauses, and giving up.
+
+Judges and ``vlm_server`` ask through it. It must never repeat a prompt or a key in a message or a log.
+"""
 
 import asyncio
 import contextlib
@@ -40,7 +43,9 @@ class AdaptiveLimit:
     """Limit on requests under way: halved when a server has too many, raised by one with each full round of answers."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.allowed, self.busy = most, float(most), 0
+        self.most = most
+        self.allowed = float(most)
+        self.busy = 0
         self._free = asyncio.Condition()
         self._halved = 0.0
 
@@ -59,14 +64,19 @@ class AdaptiveLimit:
             self.busy -= 1
             self._free.notify(max(math.ceil(self.allowed - self.busy), 0))
 
-    def answered(self) -> None:
+    def raise_limit(self) -> None:
         """Note an answer."""
         self.allowed = min(self.allowed + 1 / self.allowed, self.most)
 
-    def overloaded(self, begun: float) -> None:
-        """Note that a request sent at ``begun`` was one too many; requests sent together count once."""
+    def halve(self, begun: float) -> None:
+        """Note that a request was one too many.
+
+        Args:
+            begun: When it was sent, of ``time.monotonic``. Requests sent together count once.
+        """
         if begun > self._halved:
-            self._halved, self.allowed = time.monotonic(), max(self.allowed / 2, 1.0)
+            self._halved = time.monotonic()
+            self.allowed = max(self.allowed / 2, 1.0)
 
 
 class ChatClient:
@@ -74,13 +84,13 @@ class ChatClient:
 
     Args:
         server: The server.
-        limit: Limit on requests under way; several clients may share it.
+        limit: Limit on requests under way, which several clients may share.
         attempts: Maximum number of tries of a request after temporary errors.
         backoff_s: Pause before the second try, which doubles with each further one, plus as much jitter.
         patience: Number of requests in a row that failed because of the server, after which it counts as gone for good:
             later requests fail at once.
         trouble: Maps an error, the server as messages name it and the path to the exception to raise. A RemoteTrouble
-            may be retried.
+            may be retried. By default :func:`trouble_of`.
         before_each: Called before each try; may raise.
     """
 
@@ -92,9 +102,7 @@ class ChatClient:
         *,
         backoff_s: float,
         patience: int,
-        trouble: Callable[[Exception, Server, str], Exception] = lambda error, server, _: (
-            trouble_of(error, server)
-        ),
+        trouble: Callable[[Exception, Server, str], Exception] | None = None,
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
         # Imported here because it takes a second that a run without a server should not pay.
@@ -103,52 +111,68 @@ class ChatClient:
         keep_prompts_out_of_logs()
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of the SDK's HTTP library
         connections = limits(max_connections=None, max_keepalive_connections=limit.most)
-        self.clients = [
-            AsyncOpenAI(
+        connecting_s = min(server.timeout_s, _LONGEST_CONNECTING_S)
+        self.clients = []
+        for _ in range(math.ceil(limit.most / _CONNECTIONS)):
+            client = AsyncOpenAI(
                 base_url=server.base_url,
                 # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
                 api_key=server.api_key or "none",
-                timeout=Timeout(
-                    server.timeout_s, connect=min(server.timeout_s, _LONGEST_CONNECTING_S)
-                ),
+                timeout=Timeout(server.timeout_s, connect=connecting_s),
                 max_retries=0,  # retries are ours
                 http_client=DefaultAsyncHttpxClient(**server.transport_options, limits=connections),
             )
-            for _ in range(math.ceil(limit.most / _CONNECTIONS))
-        ]
-        self.server, self.patience = server, patience
+            self.clients.append(client)
+        self.server = server
+        self.patience = patience
         self.gone: str | None = None  # why no more requests are sent
         self.answered_paths: set[str] = set()
-        self._limit, self._attempts, self._backoff_s = limit, attempts, backoff_s
-        self._trouble, self._before_each = trouble, before_each
+        self._limit = limit
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        self._trouble = trouble
+        self._before_each = before_each
         self._opened = asyncio.Event()
         self._lost: set[str] = set()  # failed requests since the last answer
-        self._in_a_row = self._sent = 0
-        self._waiting = self._retries = (
-            0  # requests waiting for another try; number of retries so far
-        )
+        self._in_a_row = 0
+        self._sent = 0
+        self._waiting = 0  # requests waiting for another try
+        self._retries = 0  # so far
 
     async def get(self, path: str) -> Any:
         """Return the JSON at an address, asked for once, outside all limits.
 
-        Raises RemoteTrouble if there is no answer, and ValueError for malformed JSON.
+        Args:
+            path: Route below the address, or from the root if it begins with a slash.
+
+        Raises:
+            RemoteTrouble: There is no answer.
+            ValueError: The answer is malformed JSON.
         """
         from openai import OpenAIError
 
         try:
             return await self.clients[0].get(self._address(path), cast_to=object)
         except (OpenAIError, AnswerTooLong) as error:
-            raise trouble_of(error, self.named(path)) from None
+            raise trouble_of(error, self.server_at(path)) from None
         except RecursionError:
             raise ValueError("JSON is nested too deeply") from None
 
     async def post(
-        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
         """Return the result of ``take`` on the answer, during which the request still counts as under way.
 
-        Raises the RemoteTrouble of the last try, NotSent if there was none, and other errors of ``take``. If ``take``
-        raises RemoteTrouble, there was no answer.
+        Args:
+            path: Route below the address, or from the root if it begins with a slash.
+            body: JSON of the request.
+            take: Reads an answer. If it raises RemoteTrouble, there was no answer.
+
+        Raises:
+            RemoteTrouble: That of the last try; NotSent if there was none.
         """
         for tries in itertools.count(1):
             try:
@@ -158,28 +182,29 @@ class ChatClient:
             except RemoteTrouble as trouble:
                 if not trouble.retry or tries >= self._attempts:
                     raise
-                backoff_s = min(self._backoff_s * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
-                pause_s = (
-                    backoff_s if trouble.wait_s is None else trouble.wait_s
-                ) + random.uniform(0, self._backoff_s)
+                pause_s = trouble.wait_s
+                if pause_s is None:
+                    pause_s = min(self._backoff_s * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
+                pause_s += random.uniform(0, self._backoff_s)
                 cause = trouble.cause
             self._waiting += 1
             self._retries += 1
             if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
-                logger.info(
-                    "retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause
-                )
+                plural = "s" if self._waiting > 1 else ""
+                logger.info("retrying {} request{}: {}", self._waiting, plural, cause)
             try:
+                # A server that is gone ends the pause.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        self._opened.wait(), pause_s
-                    )  # a server that is gone ends the pause
+                    await asyncio.wait_for(self._opened.wait(), pause_s)
             finally:
                 self._waiting -= 1
         raise AssertionError
 
     async def _send(
-        self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
         from openai import APIStatusError, OpenAIError
 
@@ -187,7 +212,8 @@ class ChatClient:
             raise NotSent(self.gone, retry=False, outage=True)
         self._before_each()
         self._sent += 1
-        begun, client = time.monotonic(), self.clients[self._sent % len(self.clients)]
+        begun = time.monotonic()
+        client = self.clients[self._sent % len(self.clients)]
         try:
             answer = await client.post(self._address(path), cast_to=object, body=body)
             if not isinstance(answer, dict) or answer.get("error"):
@@ -195,8 +221,11 @@ class ChatClient:
         # Malformed JSON, or one that is nested too deeply, escapes the SDK unwrapped.
         except (OpenAIError, ValueError, RecursionError) as error:
             if isinstance(error, APIStatusError) and error.status_code in (429, 503):
-                self._limit.overloaded(begun)
-            raise self._trouble(error, self.named(path), path) from None
+                self._limit.halve(begun)
+            server = self.server_at(path)
+            if self._trouble is None:
+                raise trouble_of(error, server) from None
+            raise self._trouble(error, server, path) from None
         is_answer = True
         try:
             return await take(answer)
@@ -205,17 +234,25 @@ class ChatClient:
             raise
         finally:
             if is_answer:
-                self._limit.answered()
+                self._limit.raise_limit()
                 self.answered_paths.add(path)
-                self.answered()
+                self.note_answer()
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note an answer of the server: the failures before it were no outage."""
         self._lost.clear()
         self._in_a_row = 0
 
     def lose(self, cause: str, sample: str) -> bool:
-        """Note a request that failed because of the server, each ``sample`` once; return whether it is gone now."""
+        """Note a request that failed because of the server.
+
+        Args:
+            cause: Why the server counts as gone, should this be one failure too many.
+            sample: What was asked about, of which several failures count once.
+
+        Returns:
+            Whether the server is gone from now on.
+        """
         self._in_a_row += sample not in self._lost
         self._lost.add(sample)
         if self.gone is not None or self._in_a_row < self.patience:
@@ -233,7 +270,7 @@ class ChatClient:
         for client in self.clients:
             await client.close()
 
-    def named(self, path: str) -> Server:
+    def server_at(self, path: str) -> Server:
         """Return the server with the address of one of its paths, for messages."""
         return replace(self.server, base_url=self._address(path))
 

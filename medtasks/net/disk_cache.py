@@ -10,19 +10,33 @@ from pathlib import Path
 from medtasks.errors import warn_once
 from medtasks.home import make_folder
 
+_KEYS_AT_ONCE = 500  # below SQLite's limit of variables in one statement
+
 
 class SqliteCache:
-    """A cache for several threads and processes; a failure costs one warning and the time that it would have saved.
+    """A cache for several threads and processes.
 
-    The file is created at the first write; without a path nothing is kept. ``table`` is its table and the column of the
-    values. ``warning`` has fields ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is replaced.
+    A failure costs one warning and the time that the cache would have saved.
+
+    Args:
+        path: The file, which is created at the first write; without one nothing is kept.
+        table: Name of the table, and of the column of the values.
+        warning: Text with the fields ``{path}`` and ``{error}``.
+        disposable: Whether a damaged file is replaced.
     """
 
     def __init__(
-        self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False
+        self,
+        path: Path | None,
+        table: tuple[str, str],
+        warning: str,
+        *,
+        disposable: bool = False,
     ) -> None:
-        self.path, self._warning, self._disposable = path, warning, disposable
+        self.path = path
         self._table, self._column = table
+        self._warning = warning
+        self._disposable = disposable
 
     def get(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Return the values of the keys that have one."""
@@ -32,15 +46,10 @@ class SqliteCache:
         try:
             with closing(sqlite3.connect(self.path, timeout=30)) as connection:
                 remaining = iter(keys)
-                while part := list(
-                    islice(remaining, 500)
-                ):  # below SQLite's limit of variables in one statement
+                while part := list(islice(remaining, _KEYS_AT_ONCE)):
                     marks = ",".join("?" * len(part))
-                    values.update(
-                        connection.execute(
-                            f"SELECT * FROM {self._table} WHERE key IN ({marks})", part
-                        )
-                    )
+                    query = f"SELECT * FROM {self._table} WHERE key IN ({marks})"
+                    values.update(connection.execute(query, part))
         except sqlite3.Error as error:
             # An OperationalError means that the file is locked or cannot be opened, others that it is damaged.
             if not isinstance(error, sqlite3.OperationalError) and self._disposable:
@@ -71,5 +80,5 @@ class SqliteCache:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Warn that values are not kept; a cache whose values must be kept raises instead."""
+        """Warn that values are not kept. A cache whose values must be kept raises instead."""
         warn_once(self._warning.format(path=self.path, error=error))

@@ -1,7 +1,8 @@
 """Append-only journal of answers, from which a killed run goes on where it stopped.
 
 One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "run": ..., "answer": {...}}``. Answers are
-replayed if request, weights, code, libraries and arguments are the same; ``run`` tells whether another run asked.
+replayed if request, weights, code, libraries and arguments are the same; ``run`` tells whether another run asked. A
+damaged answer must never be replayed.
 """
 
 import asyncio
@@ -32,21 +33,27 @@ class Entry:
     """One answer."""
 
     answer: Mapping[str, Any]
-    tokens: (
-        int  # length of the model input, so that batches stay the same when answers are replayed
-    )
+    # Length of the model input, so that batches stay the same when answers are replayed.
+    tokens: int
     run: str = field(default="", compare=False)  # id of the run that asked
 
 
 def digest_of(*parts: object) -> str:
-    """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``."""
-    return hashlib.sha256(
-        json.dumps(parts, sort_keys=True, default=repr).encode("ascii")
-    ).hexdigest()
+    """Return a SHA-256 digest of the parts as JSON, in hexadecimal. Other types count by their ``repr``.
+
+    Example:
+        >>> digest_of("a", {"b": 1, "c": 2}) == digest_of("a", {"c": 2, "b": 1})
+        True
+    """
+    text = json.dumps(parts, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def current_run() -> str:
-    """Return the id of the run of this process; without ``medtasks run``, one for all workers of a torchrun agent."""
+    """Return the id of the run of this process.
+
+    Without ``medtasks run``, one for all workers of a torchrun agent.
+    """
     if run := os.environ.get(RUN_VARIABLE):
         return run
     if "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -56,11 +63,28 @@ def current_run() -> str:
 
 
 def journal_folder(argument: str, model_id: str) -> Path | None:
-    """Return the folder of a model's journals: in ``$MEDTASKS_HOME/journal`` for ``true``; ``None`` for ``false``."""
+    """Return the folder of a model's journals.
+
+    Args:
+        argument: ``true`` for ``$MEDTASKS_HOME/journal``, ``false`` for none, or a folder.
+        model_id: Name of the model, which is the folder's last part.
+    """
     if argument.lower() == "false":
         return None
     root = home() / FOLDER_NAME if argument.lower() == "true" else Path(argument).expanduser()
     return root / model_id
+
+
+def _stored_entry(line: bytes) -> tuple[str, Entry] | None:
+    """Return the key and the answer of a line, or None if it is damaged."""
+    try:
+        record = json.loads(line)
+        entry = Entry(record["answer"], record["tokens"], record.get("run", ""))
+        if record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]:
+            return record["key"], entry
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
 
 
 class Journal:
@@ -72,14 +96,20 @@ class Journal:
     one run computes twice.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: str,
+        rank: int,
+        processes: int,
+    ) -> None:
         name = f"{fingerprint[:24]}.rank{rank}of{processes}"
         self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
         self.run = current_run()
         self._stored: dict[str, Entry] = {}
-        self._written: set[str] = set()
         self._pending = b""
-        torn = damaged = 0
+        torn = 0
+        damaged = 0
         for file in sorted(folder.glob(f"{fingerprint[:24]}.rank*of*.jsonl")):
             try:
                 lines = file.read_bytes().split(b"\n")
@@ -88,20 +118,15 @@ class Journal:
                     "the journal {} cannot be read ({}) and is left out", file, error.strerror
                 )
                 continue
-            torn += bool(lines.pop())
+            if lines.pop():
+                torn += 1
             for line in filter(None, lines):
-                try:
-                    record = json.loads(line)
-                    entry = Entry(record["answer"], record["tokens"], record.get("run", ""))
-                    sound = (
-                        record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]
-                    )
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    sound = False
-                if sound:
-                    self._stored[record["key"]] = entry
-                else:
+                stored = _stored_entry(line)
+                if stored is None:
                     damaged += 1
+                else:
+                    key, entry = stored
+                    self._stored[key] = entry
         if torn:
             logger.warning(
                 "the last answer in {} journal file(s) of {} was cut off and is dropped",
@@ -112,20 +137,27 @@ class Journal:
             logger.warning(
                 "{} damaged line(s) in the journal under {} are skipped", damaged, folder
             )
-        self._written.update(self._stored)
+        self._written = set(self._stored)
 
     def replay(self, key: str) -> Entry | None:
-        """Return the answer to an equal request before this object was made."""
+        """Return the answer to an equal request before this object was made.
+
+        Args:
+            key: What :meth:`add` got, a :func:`digest_of` the request.
+        """
         return self._stored.get(key)
 
     def is_copy(self, entry: Entry) -> bool:
-        """Return whether another run asked for an answer; an earlier attempt at this run is no other run."""
+        """Return whether another run asked for an answer. An earlier attempt at this run is no other run."""
         return entry.run != self.run
 
     def add(self, entries: Mapping[str, Entry]) -> None:
         """Append answers and wait until they are on the disk.
 
         A disk that is full or read-only causes one warning, and the lines are tried again with the next batch.
+
+        Args:
+            entries: Answers by key. One that is on the disk already is not written again.
         """
         new = {key: entry for key, entry in entries.items() if key not in self._written}
         self._written.update(new)
@@ -159,14 +191,18 @@ class AsyncJournal:
     """
 
     def __init__(self, journal: Journal) -> None:
-        self.journal, self.replay = journal, journal.replay
+        self.journal = journal
+        self.replay = journal.replay
         self._writer = ThreadPoolExecutor(1, "journal")
         self._lock = threading.Lock()
         self._waiting: dict[str, Entry] = {}
         self._next: Future[None] | None = None  # the write that has not begun yet
 
     async def add(self, entries: Mapping[str, Entry]) -> None:
-        """Append answers and wait until they are on the disk as in :meth:`Journal.add`; cancelling stops no write."""
+        """Append answers and wait until they are on the disk as in :meth:`Journal.add`.
+
+        Cancelling stops no write.
+        """
         with self._lock:
             for key, entry in entries.items():
                 self._waiting.setdefault(key, entry)
@@ -179,7 +215,9 @@ class AsyncJournal:
 
     def _write(self, written: "Future[None]") -> None:
         with self._lock:
-            entries, self._waiting, self._next = self._waiting, {}, None
+            entries = self._waiting
+            self._waiting = {}
+            self._next = None
         try:
             self.journal.add(entries)
         except BaseException as error:  # noqa: BLE001  # passed on to the waiting requests

@@ -16,9 +16,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-LARGEST_ANSWER = (
-    64 * 2**20
-)  # bytes after decoding; that of many log-probabilities has a few million
+# Bytes after decoding; an answer with many log-probabilities has a few million.
+LARGEST_ANSWER = 64 * 2**20
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
@@ -28,6 +28,8 @@ _URL = re.compile(
     r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?",
     re.ASCII,
 )
+# Errors of the HTTP library after the connection was made.
+_BROKEN = ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
 
 
 def keep_prompts_out_of_logs() -> None:
@@ -36,7 +38,12 @@ def keep_prompts_out_of_logs() -> None:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is ``http(s)://host[:port]/path`` and nothing else."""
+    """Return whether a text is ``http(s)://host[:port]/path`` and nothing else.
+
+    Example:
+        >>> is_url("http://127.0.0.1:8000/v1"), is_url("https://user@host/v1?key=1")
+        (True, False)
+    """
     if _URL.fullmatch(text) is None:
         return False
     try:
@@ -47,14 +54,24 @@ def is_url(text: str) -> bool:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port, by which users trust an endpoint, such as ``https://api.openai.com:443``."""
+    """Return scheme, host and port, by which users trust an endpoint.
+
+    Example:
+        >>> origin("https://api.openai.com/v1")
+        'https://api.openai.com:443'
+    """
     parts = urlsplit(url)
     name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{name}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
+    return f"{parts.scheme}://{name}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
 
 
 def host(url: str) -> str:
-    """Return the host name or address of a URL, lower case, without port and brackets."""
+    """Return the host name or address of a URL, lower case, without port and brackets.
+
+    Example:
+        >>> host("http://[::1]:8000/v1")
+        '::1'
+    """
     return urlsplit(url).hostname or ""
 
 
@@ -62,6 +79,10 @@ def is_loopback(name: str) -> bool:
     """Return whether a host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
 
     A tunnel from a loopback address is the user's own responsibility.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("10.0.0.1")
+        (True, False)
     """
     if name == "localhost":
         return True
@@ -72,9 +93,13 @@ def is_loopback(name: str) -> bool:
 
 
 def readable(address: str) -> str:
-    """Return an address as a URL, ``http`` without a scheme; empty if libraries would read it differently.
+    """Return an address as a URL, or an empty text if libraries would read it differently.
 
     Only some of them decode percent signs before they look for the host, so an address with one is refused.
+
+    Example:
+        >>> readable("judge:8000"), readable("http://judge%2f@host")
+        ('http://judge:8000', '')
     """
     scheme, mark, path = address.strip().partition("://")
     url = f"{scheme.lower()}://{path}" if mark else f"http://{scheme}"
@@ -127,7 +152,11 @@ class AnswerTooLong(ValueError):
 
 
 async def read_whole_answer(response: Any) -> None:
-    """Read the body of an answer of the SDK's HTTP library, decoded as it comes. Raises AnswerTooLong."""
+    """Read the body of an answer of the SDK's HTTP library, decoded as it comes.
+
+    Raises:
+        AnswerTooLong: It has more than ``LARGEST_ANSWER`` bytes.
+    """
     content = bytearray()
     async for part in response.aiter_bytes():
         content += part
@@ -139,68 +168,85 @@ async def read_whole_answer(response: Any) -> None:
 def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:
     """Classify an exception of the ``openai`` SDK.
 
-    The server's own message may repeat the prompt or the key: only its short error code is quoted, and ``words`` that
-    the caller has checked. Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried and no
-    outage, because waiting helps, unless the quota is used up; 401, 403, 404 and redirects are outages without a retry;
-    every other status concerns this request alone.
+    Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried and no outage, because waiting
+    helps, unless the quota is used up; 401, 403, 404 and redirects are outages without a retry; every other status
+    concerns this request alone.
+
+    Args:
+        error: What the SDK raised.
+        server: The server, for the message.
+        words: The server's own message, if the caller has checked it. It may repeat the prompt or the key, so otherwise
+            only its short error code is quoted.
     """
     import openai
 
-    where, transport = server.name, type(error.__cause__).__name__  # the error of the HTTP library
+    name = server.name
+    transport = type(error.__cause__).__name__  # the error of the HTTP library
     if transport == "ConnectTimeout":
-        cause = f"{where} could not be reached (no connection in time)"
+        cause = f"{name} could not be reached (no connection in time)"
         return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
-        return RemoteTrouble(
-            f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True
-        )
-    if any(
-        isinstance(each, AnswerTooLong) for each in (error, error.__cause__)
-    ):  # some versions wrap it
-        cause = (
-            f"{where} answered with more than {LARGEST_ANSWER // 2**20} MiB; {server.fix_address}"
-        )
+        cause = f"{name} did not answer within {server.timeout_s:g} s"
+        return RemoteTrouble(cause, retry=True, outage=True)
+    # Some versions wrap it.
+    if isinstance(error, AnswerTooLong) or isinstance(error.__cause__, AnswerTooLong):
+        limit = f"{LARGEST_ANSWER // 2**20} MiB"
+        cause = f"{name} answered with more than {limit}; {server.fix_address}"
         return RemoteTrouble(cause, retry=False, outage=True)
     if isinstance(error, openai.APIConnectionError):
-        reached = transport in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
-        what = (
-            "closed the connection without a complete answer" if reached else "could not be reached"
-        )
-        # Only the operating system's message: the HTTP library's may quote a header, and with it the key.
-        link: BaseException | None = error
-        while link is not None and not (isinstance(link, OSError) and link.strerror):
-            link = link.__cause__ or link.__context__
-        if isinstance(link, OSError):
+        reached = transport in _BROKEN
+        event = "could not be reached"
+        if reached:
+            event = "closed the connection without a complete answer"
+        cause = f"{name} {event}{_system_message(error)}"
+        return RemoteTrouble(cause, retry=True, outage=True, reached=reached)
+    if isinstance(error, openai.APIStatusError):
+        return _status_trouble(error, server, words)
+    return unreadable(server)
+
+
+def _system_message(error: BaseException) -> str:
+    """Return the operating system's message: the HTTP library's may quote a header, and with it the key."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError) and link.strerror:
             # asyncio puts the address in place of the system's message
-            what += f" ({os.strerror(link.errno) if link.errno == errno.ECONNREFUSED else link.strerror})"
-        return RemoteTrouble(f"{where} {what}", retry=True, outage=True, reached=reached)
-    if not isinstance(error, openai.APIStatusError):
-        return unreadable(server)
+            is_refused = link.errno == errno.ECONNREFUSED
+            return f" ({os.strerror(errno.ECONNREFUSED) if is_refused else link.strerror})"
+        link = link.__cause__ or link.__context__
+    return ""
+
+
+def _status_trouble(error: Any, server: Server, words: str) -> RemoteTrouble:
+    """Classify an answer with an HTTP status that is no success."""
+    name = server.name
     status = error.status_code
-    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else None
-    label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
-    label += f": {words}" if words else ""
-    wait_s, retry, outage = None, False, True
+    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else str(status)
+    label = f"HTTP {status}"
+    if code != str(status):
+        label += f", {code}"
+    if words:
+        label += f": {words}"
+    outage = ""  # cause that affects every request
     if status in server.refusals:
-        cause = f"{where} refused the request ({label}); {server.refusals[status]}"
+        outage = f"{name} refused the request ({label}); {server.refusals[status]}"
     elif 300 <= status < 400:
-        cause = f"{where} redirects elsewhere ({label}); {server.fix_address}"
+        outage = f"{name} redirects elsewhere ({label}); {server.fix_address}"
     elif code == "insufficient_quota":
-        cause = f"{where} has no quota left ({label})"
-    elif status not in (408, 429) and status < 500:
-        cause, outage = f"{where} rejected the request ({label})", False
-    elif (
-        wait_s := retry_after_s(error.response.headers, time.time())
-    ) is not None and wait_s > _LONGEST_WAIT_S:
-        cause, outage = f"{where} asks to wait {wait_s:.0f} s ({label})", False
-    else:
-        cause = (
-            f"{where} limits the rate of requests ({label})"
-            if status == 429
-            else f"{where} failed ({label})"
-        )
-        retry, outage = True, status != 429
-    return RemoteTrouble(cause, retry=retry, outage=outage, wait_s=wait_s, status=status)
+        outage = f"{name} has no quota left ({label})"
+    if outage:
+        return RemoteTrouble(outage, retry=False, outage=True, status=status)
+    if status not in (408, 429) and status < 500:
+        cause = f"{name} rejected the request ({label})"
+        return RemoteTrouble(cause, retry=False, outage=False, status=status)
+    wait_s = retry_after_s(error.response.headers, time.time())
+    if wait_s is not None and wait_s > _LONGEST_WAIT_S:
+        cause = f"{name} asks to wait {wait_s:.0f} s ({label})"
+        return RemoteTrouble(cause, retry=False, outage=False, wait_s=wait_s, status=status)
+    cause = f"{name} failed ({label})"
+    if status == 429:
+        cause = f"{name} limits the rate of requests ({label})"
+    return RemoteTrouble(cause, retry=True, outage=status != 429, wait_s=wait_s, status=status)
 
 
 def unreadable(server: Server) -> RemoteTrouble:
@@ -212,28 +258,44 @@ def unreadable(server: Server) -> RemoteTrouble:
 
 
 def build_of(system_fingerprint: object) -> str | None:
-    """Return a completion's ``system_fingerprint`` if it identifies the model, as vLLM's does; else None.
+    """Return a completion's ``system_fingerprint`` if it identifies the model, as vLLM's does, or else None.
 
     vLLM's is a digest of version, weights' name, precision, quantisation and backend; others change from day to day.
+
+    Example:
+        >>> build_of("vllm-0.12.0-1a2b3c"), build_of("fp_44709d6fcb")
+        ('vllm-0.12.0-1a2b3c', None)
     """
     is_build = isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-")
     return str(system_fingerprint) if is_build else None
 
 
 def proven_build(build: str | None, root: object) -> str | None:
-    """Return a server's build if it identifies the weights wherever the server listens; else None.
+    """Return a server's build if it identifies the weights wherever the server listens, or else None.
 
-    vLLM's build covers the name of the weights (``root`` in its list of models). A name on the Hub stands for certain
-    files; a folder may hold others on another machine.
+    Args:
+        build: Result of :func:`build_of`, which covers the name of the weights.
+        root: Name of the weights in the server's list of models. A name on the Hub means certain files, whereas a
+            folder may hold others on another machine.
     """
     return build if isinstance(root, str) and _HUB_NAME.fullmatch(root) else None
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the pause that an endpoint asks for, in seconds and never negative; None if missing or malformed.
+    """Return the pause that an endpoint asks for, in seconds.
 
-    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3) relative
-    to ``now``, in seconds since the epoch. Header names are in lower case, or looked up without regard to case.
+    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3).
+
+    Args:
+        headers: Names are in lower case, or looked up without regard to case.
+        now: Seconds since the epoch, to which a date is relative.
+
+    Returns:
+        Never negative; None if missing or malformed.
+
+    Example:
+        >>> retry_after_s({"retry-after-ms": "1500"}, 0)
+        1.5
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -242,8 +304,7 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
             continue
         return max(seconds, 0.0) if math.isfinite(seconds) else None
     try:
-        return max(
-            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0
-        )
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(date.timestamp() - now, 0.0)
     except (ValueError, OverflowError):
         return None

@@ -24,31 +24,47 @@ from medtasks.prompts.template import Message
 
 
 def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model: the solved examples, then the question."""
+    """Return the prompt of a simple model: the solved examples, then the question.
+
+    Args:
+        doc: The document, of a dataset with demonstrations.
+        lmms_eval_specific_kwargs: The model family's settings.
+    """
     settings = lmms_eval_specific_kwargs or {}
-    template, texts = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n")), []
+    template = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n"))
+    complaint = f"example {template!r} cannot be filled in"
+    text = ""
     for example in without_mark(demonstrations(doc["dataset"]), HIDDEN_MARK.get()):
         answer = zero_shot.example_answer(example, settings)
         values = {"question": zero_shot.prompt(example, settings), "answer": answer}
-        texts.append(
-            fill_template(template, values, values, f"example {template!r} cannot be filled in")
-        )
-    return "".join(texts) + zero_shot.prompt(doc, settings)
+        text += fill_template(template, values, values, complaint)
+    return text + zero_shot.prompt(doc, settings)
 
 
 def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
-    """Open the images of the demonstrations and then those of the document."""
-    examples = [image for of_example in _images_of(doc["dataset"]) for image in of_example]
-    return [*examples, *document_images.images(doc, lmms_eval_specific_kwargs)]
+    """Open the images of the demonstrations and then those of the document.
+
+    Args:
+        doc: The document, of a dataset with demonstrations.
+        lmms_eval_specific_kwargs: The model family's settings.
+    """
+    opened: list[Image.Image] = []
+    for example in _images_of(doc["dataset"]):
+        opened += example
+    return opened + document_images.images(doc, lmms_eval_specific_kwargs)
 
 
 def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
+    """Return the conversation of a chat model: question and answer of each example as turns, then the question.
+
+    Args:
+        doc: The document, of a dataset with demonstrations.
+        lmms_eval_specific_kwargs: The model family's settings.
+    """
     settings = lmms_eval_specific_kwargs or {}
+    examples = demonstrations(doc["dataset"])
     turns: list[Message] = []
-    for example, opened in zip(
-        demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True
-    ):
+    for example, opened in zip(examples, _images_of(doc["dataset"]), strict=True):
         answer = zero_shot.example_answer(example, settings)
         turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), opened))
         turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
@@ -56,29 +72,30 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
 
 
 def demonstrations(name: str) -> tuple[Document, ...]:
-    """Return the solved examples of a dataset, read once per process; DatasetNotPrepared if it has none."""
+    """Return the solved examples of a dataset, read once per process.
+
+    Raises:
+        DatasetNotPrepared: It has none.
+    """
     return _documents(str(prepared_folder(name)), name)
 
 
 def _images_of(name: str) -> list[list[Image.Image]]:
     """Return copies, because a model's preparation may shrink what it gets in place."""
-    return [
-        [image.copy() for image in opened] for opened in _opened(str(prepared_folder(name)), name)
-    ]
+    examples = _open_examples(str(prepared_folder(name)), name)
+    return [[image.copy() for image in opened] for opened in examples]
 
 
 @functools.cache
 def _documents(folder: str, name: str) -> tuple[Document, ...]:
     examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
     if not examples:
-        notes = [
-            note
-            for note in Manifest.read(prepared_folder(name)).left_out
-            if "demonstrations" in note
-        ]
+        notes = Manifest.read(prepared_folder(name)).left_out
+        reasons = [note for note in notes if "demonstrations" in note]
+        reason = f" ({reasons[0]})" if reasons else ""
         raise DatasetNotPrepared(
             f"dataset '{name}' in {folder} has no demonstrations for few-shot prompts"
-            f"{f' ({notes[0]})' if notes else ''}; prepare it again from a source with its training split: "
+            f"{reason}; prepare it again from a source with its training split: "
             f"medtasks data prepare {name} --source DIR"
         )
     return examples
@@ -86,5 +103,5 @@ def _documents(folder: str, name: str) -> tuple[Document, ...]:
 
 # A few datasets at a time: five decoded mammograms are a hundred megabytes.
 @functools.lru_cache(maxsize=2)
-def _opened(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
+def _open_examples(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
     return tuple(tuple(document_images.images(example)) for example in _documents(folder, name))

@@ -7,13 +7,17 @@ from typing import Any
 HIDDEN_MARK: ContextVar[str] = ContextVar("HIDDEN_MARK", default="")
 """Mark that hooks leave out of solved examples; empty for none."""
 
-_PLACEHOLDER = (
-    "\N{REPLACEMENT CHARACTER}"  # what is left and right of a mark must not join into another
-)
+# Texts on either side of a mark must not join into another one.
+_PLACEHOLDER = "\N{REPLACEMENT CHARACTER}"
 
 
 def without_mark(value: Any, mark: str) -> Any:
-    """Return data, such as a document, with a placeholder for a mark in all of its texts."""
+    """Return data, such as a document, with a placeholder for a mark in all of its texts.
+
+    Example:
+        >>> without_mark({"question": "Is </think> there?"}, "</think>")
+        {'question': 'Is � there?'}
+    """
     if isinstance(value, str):
         return value.replace(mark, _PLACEHOLDER) if mark else value
     if isinstance(value, Mapping):
@@ -23,8 +27,13 @@ def without_mark(value: Any, mark: str) -> Any:
     return value
 
 
-def is_instruction(mark: str, prompt: str, task: Any, row: int) -> bool:
-    """Return whether a mark in a prompt is of the task's own words each time; False if that cannot be told.
+def is_instruction(
+    mark: str,
+    prompt: str,
+    task: Any,
+    row: int,
+) -> bool:
+    """Return whether a mark in a prompt is of the task's own words each time, or False if that cannot be told.
 
     Args:
         mark: Text that occurs in the prompt.

@@ -29,13 +29,13 @@ def _after(
 ) -> Callable[..., Built]:
     """Return a hook under a name of this module that looks for a judge first."""
 
-    def checked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Built:
+    def check_and_build(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Built:
         if _NEEDS_JUDGE.get():
             look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)
 
-    checked.__name__ = checked.__qualname__ = name
-    return checked
+    check_and_build.__name__ = check_and_build.__qualname__ = name
+    return check_and_build
 
 
 @contextlib.contextmanager

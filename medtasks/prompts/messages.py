@@ -1,4 +1,7 @@
-"""A prompt as a conversation in the form of OpenAI's chat messages, with images at their places."""
+"""A prompt as a conversation in the form of OpenAI's chat messages, with images at their places.
+
+Adapters of servers and functions send them.
+"""
 
 import base64
 import io
@@ -14,7 +17,20 @@ IMAGE_MARK = "<image>"
 
 
 def image_parts(text: str, images: int, mark: str) -> list[str | None]:
-    """Split a prompt at the marks of its images, which ``None`` stands for; without any mark they come first."""
+    """Split a prompt at the marks of its images, each of which becomes ``None``.
+
+    Args:
+        text: The prompt. Without any mark, its images come first.
+        images: Number of images.
+        mark: Mark of an image's place; empty for a prompt without marks.
+
+    Raises:
+        MedTasksError: There are marks, and not one per image.
+
+    Example:
+        >>> image_parts("Compare <image> with <image>.", 2, "<image>")
+        ['Compare ', None, ' with ', None, '.']
+    """
     pieces = text.split(mark) if mark else [text]
     if len(pieces) == 1:
         return [None] * images + [text]
@@ -22,17 +38,31 @@ def image_parts(text: str, images: int, mark: str) -> list[str | None]:
         raise MedTasksError(
             f"the prompt holds {len(pieces) - 1} image marks for {images} images ({mark})"
         )
-    return [part for piece in pieces for part in (piece, None)][:-1]
+    parts: list[str | None] = []
+    for piece in pieces:
+        parts += [piece, None]
+    return parts[:-1]
 
 
 def prompt_parts(text: str, images: int) -> list[str | None]:
-    """Split a prompt of the harness into texts and images, which ``None`` stands for; without images it is one text."""
+    """Split a prompt of the harness into texts and images, each of which becomes ``None``.
+
+    Args:
+        text: The prompt. Without images it is one text.
+        images: Number of images.
+
+    Example:
+        >>> prompt_parts("<image>Is it normal?", 1)
+        [None, 'Is it normal?']
+    """
     parts = image_parts(text, images, IMAGE_MARK) if images else [text]
     return [part for part in parts if part != ""]
 
 
 def chat_messages(
-    parts: Sequence[str | None], images: Sequence[Mapping[str, Any]], system: str | None = None
+    parts: Sequence[str | None],
+    images: Sequence[Mapping[str, Any]],
+    system: str | None = None,
 ) -> list[dict[str, Any]]:
     """Build a conversation of a user's turn, and a system turn before it if there is one.
 
@@ -46,9 +76,12 @@ def chat_messages(
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
     remaining = iter(images)
-    content = [
-        dict(next(remaining)) if part is None else {"type": "text", "text": part} for part in parts
-    ]
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if part is None:
+            content.append(dict(next(remaining)))
+        else:
+            content.append({"type": "text", "text": part})
     turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": system})

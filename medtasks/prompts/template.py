@@ -22,6 +22,9 @@ The templates are settings under ``lmms_eval_specific_kwargs``, one set per mode
 Questions with lettered options list them as ``A: text`` lines, and a template that marks images itself may have any
 number of marks. Closed questions, yes/no and options mixed, have two templates: ``yes_no_template`` and
 ``options_template``, which may name ``question`` and ``choices``, the options as published.
+
+Task files name these functions through :mod:`medtasks.hooks.prompts`. Text of a document must never be read as a
+template.
 """
 
 import uuid
@@ -32,7 +35,7 @@ from medtasks.data.samples import Document, letter
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, fill_template, written_options
-from medtasks.prompts.images import Settings, image_order, images, named_images, own_marks_removed
+from medtasks.prompts.images import Settings, image_order, images, named_images, without_own_marks
 
 Message = dict[str, Any]
 NO_IMAGE = "The image of this question is not available. Answer from the text alone."
@@ -46,25 +49,49 @@ _FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
 def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, which gets text and images apart.
 
-    The family's ``image_mark`` marks the images' places; without one, a place is removed with the blank after it.
-    Raises MedTasksError if the settings lack a template, or it has an unknown field, and SourceError if it has another
-    number of places than the document has images.
+    Args:
+        doc: The document.
+        lmms_eval_specific_kwargs: The model family's settings. ``image_mark`` marks the images' places; without one, a
+            place is removed with the blank after it.
+
+    Raises:
+        MedTasksError: The settings lack a template, or it has an unknown field.
+        SourceError: The template has another number of places than the document has images.
+
+    Example:
+        >>> prompt({"question": "Is it normal?"}, {"template": "Q: {{ question }} A:"})
+        'Q: Is it normal? A:'
     """
     settings = lmms_eval_specific_kwargs or {}
-    return marked(question_parts(doc, settings), settings)
+    return join_parts(question_parts(doc, settings), settings)
 
 
 def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model: one user turn with every image at its place in the text.
 
-    Errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
+    Args:
+        doc: The document.
+        lmms_eval_specific_kwargs: The model family's settings.
+
+    Raises:
+        MedTasksError: As of :func:`prompt`.
+        SourceError: As of :func:`prompt`, or an image is broken.
     """
     settings = {"image_mark": _PLACE, **(lmms_eval_specific_kwargs or {})}
     return [user_turn(question_parts(doc, settings), images(doc, settings))]
 
 
 def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
-    """Return a turn with the images between the parts of the text; with a single part they come first."""
+    """Return a turn with the images between the parts of the text.
+
+    Args:
+        parts: Texts, one more than there are images; of a single part, the images come first.
+        opened: The images.
+
+    Example:
+        >>> user_turn(["Compare ", " with ", "."], ["left", "right"])["content"][1:4]
+        [{'type': 'image', 'url': 'left'}, {'type': 'text', 'text': ' with '}, {'type': 'image', 'url': 'right'}]
+    """
     before = [""] * (len(opened) + 1 - len(parts))
     content: list[dict[str, Any]] = []
     for position, part in enumerate([*before, *parts]):
@@ -76,27 +103,58 @@ def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
 
 
 def lettered_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Fill the model family's template with lettered options; errors are those of :func:`filled_parts`."""
+    """Fill the model family's template with lettered options.
+
+    Args:
+        doc: A document with ``options``.
+        lmms_eval_specific_kwargs: The model family's settings; by default a template of ours.
+
+    Raises:
+        MedTasksError: The template has an unknown field.
+
+    Example:
+        >>> settings = {"template": "{{ question }} {{ option_b }}?"}
+        >>> lettered_prompt({"question": "Left", "options": ["heart", "lung"]}, settings)
+        'Left lung?'
+    """
     template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
     form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
     settings = {"template": template, **(lmms_eval_specific_kwargs or {}), **form}
     fields = ["question", "options", *(f"option_{name.lower()}" for name in letters(doc))]
-    return marked(filled_parts(doc, settings, fields), settings)
+    return join_parts(fill_parts(doc, settings, fields), settings)
 
 
 def closed_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`."""
+    """Fill the template for this kind of question.
+
+    Args:
+        doc: A ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
+        lmms_eval_specific_kwargs: The model family's settings, with both templates.
+
+    Raises:
+        MedTasksError: The template is missing, or has an unknown field.
+    """
     settings = lmms_eval_specific_kwargs or {}
     name = "yes_no_template" if doc["kind"] == "binary" else "options_template"
-    return marked(filled_parts(doc, settings, ("question", "choices"), name), settings)
+    return join_parts(fill_parts(doc, settings, ("question", "choices"), name), settings)
 
 
 def question_parts(doc: Document, settings: Settings) -> list[str]:
-    """Fill the template and cut it at the places of images, into a single part if it has none or no image is shown.
+    """Fill the template and cut it at the places of images.
 
-    Errors are those of :func:`prompt`.
+    Args:
+        doc: The document.
+        settings: The model family's settings.
+
+    Returns:
+        A single part if the template has no place, or no image is shown.
+
+    Raises:
+        MedTasksError: As of :func:`prompt`.
+        SourceError: As of :func:`prompt`.
     """
-    parts, count = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
+    parts = fill_parts(doc, settings, _FIELDS)
+    count = len(image_order(doc, settings))
     if len(parts) > 1 and len(parts) - 1 != count:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {count} images and its prompt {len(parts) - 1} places for them; "
@@ -114,83 +172,134 @@ class _Options(list[str]):
         return self.listed
 
 
-def filled_parts(
-    doc: Document, settings: Settings, fields: Collection[str], name: str = "template"
+def fill_parts(
+    doc: Document,
+    settings: Settings,
+    fields: Collection[str],
+    name: str = "template",
 ) -> list[str]:
-    """Fill the template that the settings have under a name, and cut it at its places for images.
+    """Fill a template, and cut it at its places for images.
 
-    If the document's images are left out, the places are removed, with the blank after them. ``fields`` are the names
-    that messages list. Raises MedTasksError if the template is missing or has an unknown field.
+    If the document's images are left out, the places are removed, with the blank after them.
+
+    Args:
+        doc: The document.
+        settings: The model family's settings.
+        fields: Names that messages list.
+        name: Name of the template in the settings.
+
+    Raises:
+        MedTasksError: The template is missing or has an unknown field.
     """
     if name not in settings:
         raise MedTasksError(
             f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML"
         )
-    template, blind = str(settings[name]), doc.get(COLUMN) in NOT_SHOWN
+    template = str(settings[name])
+    complaint = f"{template!r} cannot be filled in"
+    if name != "template":
+        complaint = f"{name} {complaint}"
     texts = list(doc.get("options") or ())
-    options, written = _Options(texts), written_options(settings.get("option"), texts)
-    options.listed = str(settings.get("options_joined_by", "\n")).join(written)
-    # Question and option lines have places where they first name images; ``images`` has those of the others.
-    named, order, token = (
-        named_images(doc, settings),
-        image_order(doc, settings),
-        settings.get("image_token"),
-    )
-    text = _CUT.join([str(doc.get("question") or ""), *(doc.get("option_lines") or written)])
-    for index in order:
-        text = text.replace(named[index], token or _PLACE, 1) if index in named else text
-    question, *lines = text.split(_CUT)
-    unnamed = len(order) if token else sum(index not in named for index in order)
-    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
-    values = {
-        **{column: "" if value is None else value for column, value in doc.items()},
-        **{column: doc.get(column) or "" for column in _MAY_LACK},
-        "question": question,
-        "option_lines": lines,
-        **{setting: text for setting, text in settings.items() if isinstance(text, str)},
-        **{f"option_{letter(index).lower()}": text for index, text in enumerate(texts)},
-        "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
-        "options": options,
-        "closed_prefix": settings.get("closed_prefix", "")
-        if doc.get("answer") in ("yes", "no")
-        else "",
-        IMAGE: _PLACE,
-        "images": _PLACE if blind else places,
-    }
-    complaint = f"{'' if name == 'template' else f'{name} '}{template!r} cannot be filled in"
-    template = own_marks_removed(template, settings) if blind else template
+    options = _Options(texts)
+    option_lines = written_options(settings.get("option"), texts)
+    options.listed = str(settings.get("options_joined_by", "\n")).join(option_lines)
+    values = _document_values(doc, settings, option_lines)
+    for index, text in enumerate(texts):
+        values[f"option_{letter(index).lower()}"] = text
+    values["options"] = options
+    if doc.get(COLUMN) == TOLD and not settings.get("demonstrations"):
+        template = f"{NO_IMAGE}\n{template}"
+    if doc.get(COLUMN) not in NOT_SHOWN:
+        return fill_template(template, values, fields, complaint).split(_PLACE)
+    values["images"] = _PLACE
+    template = without_own_marks(template, settings)
+    parts = fill_template(template, values, fields, complaint).split(_PLACE)
+    return [join_parts(parts, {})]
+
+
+def _document_values(
+    doc: Document,
+    settings: Settings,
+    option_lines: Sequence[str],
+) -> dict[str, Any]:
+    """Return the values of a template by name, without those of options."""
+    question, lines, places = _texts_and_places(doc, settings, option_lines)
+    values = {column: "" if value is None else value for column, value in doc.items()}
+    for column in _MAY_LACK:
+        values[column] = doc.get(column) or ""
+    values["question"] = question
+    values["option_lines"] = lines
+    values |= {setting: text for setting, text in settings.items() if isinstance(text, str)}
     if doc.get(COLUMN) == TOLD and settings.get("demonstrations"):  # which come before the question
         values["question"] = f"{NO_IMAGE}\n{question}"
-    elif doc.get(COLUMN) == TOLD:
-        template = f"{NO_IMAGE}\n{template}"
-    first, *others = fill_template(template, values, fields, complaint).split(_PLACE)
-    return (
-        ["".join([first, *(part.removeprefix(" ") for part in others)])]
-        if blind
-        else [first, *others]
-    )
+    values["hint"] = f"Hint: {doc['hint']}\n" if doc.get("hint") else ""
+    values["closed_prefix"] = ""
+    if doc.get("answer") in ("yes", "no"):
+        values["closed_prefix"] = settings.get("closed_prefix", "")
+    values[IMAGE] = _PLACE
+    values["images"] = places
+    return values
 
 
-def marked(parts: Sequence[str], settings: Settings) -> str:
-    """Join parts with the family's ``image_mark`` between them, or without the blanks at the cuts."""
+def _texts_and_places(
+    doc: Document,
+    settings: Settings,
+    option_lines: Sequence[str],
+) -> tuple[str, list[str], str]:
+    """Return question and option lines with places where they first name images, and the places of the others."""
+    named = named_images(doc, settings)
+    order = image_order(doc, settings)
+    token = settings.get("image_token")
+    texts = [str(doc.get("question") or "")]
+    texts += doc.get("option_lines") or option_lines
+    text = _CUT.join(texts)
+    unnamed = len(order) if token else 0
+    for index in order:
+        if index in named:
+            text = text.replace(named[index], token or _PLACE, 1)
+        elif not token:
+            unnamed += 1
+    question, *lines = text.split(_CUT)
+    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
+    return question, lines, places
+
+
+def join_parts(parts: Sequence[str], settings: Settings) -> str:
+    """Join parts with the family's ``image_mark`` between them, or without the blanks at the cuts.
+
+    Example:
+        >>> join_parts(["See ", " here."], {"image_mark": "<image>"}), join_parts(["See", " here."], {})
+        ('See <image> here.', 'Seehere.')
+    """
     mark = settings.get("image_mark", "")
-    return parts[0] + "".join(mark + part if mark else part.removeprefix(" ") for part in parts[1:])
+    if mark:
+        return str(mark).join(parts)
+    first, *others = parts
+    return first + "".join(part.removeprefix(" ") for part in others)
 
 
 def example_answer(doc: Document, settings: Settings) -> str:
     """Return the answer in a demonstration.
 
-    ``example_answer`` of the settings is a template with ``text`` (the right option, the published answer, or the names
-    of all findings in alphabetical order), ``lower_text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and
-    ``acronym`` (in brackets at the end of the text) alone; ``findings_joined_by`` and ``no_finding`` are for findings.
+    Args:
+        doc: A solved example.
+        settings: ``example_answer`` is a template with ``text`` (the right option, the published answer, or the names
+            of all findings in alphabetical order), ``lower_text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and
+            ``acronym`` (in brackets at the end of the text) alone; ``findings_joined_by`` and ``no_finding`` are for
+            findings.
+
+    Example:
+        >>> doc = {"options": ["left lung", "right lung"], "answer": "B"}
+        >>> example_answer(doc, {"example_answer": "{{ letter }}) {{ text }}"})
+        'B) right lung'
     """
     text = _named_answer(doc, settings)
-    chosen = str(doc["answer"]) if "options" in doc and "answer" in doc else ""
+    answer_letter = str(doc["answer"]) if "options" in doc and "answer" in doc else ""
     values = {
         "text": text,
         "lower_text": text.lower(),
-        "letter": chosen,
-        "lower": chosen.lower(),
+        "letter": answer_letter,
+        "lower": answer_letter.lower(),
         "acronym": text.rpartition("(")[2].removesuffix(")"),
     }
     template = str(settings.get("example_answer", "{{ text }}"))
@@ -204,6 +313,10 @@ def target(doc: Document) -> str:
     """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
 
     An answer that is none of its options is as published in ``gold``.
+
+    Example:
+        >>> target({"options": ["normal", "effusion"], "label": 1})
+        'effusion'
     """
     if "report" in doc:
         return str(doc["report"])
@@ -216,21 +329,17 @@ def target(doc: Document) -> str:
 
 def _named_answer(doc: Document, settings: Settings | None = None) -> str:
     if "labels" in doc:
-        findings = sorted(
-            name for name, present in zip(doc["options"], doc["labels"], strict=True) if present
-        )
         form = settings or {}
-        return str(form.get("findings_joined_by", ", ")).join(findings) or str(
-            form.get("no_finding", "")
-        )
+        pairs = zip(doc["options"], doc["labels"], strict=True)
+        findings = sorted(name for name, present in pairs if present)
+        if not findings:
+            return str(form.get("no_finding", ""))
+        return str(form.get("findings_joined_by", ", ")).join(findings)
     if "label" in doc:
         return str(doc["options"][doc["label"]])
     if "options" in doc:
-        return str(
-            doc["options"][
-                [letter(index) for index in range(len(doc["options"]))].index(doc["answer"])
-            ]
-        )
+        index = letters(doc).index(doc["answer"])
+        return str(doc["options"][index])
     return str(doc["answer"])
 
 
@@ -239,6 +348,10 @@ def letters(doc: Document) -> list[str]:
 
     A question without options gets two, though no score: the harness needs some, and the likelihood of a single one
     looks like a text in its samples files.
+
+    Example:
+        >>> letters({"options": ["yes", "no", "maybe"]})
+        ['A', 'B', 'C']
     """
     return [letter(index) for index in range(len(doc["options"]) or 2)]
 
@@ -256,6 +369,6 @@ def closed_target(doc: Document) -> str:
 def closed_option_texts(doc: Document) -> list[str]:
     """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
 
-    A question without known options has no score; its published text is returned because the harness needs one.
+    A question without known options has no score. Its published text is returned because the harness needs one.
     """
     return list(doc["options"]) or [str(doc["choices"])]

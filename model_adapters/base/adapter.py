@@ -1,4 +1,8 @@
-"""Base of the models in this process: an adapter has four members, everything else has a default."""
+"""Base of the models in this process: an adapter has four members, everything else has a default.
+
+The harness calls ``generate_until`` and ``loglikelihood``; a model never overrides these, because they keep the
+journal, count failures and hand results over in the harness's form.
+"""
 
 import abc
 import dataclasses
@@ -6,7 +10,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,6 +51,7 @@ from .requests import (
     BatchRunner,
     FailureLog,
     Item,
+    LoadedRequest,
     Request,
     RequestReader,
     Result,
@@ -60,19 +65,77 @@ _SAMPLED = 64  # values of a tensor for the fingerprint of weights
 _READ_WHOLE = 2**24  # bytes up to which a file's content is in it
 
 
+def _tensor_sample(name: str, tensor: torch.Tensor) -> bytes:
+    """Return a tensor's name, shape and type, followed by some of its values."""
+    head = f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode()
+    if tensor.is_meta or tensor.numel() == 0:
+        return head
+    flat = tensor.detach().reshape(-1)
+    count = min(_SAMPLED, len(flat))
+    indices = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64).long()
+    values = flat[indices.to(flat.device)].cpu()
+    return head + bytes(values.view(torch.uint8).numpy().data)
+
+
+def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
+    """List the files that arguments name: argument, file name, and content or size."""
+    files = []
+    prose = {field.name for field in dataclasses.fields(arguments) if field.metadata.get("prose")}
+    for argument, value in sorted(dataclasses.asdict(arguments).items()):
+        if not isinstance(value, str) or not value or argument in NEUTRAL | prose:
+            continue
+        path = Path(value).expanduser()
+        paths = sorted(path.iterdir()) if path.is_dir() else [path]
+        for file in filter(Path.is_file, paths):
+            digest = str(file.stat().st_size)
+            if file.stat().st_size <= _READ_WHOLE:
+                digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            files.append((argument, file.name, digest))
+    return files
+
+
 class MedicalAdapter(HarnessAdapter, abc.ABC):
     """A model in this process: ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
 
     The last two have defaults for a causal language model of transformers with image features in slots of its prompt.
+    Such a model says where its parts are and how a prompt is written::
+
+        class MyVlm(MedicalAdapter):
+            model_id = "my_vlm"
+
+            def load(self):
+                self.tokenizer = AutoTokenizer.from_pretrained("org/model")
+                self.network = MyNetwork.from_pretrained("org/model").to(self.device).eval()
+                self.pad_id = self.tokenizer.pad_token_id
+                self.slot_id = self.tokenizer.convert_tokens_to_ids("<image>")
+                self.stop_ids = [self.tokenizer.eos_token_id]
+
+            def encode(self, text, images, reply=""):
+                slots = [self.slot_id] * (64 * len(images))
+                ids = slots + self.tokenizer.encode(text + reply)
+                return Encoded(ids, self.prepared(images, clip_pixels))
+
+    ``MyNetwork`` has ``language_model`` and ``image_features``. A model of another kind scores and generates itself::
+
+            def score_batch(self, items):
+                scores = []
+                for item in items:
+                    losses, hits = self.network.score(item.prompt.ids, item.targets)
+                    scores.append(likelihood(losses, hits))
+                return scores
+
+            def generate_batch(self, prompts, settings, seed):
+                return [self.network.answer(prompt.ids, settings.max_new_tokens) for prompt in prompts]
+
+    Everything else is done by the base: arguments, images, batches, failures, and the journal of answers.
     """
 
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
     arguments: AdapterArguments
     device: torch.device  # of the model's inputs
     network: Any  # the weights, as :meth:`load` builds them
-    least_versions: ClassVar[
-        Mapping[str, str]
-    ] = {}  # of packages, where the model needs more than the harness
+    # Versions of packages, where the model needs newer ones than the harness:
+    least_versions: ClassVar[Mapping[str, str]] = {}
     visual_types: ClassVar[tuple[type, ...]] = IMAGES  # types that the model takes as image
     # Needed by the default score_batch and generate_batch:
     tokenizer: Any  # a tokenizer of transformers, whose ``decode`` turns ids into text
@@ -80,15 +143,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     slot_id: int  # token that image features replace
     stop_ids: Sequence[int]  # tokens that end a reply
     stop_strings: Sequence[str] = ()  # texts that end a reply, besides the task's
-    keeps_decoding_settings: ClassVar[bool] = (
-        False  # whether penalties of the checkpoint's settings apply
-    )
-    draws_in_batches: ClassVar[bool] = (
-        False  # whether sampled replies may depend on others of their batch
-    )
-    stops_after: ClassVar[int | None] = (
-        None  # requests; if these are the first and all of them fail, the run stops
-    )
+    # Whether penalties of the checkpoint's settings apply:
+    keeps_decoding_settings: ClassVar[bool] = False
+    # Whether sampled replies may depend on others of their batch:
+    draws_in_batches: ClassVar[bool] = False
+    # Number of requests after which the run stops if all of them failed:
+    stops_after: ClassVar[int | None] = None
 
     def __init__(self, **arguments: object) -> None:
         self.check_versions()
@@ -109,7 +169,11 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     @classmethod
     def check_versions(cls) -> None:
-        """Raise a MedTasksError if a package is too old for this model."""
+        """Check that no package is too old for this model.
+
+        Raises:
+            MedTasksError: A package of ``least_versions`` is older.
+        """
         for package, least in cls.least_versions.items():
             require(package, least, cls.model_id)
 
@@ -117,34 +181,66 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     @abc.abstractmethod
     def load(self) -> None:
-        """Build tokenizer and weights on ``self.device``; weights are in attributes only, see ``clean``."""
+        """Build tokenizer and weights on ``self.device``.
+
+        Weights may be in attributes only, because ``clean`` frees those.
+        """
 
     @abc.abstractmethod
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Turn a prompt, and the beginning of its reply, into model input; at least one token for empty texts.
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
+        """Turn a prompt, and the beginning of its reply, into model input.
 
-        The ids with a reply must begin with the ids without one, except for tokens that merge where the two meet.
+        Args:
+            text: Prompt of the task, without a chat template.
+            images: In the order of the prompt; any mode and size.
+            reply: Text to score after the prompt; empty for a generation.
+
+        Returns:
+            At least one token, even for empty texts. The ids with a reply must begin with the ids without one, except
+            for tokens that merge where the two meet.
         """
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations; those of one question share the pass over their prompt."""
+        """Score continuations, where those of one question share the pass over their prompt.
+
+        Args:
+            items: At most as many as fit into memory; a batch that does not is halved.
+
+        Returns:
+            One score per item, in the order of ``items``.
+        """
         if not self.arguments.prefix_cache:
             return self._score_whole(items)
         try:
-            return self._score_shared(items)
+            return self._score_with_shared_passes(items)
         except Exception:
             self._prefixes.clear()  # frees memory for a smaller batch
             raise
 
     @torch.inference_mode()
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
-        """Generate replies in one batch; texts that are ``CountedReply`` objects carry their token counts.
+        """Generate replies in one batch.
 
-        The seed is for sampling; the global random state does not change. Decoding settings of the checkpoint are
-        dropped for good unless the model has ``keeps_decoding_settings``.
+        Decoding settings of the checkpoint are dropped for good unless the model has ``keeps_decoding_settings``.
+
+        Args:
+            prompts: What ``encode`` returned, without padding.
+            settings: Length limit, stop strings and sampling, equal for the whole batch.
+            seed: Seed for sampling; the global random state does not change.
+
+        Returns:
+            One reply per prompt. Texts that are ``CountedReply`` objects carry their token counts.
         """
         if not self.keeps_decoding_settings:
             self.language_model.generation_config = GenerationConfig()
@@ -154,6 +250,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         until = (*settings.until, *self.stop_strings)
         # transformers returns the prompt's ids too if it was given ids.
         skip = batch.ids.shape[1] if "input_ids" in inputs else 0
+        criteria = [StopStrings(until, self.decode, skip)] if until else []
         sampled = settings.temperature > 0
         devices = range(torch.cuda.device_count()) if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices, enabled=sampled):
@@ -162,35 +259,45 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             ids = self.language_model.generate(
                 **inputs,
                 generation_config=decoding_config(settings, self.stop_ids, self.pad_id),
-                stopping_criteria=StoppingCriteriaList(
-                    [StopStrings(until, self.decode, skip)] if until else []
-                ),
+                stopping_criteria=StoppingCriteriaList(criteria),
             )
-        replies: list[str] = []
-        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True):
-            # The token that ended the reply counts, padding does not.
-            without_padding = max(
-                (at + 1 for at, token in enumerate(row) if token != self.pad_id), default=0
-            )
-            tokens = next(
-                (at + 1 for at, token in enumerate(row) if token in self.stop_ids), without_padding
-            )
-            replies.append(
-                CountedReply(
-                    cut_reply(row, self.decode, self.stop_ids, until), len(prompt.ids), tokens
-                )
-            )
-        return replies
+        rows = ids[:, skip:].tolist()
+        return [
+            self._reply_of(row, prompt, until) for prompt, row in zip(prompts, rows, strict=True)
+        ]
+
+    def _reply_of(
+        self,
+        row: Sequence[int],
+        prompt: Encoded,
+        until: Sequence[str],
+    ) -> CountedReply:
+        """Cut a row of generated ids to the reply. The token that ended it counts, padding does not."""
+        tokens = len(row)
+        while tokens > 0 and row[tokens - 1] == self.pad_id:
+            tokens -= 1
+        for number, token in enumerate(row, start=1):
+            if token in self.stop_ids:
+                tokens = number
+                break
+        text = cut_reply(row, self.decode, self.stop_ids, until)
+        return CountedReply(text, len(prompt.ids), tokens)
 
     # ---- optional members of a model ----
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> Continuation:
-        """Encode a prompt and the text to score after it; a ``ValueError`` where the continuation adds no token."""
-        return split_continuation(
-            self.encode(context, images), self.encode(context, images, continuation)
-        )
+        """Encode a prompt and the text to score after it.
+
+        Raises:
+            ValueError: The continuation adds no token, or no token precedes it.
+        """
+        prompt = self.encode(context, images)
+        return split_continuation(prompt, self.encode(context, images, continuation))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
@@ -202,7 +309,11 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return self.network.language_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings of images on ``self.device``, shape (images, ...) or (images * tokens, ...)."""
+        """Return the embeddings of images, shape (images, ...) or (images * tokens, ...).
+
+        Args:
+            pixels: What ``encode`` returned, on ``self.device``.
+        """
         features: torch.Tensor = self.network.image_features(pixels)
         return features
 
@@ -216,17 +327,19 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         embedded = self.language_model.get_input_embeddings()(batch.ids)
         features = [row.flatten(0, -2) for row in self.cached_features(batch) if row is not None]
         if features:
-            slots = (batch.ids == self.slot_id) & batch.attention_mask[
-                :, -batch.ids.shape[1] :
-            ].bool()
+            is_real = batch.attention_mask[:, -batch.ids.shape[1] :].bool()
+            slots = (batch.ids == self.slot_id) & is_real
             embedded = embedded.masked_scatter(slots[..., None], torch.cat(features))
         return batch.inputs(inputs_embeds=embedded)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return per image, in order, the columns that depend on it directly: (first, after the last).
+        """Return per image, in order, the columns that depend on it directly.
 
-        Prompts that begin alike then share the pass over their prefix, which is never cut within a span. An image
-        without columns has the span (0, 0). ``None``, the default, or another number of spans: nothing is shared.
+        Prompts that begin alike then share the pass over their prefix, which is never cut within a span.
+
+        Returns:
+            Pairs (first, after the last). An image without columns has the span (0, 0). ``None``, the default, or
+            another number of spans: nothing is shared.
         """
         return None
 
@@ -247,46 +360,22 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         for attribute, module in sorted(vars(self).items()):
             if isinstance(module, nn.Module):
                 for name, tensor in sorted(module.state_dict().items()):
-                    weights.update(
-                        f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode()
-                    )
-                    if tensor.is_meta or tensor.numel() == 0:
-                        continue
-                    flat = tensor.detach().reshape(-1)
-                    indices = torch.linspace(
-                        0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64
-                    ).long()
-                    values: Any = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
-                    weights.update(values.data)
-        files = []
-        prose = {
-            field.name
-            for field in dataclasses.fields(self.arguments)
-            if field.metadata.get("prose")
-        }
-        for argument, value in sorted(dataclasses.asdict(self.arguments).items()):
-            if isinstance(value, str) and value and argument not in NEUTRAL | prose:
-                path = Path(value).expanduser()
-                for file in filter(
-                    Path.is_file, sorted(path.iterdir()) if path.is_dir() else [path]
-                ):
-                    size = file.stat().st_size
-                    digest = (
-                        str(size)
-                        if size > _READ_WHOLE
-                        else hashlib.sha256(file.read_bytes()).hexdigest()
-                    )
-                    files.append((argument, file.name, digest))
-        return weights.hexdigest() + digest_of(files)
+                    weights.update(_tensor_sample(f"{attribute}.{name}", tensor))
+        return weights.hexdigest() + digest_of(_named_files(self.arguments))
 
     # ---- helpers for models ----
 
     def prepared(
         self, images: Sequence[Any], prepare: Callable[[Sequence[Any]], torch.Tensor | None]
     ) -> torch.Tensor | None:
-        """Return the result of ``prepare`` on images, computed once for consecutive calls with the same images."""
+        """Return ``prepare(images)``, computed once for consecutive calls with the same images.
+
+        Args:
+            images: The objects that ``encode`` got. They are compared by identity, not by content.
+            prepare: Preprocessing of all images of a prompt; it returns shape (images, ...).
+        """
         last = self._last_prepared
-        if last is None or len(last[0]) != len(images) or any(map(is_not, last[0], images)):
+        if last is None or [*map(id, last[0])] != [*map(id, images)]:
             last = self._last_prepared = tuple(images), prepare(images)
         return last[1]
 
@@ -299,10 +388,17 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     # ---- the harness's calls ----
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
+        """Answer every request of the harness.
 
-        With ``token_counts`` the replies are the harness's ``GenerationResult``. More failures than ``max_failed``
-        allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
+        Args:
+            requests: The harness's ``Instance`` objects.
+
+        Returns:
+            One reply per request. A sample that fails gets a reply marked by ``failed_reply``. With ``token_counts``
+            the replies are the harness's ``GenerationResult``.
+
+        Raises:
+            MedTasksError: More requests failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
         """
         typed = self.read_generation(requests)
         unit = attrgetter("name", "repeat")
@@ -317,40 +413,52 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             is_alone = settings.temperature > 0 and not self.draws_in_batches
             return settings, unit(request) if is_alone else None
 
+        def prepare(loaded: LoadedRequest) -> tuple[Encoded, GenerationSettings, int]:
+            prompt = self.encode(loaded.request.context, list(loaded.visuals.images))
+            return prompt, *decoding(loaded.request)
+
         def execute(
             items: Sequence[tuple[Encoded, GenerationSettings, int]],
         ) -> list[CountedReply | Exception]:
-            (_, settings, seed), *_ = items
-            texts: Sequence[Any] = self.generate_batch(
-                [prompt for prompt, *_ in items], settings, seed
-            )
-            return [
-                text if isinstance(text, Exception) else counted_as(text, escaped_reply(text))
-                for text in texts
-            ]
+            _, settings, seed = items[0]
+            prompts = [prompt for prompt, *_ in items]
+            texts: Sequence[Any] = self.generate_batch(prompts, settings, seed)
+            replies: list[CountedReply | Exception] = []
+            for text in texts:
+                is_error = isinstance(text, Exception)
+                replies.append(text if is_error else counted_as(text, escaped_reply(text)))
+            return replies
+
+        def store(reply: CountedReply) -> dict[str, Any]:
+            return {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]}
 
         work = Work(
             kind="generate_until",
-            prepare=lambda loaded: (
-                self.encode(loaded.request.context, list(loaded.visuals.images)),
-                *decoding(loaded.request),
-            ),
+            prepare=prepare,
             length=lambda item: len(item[0].ids),
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
             decisive=lambda loaded: decoding(loaded.request),
-            stored=lambda reply: {
-                "text": str(reply),
-                "counts": [reply.input_tokens, reply.output_tokens],
-            },
+            stored=store,
             restored=lambda text, counts: CountedReply(text, *counts),
         )
-        return self.handed_replies(typed, self._run(work, typed, plan_streams(typed, group, unit)))
+        replies = self._run(work, typed, plan_streams(typed, group, unit))
+        return self.format_replies(typed, replies)
 
     def loglikelihood(
         self, requests: Sequence[Any]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Score every continuation, see :meth:`handed_scores`; too many failures are a ``MedTasksError``."""
+        """Score every continuation that the harness asks for.
+
+        Args:
+            requests: The harness's ``Instance`` objects.
+
+        Returns:
+            One score per request, in the form of :meth:`format_scores`.
+
+        Raises:
+            MedTasksError: More requests failed than ``max_failed`` allows.
+        """
         typed = read_requests(requests, "loglikelihood")
         work = Work(
             kind="loglikelihood",
@@ -366,11 +474,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         )
         # A shared prefix needs one batch: for the options of a question, for questions on one image.
         is_shared = self.arguments.prefix_cache
-        unit = attrgetter(
-            *(("task", "split", "doc_id", "context") if is_shared else ("name", "repeat"))
-        )
+        columns = ("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")
+        unit = attrgetter(*columns)
         streams = plan_streams(typed, lambda _: None, unit, self.task_dict if is_shared else None)
-        return self.handed_scores(self._run(work, typed, streams))
+        return self.format_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:
         """Free the weights and the caches."""
@@ -379,7 +486,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         self._last_prepared = None
         super().clean()
 
-    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+    def _score_with_shared_passes(self, items: Sequence[Continuation]) -> list[Likelihood]:
         return score_by_question(Questions.of(items, self), self, self._score_whole, self._prefixes)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
@@ -405,10 +512,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         )
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
-        size, tokens = self.arguments.batch_size, self.arguments.batch_tokens
-        rows = (
-            sys.maxsize if tokens and size == 1 else size
-        )  # without limit where batch_tokens decides alone
+        rows = self.arguments.batch_size
+        tokens = self.arguments.batch_tokens
+        if tokens and rows == 1:
+            rows = sys.maxsize  # batch_tokens decides alone
         rows = min(rows, self.arguments.max_batch_size or rows)
         name = f"{self.model_id} {work.kind}"
         with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:

@@ -1,4 +1,4 @@
-"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass; all others are refused.
+"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass, and all others are refused.
 
 The harness hands over what it parsed from ``key=value,...`` (``true``/``false`` as bools, digits as int, other numbers
 as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``. It does not
@@ -8,6 +8,7 @@ as JSON strings. ``@FILE`` names a file with either.
 
 import dataclasses
 import json
+import operator
 import re
 import types
 import typing
@@ -27,6 +28,8 @@ _KINDS = {
     str: "text",
     dict: "an object in JSON",
 }
+_AUTO = re.compile(r"auto(:\d+)?")
+_AUTO_BATCH_SIZE = 64  # to begin with: a batch that does not fit into memory is halved
 
 
 def argument(
@@ -37,9 +40,14 @@ def argument(
     choices: Sequence[str] | None = None,
     prose: bool = False,
 ) -> Any:
-    """Declare a dataclass field with inclusive bounds, or with the texts that are allowed; ``None`` for any.
+    """Declare an argument as a dataclass field.
 
-    ``prose`` is text with commas and line breaks in it: it may be given as a JSON string, or as ``@FILE``.
+    Args:
+        default: Value where the argument is not given.
+        least: Smallest allowed number; ``None`` for any.
+        most: Largest allowed number; ``None`` for any.
+        choices: Allowed texts; ``None`` for any.
+        prose: Whether it is text with commas and line breaks, which may be given as a JSON string, or as ``@FILE``.
     """
     metadata = {"least": least, "most": most, "choices": choices, "prose": prose}
     return dataclasses.field(default=default, metadata=metadata)
@@ -47,14 +55,13 @@ def argument(
 
 @dataclasses.dataclass(frozen=True)
 class HarnessArguments:
-    """Arguments of all our models, served ones included; see ``model_adapters/README.md``."""
+    """Arguments of all our models, served ones included (``model_adapters/README.md`` explains them)."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
     device: str | None = argument(None)
-    max_new_tokens: int = argument(
-        64, least=1
-    )  # length limit of a reply where the task sets none, in tokens
+    # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(64, least=1)
     max_failed: float = argument(0.1, least=0, most=1)
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
     token_counts: bool = argument(False)
@@ -64,16 +71,14 @@ class HarnessArguments:
 
 @dataclasses.dataclass(frozen=True)
 class AdapterArguments(HarnessArguments):
-    """Arguments of every model in this process; a model module extends them and may change the defaults."""
+    """Arguments of every model in this process. A model module extends them and may change the defaults."""
 
     batch_tokens: int | None = argument(None, least=1)
-    prefix_cache: bool = argument(
-        True
-    )  # whether the options of a question share one pass over image and prompt
+    # whether the options of a question share one pass over image and prompt
+    prefix_cache: bool = argument(True)
     prefix_cache_mb: int = argument(512, least=0)
-    feature_cache_mb: int = argument(
-        512, least=0
-    )  # size of the cache of vision features, in MiB; 0 for none
+    # size of the cache of vision features, in MiB; 0 for none
+    feature_cache_mb: int = argument(512, least=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +92,15 @@ class CheckpointArguments(AdapterArguments):
 
 
 def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model: str) -> Arguments:
-    """Return an instance of ``cls`` with every value converted to its declared type; ``None`` counts as not given.
+    """Convert arguments to the types that a dataclass declares.
 
-    An unknown name, or a value that does not fit its type or its bounds, is an ``AdapterArgumentError``.
+    Args:
+        cls: The adapter's dataclass of arguments.
+        arguments: Values by name, as the harness parsed them. ``None`` counts as not given.
+        model: Name of the model, for messages.
+
+    Raises:
+        AdapterArgumentError: A name is unknown, or a value does not fit its type or its bounds.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     declared = typing.get_type_hints(cls)
@@ -100,73 +111,105 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
             raise AdapterArgumentError(
                 f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}."
             )
-        if name == "batch_size" and re.fullmatch(
-            r"auto(:\d+)?", str(value)
-        ):  # the harness passes it on unread
-            value = 64  # to begin with: a batch that does not fit into memory is halved
-        if value is not None:
-            is_union = isinstance(declared[name], types.UnionType)
-            kind = (
-                typing.get_args(declared[name])[0] if is_union else declared[name]
-            )  # ``int`` of ``int | None``
-            values[name] = _checked(model, fields[name], typing.get_origin(kind) or kind, value)
+        if value is None:
+            continue
+        if name == "batch_size" and _AUTO.fullmatch(str(value)):  # the harness passes it on unread
+            value = _AUTO_BATCH_SIZE
+        kind = declared[name]
+        if isinstance(kind, types.UnionType):
+            kind = typing.get_args(kind)[0]  # ``int`` of ``int | None``
+        values[name] = _read_value(model, fields[name], typing.get_origin(kind) or kind, value)
     return cls(**values)
 
 
-def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:
-    least, most = field.metadata.get("least"), field.metadata.get("most")
-    bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+def _read_value(
+    model: str,
+    field: "dataclasses.Field[Any]",
+    kind: type,
+    value: object,
+) -> object:
+    """Convert a value to its declared type, and check its bounds."""
     choices = field.metadata.get("choices")
-    prose = bool(field.metadata.get("prose"))
-    expected = " or ".join(
-        choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"]
-    )
-    expected += ", as it is or as a JSON string" * prose
+    is_prose = bool(field.metadata.get("prose"))
     problem = AdapterArgumentError(
-        f"{model}: argument '{field.name}' must be {expected}, not '{value}'."
+        f"{model}: argument '{field.name}' must be {_expected(field, kind)}, not '{value}'."
     )
-    if isinstance(value, str) and value.startswith("@") and (prose or kind is dict):
-        try:
-            value, prose = Path(value[1:]).expanduser().read_text(encoding="utf-8"), False
-        except (OSError, ValueError) as error:
-            raise AdapterArgumentError(
-                f"{model}: argument '{field.name}' names the file {value[1:]}, which cannot be read ({error}); correct "
-                f"its path, or write a text that begins with @ as a JSON string."
-            ) from error
+    if isinstance(value, str) and value.startswith("@") and (is_prose or kind is dict):
+        value = _read_file(model, field.name, value[1:])
+        is_prose = False
     try:
-        if prose and isinstance(value, str) and value.startswith('"'):
-            value = json.loads(value)
-        converted: Any
-        if kind is dict:
-            converted = json.loads(value) if isinstance(value, str) else value
-        elif kind is bool:
-            converted = {"true": True, "false": False}.get(str(value).lower())
-        elif kind is float:
-            converted = float(str(value))
-        elif kind is int:  # a float must be whole: the harness reads "1e2" as 100.0
-            converted = (
-                int(float(value))
-                if isinstance(value, float) and value.is_integer()
-                else int(str(value))
-            )
-        else:
-            converted = str(value)
+        converted = _convert(kind, value, is_prose)
     except (ValueError, OverflowError):
         raise problem from None
-    # The comparisons are written so that a NaN fails them.
-    if (least is not None and not converted >= least) or (
-        most is not None and not converted <= most
-    ):
-        raise problem
+    for bound, holds in (("least", operator.ge), ("most", operator.le)):
+        limit = field.metadata.get(bound)
+        if limit is not None and not holds(converted, limit):  # as for a NaN
+            raise problem
     if not isinstance(converted, kind) or (choices is not None and converted not in choices):
         raise problem
     return converted
 
 
+def _expected(field: "dataclasses.Field[Any]", kind: type) -> str:
+    """Describe the values of an argument, for messages."""
+    if choices := field.metadata.get("choices"):
+        expected = " or ".join(choices)
+    else:
+        bounds = []
+        for word in ("least", "most"):
+            bound = field.metadata.get(word)
+            if bound is not None:
+                bounds.append(f"at {word} {bound}")
+        expected = " of ".join(filter(None, [_KINDS[kind], " and ".join(bounds)]))
+    if field.metadata.get("prose"):
+        expected += ", as it is or as a JSON string"
+    return expected
+
+
+def _read_file(model: str, argument_name: str, name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise AdapterArgumentError(
+            f"{model}: argument '{argument_name}' names the file {name}, which cannot be read ({error}); correct "
+            f"its path, or write a text that begins with @ as a JSON string."
+        ) from error
+
+
+def _convert(kind: type, value: Any, is_prose: bool) -> Any:
+    """Convert a value of the harness, to another type where it does not fit."""
+    if is_prose and isinstance(value, str) and value.startswith('"'):
+        value = json.loads(value)
+    if kind is dict:
+        return json.loads(value) if isinstance(value, str) else value
+    if kind is bool:
+        return {"true": True, "false": False}.get(str(value).lower())
+    if kind is float:
+        return float(str(value))
+    if kind is not int:
+        return str(value)
+    if isinstance(value, float) and value.is_integer():  # the harness reads "1e2" as 100.0
+        return int(value)
+    return int(str(value))
+
+
 def choose_device(
-    requested: str | None, assigned: torch.device, processes: int, model: str
+    requested: str | None,
+    assigned: torch.device,
+    processes: int,
+    model: str,
 ) -> torch.device:
-    """Return the requested device; with several processes the assigned one, because they must not share a GPU."""
+    """Return the device that a model runs on.
+
+    Args:
+        requested: The argument ``device``: cpu, cuda or cuda:N. ``None`` for the assigned one.
+        assigned: Device that accelerate gave to this process.
+        processes: Number of processes. Several get the assigned device, because they must not share a GPU.
+        model: Name of the model, for messages.
+
+    Raises:
+        AdapterArgumentError: The device is not present, or does not fit the processes.
+    """
     if requested is None:
         return assigned
     try:
@@ -174,9 +217,8 @@ def choose_device(
     except RuntimeError:
         device = torch.device("meta")
     gpus = torch.cuda.device_count()
-    if device.type not in ("cpu", "cuda") or (
-        device.type == "cuda" and (device.index or 0) >= gpus
-    ):
+    is_missing = device.type == "cuda" and (device.index or 0) >= gpus
+    if device.type not in ("cpu", "cuda") or is_missing:
         raise AdapterArgumentError(
             f"{model}: device '{requested}' is not present; give cpu, cuda or cuda:N, this machine has {gpus} usable "
             f"GPU(s)."
@@ -184,8 +226,9 @@ def choose_device(
     if processes == 1:
         return device
     if device.type != assigned.type:
+        hint = ", or set ACCELERATE_USE_CPU=true" if device.type == "cpu" else ""
         raise AdapterArgumentError(
             f"{model}: device='{requested}' does not fit {processes} processes that talk over {assigned.type}; "
-            f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
+            f"leave the argument out{hint}."
         )
     return assigned

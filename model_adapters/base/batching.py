@@ -1,4 +1,7 @@
-"""Model input and output: encoded prompts, padded batches, likelihoods, caches of images, decoding and replies."""
+"""Model input and output: encoded prompts, padded batches, likelihoods, caches of images, decoding and replies.
+
+Adapters of models in this process use it. A likelihood must never depend on the other rows of its batch.
+"""
 
 import hashlib
 import math
@@ -32,34 +35,44 @@ KNOWN_SETTINGS = frozenset(
 class Encoded:
     """One prompt as model input."""
 
-    ids: Sequence[
-        int
-    ]  # every position of the language model, with placeholder ids where image features will go
+    # Every position of the language model, with placeholder ids where image features will go.
+    ids: Sequence[int]
     pixels: torch.Tensor | None  # preprocessed images, shape (images, ...); ``None`` without images
 
     @property
     def image_keys(self) -> tuple[str, ...]:
-        """Digest of each image's content; they are computed once for a tensor that does not change."""
+        """Digest of each image's content, computed once for a tensor that does not change."""
         pixels = self.pixels
         if pixels is None:
             return ()
         version = 0 if pixels.is_inference() else pixels._version
         entry = _keys.get(pixels)
         if entry is None or entry[0] != version:
-            entry = _keys[pixels] = (
-                version,
-                tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels))),
-            )
+            keys = tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels)))
+            entry = _keys[pixels] = version, keys
         return entry[1]
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
-        """Return the tokens from ``start`` to before ``stop``, with some of the images."""
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> "Encoded":
+        """Return some of the tokens, with some of the images.
+
+        Args:
+            start: First token.
+            stop: Token after the last.
+            images: Images whose slots lie among the tokens; all by default.
+        """
         if self.pixels is None:
             return Encoded(self.ids[start:stop], None)
-        chosen = range(len(self.pixels))[images]
+        count = len(range(len(self.pixels))[images])
+        if count == 0:
+            return Encoded(self.ids[start:stop], None)
         # The same tensor for all images: their digests are known already.
-        pixels = self.pixels if len(chosen) == len(self.pixels) else self.pixels[images]
-        return Encoded(self.ids[start:stop], pixels if chosen else None)
+        pixels = self.pixels if count == len(self.pixels) else self.pixels[images]
+        return Encoded(self.ids[start:stop], pixels)
 
 
 @dataclass(frozen=True)
@@ -74,31 +87,58 @@ class PaddedBatch:
     prompts: Sequence[Encoded]
 
     def inputs(self, **inputs: Any) -> dict[str, Any]:
-        """Return a language model's inputs, with mask and positions added."""
+        """Return a language model's inputs, with mask and positions added.
+
+        Args:
+            **inputs: Ids or embeddings under the name that the model gives them.
+        """
         return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
 
 
 def positions_of(mask: torch.Tensor) -> torch.Tensor:
-    """Return positions that count the real tokens of each row from 0."""
+    """Return positions that count the real tokens of each row from 0, shape of ``mask``.
+
+    Example:
+        >>> positions_of(torch.tensor([[0, 0, 1, 1]])).tolist()
+        [[0, 0, 0, 1]]
+    """
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> PaddedBatch:
-    """Arrange prompts as one batch on ``device``."""
+def pad_left(
+    prompts: Sequence[Encoded],
+    pad_id: int,
+    device: torch.device,
+) -> PaddedBatch:
+    """Arrange prompts as one batch on ``device``.
+
+    Example:
+        >>> prompts = [Encoded([7, 8, 9], None), Encoded([5], None)]
+        >>> pad_left(prompts, 0, torch.device("cpu")).ids.tolist()
+        [[7, 8, 9], [0, 0, 5]]
+    """
     rows = [torch.tensor(prompt.ids, dtype=torch.long) for prompt in prompts]
+    real = [torch.ones_like(row) for row in rows]
     ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side="left")
-    mask = pad_sequence(
-        [torch.ones_like(row) for row in rows], batch_first=True, padding_side="left"
-    )
-    return PaddedBatch(ids.to(device), mask.to(device), positions_of(mask).to(device), prompts)
+    mask = pad_sequence(real, batch_first=True, padding_side="left")
+    positions = positions_of(mask)
+    return PaddedBatch(ids.to(device), mask.to(device), positions.to(device), prompts)
 
 
-def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> torch.Tensor:
-    """Return ids as one rectangle on ``device``, shape (rows, longest row)."""
+def pad_right(
+    rows: Sequence[Sequence[int]],
+    pad_id: int,
+    device: torch.device,
+) -> torch.Tensor:
+    """Return ids as one rectangle on ``device``, shape (rows, longest row).
+
+    Example:
+        >>> pad_right([[7, 8], [5]], 0, torch.device("cpu")).tolist()
+        [[7, 8], [5, 0]]
+    """
     longest = max(map(len, rows))
-    return torch.tensor(
-        [[*row, *[pad_id] * (longest - len(row))] for row in rows], dtype=torch.long, device=device
-    )
+    padded = [[*row, *[pad_id] * (longest - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device)
 
 
 @dataclass(frozen=True)
@@ -125,24 +165,43 @@ class Likelihood:
 
     total: float  # negative log-likelihood summed over the continuation's tokens, in nats
     tokens: int
-    greedy: bool  # whether every token is the most likely one, so that greedy decoding would have produced them
+    # Whether every token is the most likely one, so that greedy decoding would have produced them.
+    greedy: bool
 
     @property
     def mean(self) -> float:
-        """Negative log-likelihood per token, in nats; smaller is better."""
+        """Negative log-likelihood per token, in nats. Smaller is better.
+
+        Example:
+            >>> Likelihood(total=3.0, tokens=2, greedy=True).mean
+            1.5
+        """
         return self.total / self.tokens
 
 
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return the length of the longest common prefix: 5 of "left lung" and "left arm"."""
-    differing = (
-        at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right
-    )
-    return next(differing, min(len(first), len(second)))
+    """Return the length of the longest common prefix.
+
+    Example:
+        >>> common_length("left lung", "left arm")
+        5
+    """
+    for position, (left, right) in enumerate(zip(first, second, strict=False)):
+        if left != right:
+            return position
+    return min(len(first), len(second))
 
 
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
-    """Return the tokens of ``whole`` after its common prefix with the context; a ``ValueError`` if either is empty."""
+    """Return the tokens of ``whole`` after its common prefix with the context.
+
+    Args:
+        context: The prompt alone.
+        whole: The prompt with the text to score, encoded together: tokens may merge where the two meet.
+
+    Raises:
+        ValueError: Nothing is left to score, or nothing precedes it.
+    """
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
         raise ValueError("the continuation adds no token")
@@ -157,26 +216,40 @@ def score(
     pad_id: int,
     device: torch.device,
 ) -> list[Likelihood]:
-    """Score continuations in one forward pass; a score that is not finite is a ``MedTasksError``.
+    """Score continuations in one forward pass.
 
-    ``logits_of`` takes a batch and k, and returns the logits of the last k positions, shape (batch, k, vocabulary):
-    with padding on the left, memory for logits grows with the longest continuation, not with the prompt.
+    With padding on the left, memory for logits grows with the longest continuation, not with the prompt.
+
+    Args:
+        items: Continuations of one batch.
+        logits_of: Takes a batch and k, and returns the logits of the last k positions, shape (batch, k, vocabulary).
+        pad_id: Token to fill up with.
+        device: Device of the batch.
+
+    Raises:
+        MedTasksError: A score is not finite.
     """
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
     # Logits at one position predict the next token, hence one more column, of which the last predicts nothing.
-    losses, hits = token_losses(logits_of(batch, longest + 1)[:, :-1], batch.ids[:, -longest:])
-    return [
-        likelihood(losses[row, -item.tokens :], hits[row, -item.tokens :])
-        for row, item in enumerate(items)
-    ]
+    logits = logits_of(batch, longest + 1)[:, :-1]
+    losses, hits = token_losses(logits, batch.ids[:, -longest:])
+    scores = []
+    for item, row_losses, row_hits in zip(items, losses, hits, strict=True):
+        scores.append(likelihood(row_losses[-item.tokens :], row_hits[-item.tokens :]))
+    return scores
 
 
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return losses in nats and whether the target is the most likely token, both of the shape of ``targets``.
+    """Return the loss of each target in nats, and whether it is the most likely token.
 
-    Logits have the shape (..., vocabulary). Targets may include image slots of a short prompt: their ids lie outside
-    the vocabulary and are never scored.
+    Args:
+        logits: Shape (..., vocabulary).
+        targets: Ids, shape (...). They may include image slots of a short prompt: their ids lie outside the vocabulary
+            and are never scored.
+
+    Returns:
+        Two tensors of the shape of ``targets``, on the CPU.
     """
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
@@ -186,7 +259,15 @@ def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Ten
 
 
 def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
-    """Sum up the results of :func:`token_losses` for one continuation; the sum has to be finite."""
+    """Sum up the losses of one continuation.
+
+    Args:
+        losses: In nats, shape (tokens,), see :func:`token_losses`.
+        hits: Whether each target is the most likely token, shape (tokens,).
+
+    Raises:
+        MedTasksError: The sum is not finite.
+    """
     total = losses.sum().item()
     if not math.isfinite(total):
         raise MedTasksError(
@@ -196,7 +277,7 @@ def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
 
 
 class BoundedCache(Generic[Value]):
-    """Values by key, up to ``limit`` bytes; the least recently used goes first."""
+    """Values by key, up to ``limit`` bytes. The least recently used goes first."""
 
     def __init__(self, limit: int) -> None:
         self.used = 0
@@ -211,7 +292,13 @@ class BoundedCache(Generic[Value]):
         return self._values[key][0]
 
     def keep(self, key: Hashable, value: Value, size: int) -> None:
-        """Keep a value of ``size`` bytes under a new key, unless it is larger than the whole cache."""
+        """Keep a value under a new key, unless it is larger than the whole cache.
+
+        Args:
+            key: A key that was not found.
+            value: What :meth:`get` returns from now on.
+            size: Size of the value, in bytes.
+        """
         if size > self._limit or key in self._values:
             return
         self._values[key] = value, size
@@ -226,14 +313,18 @@ class BoundedCache(Generic[Value]):
 
 
 def content_key(pixels: torch.Tensor) -> str:
-    """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once."""
+    """Return a digest of a tensor's values, shape and type.
+
+    Values that an expanded tensor repeats are read once.
+    """
     once = pixels.detach()
     for axis, step in enumerate(pixels.stride()):
-        once = once.narrow(axis, 0, 1) if step == 0 and once.shape[axis] else once
-    digest = hashlib.blake2b(
-        f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}".encode(), digest_size=16
-    )
-    digest.update(once.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        if step == 0 and once.shape[axis]:
+            once = once.narrow(axis, 0, 1)
+    head = f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}"
+    digest = hashlib.blake2b(head.encode(), digest_size=16)
+    values = once.cpu().contiguous().flatten()
+    digest.update(values.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -243,13 +334,18 @@ class FeatureCache(BoundedCache[torch.Tensor]):
     def features(
         self, prompts: Sequence[Encoded], compute: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[torch.Tensor | None]:
-        """Return per prompt the features of its images, joined along the first dimension; ``None`` without images.
+        """Return the features of each prompt's images, joined along the first dimension.
 
-        Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on the cache's content.
+        Args:
+            prompts: Rows of a batch.
+            compute: From one image, shape (1, ...), to its features. In a batch of images, rounding would depend on
+                the cache's content.
+
+        Returns:
+            One tensor per prompt, ``None`` without images.
         """
-        by_key: dict[
-            str, torch.Tensor
-        ] = {}  # nothing is computed twice in a batch, however small the cache
+        # Nothing is computed twice in a batch, however small the cache.
+        by_key: dict[str, torch.Tensor] = {}
         rows: list[torch.Tensor | None] = []
         for prompt in prompts:
             parts = []
@@ -268,7 +364,12 @@ class FeatureCache(BoundedCache[torch.Tensor]):
                     self.keep(key, features if is_whole else features.clone(), features.nbytes)
                 by_key[key] = features
                 parts.append(features)
-            rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
+            if not parts:
+                rows.append(None)
+            elif len(parts) == 1:
+                rows.append(parts[0])
+            else:
+                rows.append(torch.cat(parts))
         return rows
 
 
@@ -277,7 +378,7 @@ class FeatureCache(BoundedCache[torch.Tensor]):
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Decoding of a reply; requests with equal settings can share a batch."""
+    """Decoding of a reply. Requests with equal settings can share a batch."""
 
     max_new_tokens: int  # length limit in tokens
     until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs
@@ -288,7 +389,10 @@ class GenerationSettings:
 
 
 class CountedReply(str):
-    """Reply with its numbers of tokens, ``None`` if unknown; inputs include image slots, outputs the end token."""
+    """Reply with its numbers of tokens, ``None`` if unknown.
+
+    Inputs include image slots, outputs the token that ended the reply.
+    """
 
     input_tokens: int | None
     output_tokens: int | None
@@ -303,85 +407,141 @@ class CountedReply(str):
 
 
 def counted_as(reply: str, text: str) -> CountedReply:
-    """Return a text with the token counts of the reply that it replaces."""
+    """Return a text with the token counts of the reply that it replaces.
+
+    Example:
+        >>> counted_as(CountedReply(" A ", 7, 2), "A").output_tokens
+        2
+    """
     return CountedReply(
         text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None)
     )
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
-    """Read a task's ``gen_kwargs``; ``None`` counts as not given, unknown keys are ignored, impossible values refused.
+    """Read a task's ``generation_kwargs``.
 
     Sampling takes a positive ``temperature`` (1 where only ``do_sample`` is given) and no ``do_sample: false``.
+
+    Args:
+        gen_kwargs: Settings by name. ``None`` counts as not given, unknown names are ignored.
+        max_new_tokens: Length limit where the task sets none.
+
+    Raises:
+        MedTasksError: A value is impossible.
+
+    Example:
+        >>> read_settings({"until": "Q:", "temperature": 0}, 64)  # doctest: +ELLIPSIS
+        GenerationSettings(max_new_tokens=64, until=('Q:',), temperature=0.0, ...)
     """
-    settled = {key: value for key, value in gen_kwargs.items() if value is not None}
-    until = settled.get("until", ())
+    values = {key: value for key, value in gen_kwargs.items() if value is not None}
+    until = values.get("until", ())
     try:
         until = (until,) if isinstance(until, str) else tuple(until)
-        sampled = settled.get("do_sample", float(settled.get("temperature", 0)) > 0)
+        is_sampled = values.get("do_sample", float(values.get("temperature", 0)) > 0)
         settings = GenerationSettings(
-            max_new_tokens=int(settled.get("max_new_tokens", max_new_tokens)),
+            max_new_tokens=int(values.get("max_new_tokens", max_new_tokens)),
             until=tuple(stop for stop in until if stop),
-            temperature=float(settled.get("temperature", 1.0)) if sampled else 0.0,
-            top_p=float(settled.get("top_p", 1.0)),
-            top_k=int(settled.get("top_k", 0)),
-            num_beams=int(settled.get("num_beams", 1)),
+            temperature=float(values.get("temperature", 1.0)) if is_sampled else 0.0,
+            top_p=float(values.get("top_p", 1.0)),
+            top_k=int(values.get("top_k", 0)),
+            num_beams=int(values.get("num_beams", 1)),
         )
     except (TypeError, ValueError) as error:
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
-    if (
-        settings.max_new_tokens < 1
-        or settings.num_beams < 1
-        or not 0 < settings.top_p <= 1
-        or settings.temperature < 0
-    ):
+    has_output = settings.max_new_tokens >= 1 and settings.num_beams >= 1
+    if not has_output or not 0 < settings.top_p <= 1 or settings.temperature < 0:
         raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
     return settings
 
 
 def decoding_config(
-    settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int
+    settings: GenerationSettings,
+    stop_ids: Sequence[int],
+    pad_id: int,
 ) -> GenerationConfig:
-    """Build the configuration; transformers adds other settings, such as penalties, from the model's own."""
-    sampling = {
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
-    }
+    """Build the configuration of ``generate``.
+
+    transformers adds other settings, such as penalties, from the model's own.
+
+    Args:
+        settings: Settings of the task.
+        stop_ids: Tokens that end a reply.
+        pad_id: Token that fills up the rows of replies that ended.
+    """
+    sampling = {}
+    if settings.temperature > 0:
+        sampling = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
+        }
     return GenerationConfig(
         max_new_tokens=settings.max_new_tokens,
         num_beams=settings.num_beams,
         do_sample=settings.temperature > 0,
         eos_token_id=list(stop_ids),
         pad_token_id=pad_id,
-        **(sampling if settings.temperature > 0 else {}),
+        **sampling,
     )
 
 
 def cut_reply(
-    ids: Sequence[int], decode: Decode, stop_ids: Collection[int], until: Sequence[str]
+    ids: Sequence[int],
+    decode: Decode,
+    stop_ids: Collection[int],
+    until: Sequence[str],
 ) -> str:
-    """Decode up to the first stop id, cut before the first stop string and strip white space."""
-    end = next((position for position, token in enumerate(ids) if token in stop_ids), len(ids))
-    text = decode(ids[:end])
-    return before_stops(text, until).strip()
+    """Turn generated ids into a reply, without white space around it.
+
+    Args:
+        ids: Row of generated ids.
+        decode: Turns ids into text.
+        stop_ids: Tokens, before the first of which the reply ends.
+        until: Stop strings, before the first of which the reply ends.
+    """
+    end = 0
+    while end < len(ids) and ids[end] not in stop_ids:
+        end += 1
+    return before_stops(decode(ids[:end]), until).strip()
 
 
 def before_stops(text: str, until: Sequence[str]) -> str:
-    """Return the text before the first stop string."""
-    return text[: min((at for stop in until if (at := text.find(stop)) >= 0), default=len(text))]
+    r"""Return the text before the first stop string.
+
+    Example:
+        >>> before_stops("Yes.\n\nQuestion: ...", ["Question:", "\n\n"])
+        'Yes.'
+    """
+    ends = [text.find(stop) for stop in until if stop in text]
+    return text[: min(ends, default=len(text))]
 
 
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
     """Ends a row once its text after ``skip`` columns holds a stop string, which :func:`cut_reply` cuts off."""
 
-    def __init__(self, until: Sequence[str], decode: Decode, skip: int) -> None:
-        self.until, self.decode, self.skip = until, decode, skip
+    def __init__(
+        self,
+        until: Sequence[str],
+        decode: Decode,
+        skip: int,
+    ) -> None:
+        self.until = until
+        self.decode = decode
+        self.skip = skip
         # A token may be less than a character, hence the margin.
         self.window = 4 * max(map(len, until)) + 8
 
-    def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        scores: object,
+        **_: object,
+    ) -> torch.Tensor:
         """Return one flag per row, shape (batch,)."""
-        texts = [self.decode(row) for row in input_ids[:, self.skip :][:, -self.window :].tolist()]
-        done = [any(stop in text for stop in self.until) for text in texts]
+        replies = input_ids[:, self.skip :]
+        done = []
+        for row in replies[:, -self.window :].tolist():
+            text = self.decode(row)
+            done.append(any(stop in text for stop in self.until))
         return torch.tensor(done, device=input_ids.device)

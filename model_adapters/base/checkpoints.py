@@ -1,4 +1,4 @@
-"""Reading published checkpoints strictly (every key mapped or dropped by rule, every parameter filled), onto devices.
+"""Reading published checkpoints strictly: every key is mapped or dropped by rule, and every parameter is filled.
 
 transformers 5 tokenizes LLaMA models differently from the versions the published models were run with, and cannot read
 their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reproduces the old ids.
@@ -29,6 +29,8 @@ HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _TEXT_FILES = ("*.json", "*.model")
 _WEIGHTS = ("*.safetensors", "*.bin")
 """In the order of preference; copies for other frameworks are never fetched."""
+_SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
+"""In the order of preference; an index of shards has the same name with ``.index.json``."""
 Stored = tuple[Path, str, torch.Tensor]
 """A tensor of a checkpoint with its file, for messages, and its key."""
 Rename = Callable[[str], str | None]
@@ -36,11 +38,15 @@ Rename = Callable[[str], str | None]
 
 
 class CheckpointError(MedTasksError):
-    """A checkpoint is missing, damaged or not of the expected kind; the message names the file and the key."""
+    """A checkpoint is missing, damaged or not of the expected kind. The message names the file and the key."""
 
 
 def read_json(file: Path, hint: str) -> dict[str, Any]:
-    """Return the content of a configuration file; where it is missing, the message ends with ``hint``."""
+    """Return the content of a configuration file.
+
+    Raises:
+        CheckpointError: The file is damaged, or it is missing; then the message ends with ``hint``.
+    """
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {hint}")
     try:
@@ -55,72 +61,102 @@ def read_json(file: Path, hint: str) -> dict[str, Any]:
 def stored_tensors(path: Path) -> Iterator[Stored]:
     """Yield the tensors of a checkpoint one by one, without reading it into memory as a whole.
 
-    It is a ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
+    Args:
+        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of
+            shards.
+
+    Raises:
+        CheckpointError: A file is missing, damaged or of another kind.
     """
-    files = [path]
     if not path.exists():
         raise CheckpointError(
             f"{path} does not exist; give the file or folder of the downloaded checkpoint"
         )
-    if path.is_dir():
-        names = [
-            name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()
-        ][:1]
-        indexes = [path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"]
-        if index := next(filter(Path.is_file, indexes), None):
-            try:
-                names = sorted(map(str, {*parse_json(index.read_text())["weight_map"].values()}))
-            except (ValueError, KeyError, AttributeError, TypeError) as error:
-                raise CheckpointError(f"{index} is damaged; download it again") from error
-            if missing := [name for name in names if not (path / name).is_file()]:
-                raise CheckpointError(
-                    f"{path / missing[0]} is missing; {index.name} lists it, download it"
-                )
-        elif not names:
-            raise CheckpointError(
-                f"{path} holds no model.safetensors, pytorch_model.bin or index of shards"
-            )
-        files = [path / name for name in names]
-    for file in files:
-        if file.suffix == ".safetensors":
-            try:
-                with safe_open(file, framework="pt") as opened:
-                    for key in opened.keys():  # noqa: SIM118  # it is no mapping
-                        yield file, key, opened.get_tensor(key)
-            except (SafetensorError, OSError) as error:
-                raise CheckpointError(
-                    f"{file} is truncated or damaged ({error}); download it again"
-                ) from error
+    for file in _weight_files(path) if path.is_dir() else [path]:
+        if file.suffix != ".safetensors":
+            for key, tensor in _pickled_tensors(file).items():
+                yield file, key, tensor
             continue
-        check_unpickling(file)
         try:
-            state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
-        except MemoryError:
-            raise
-        except Exception as error:  # a damaged pickle raises errors of many kinds
+            with safe_open(file, framework="pt") as opened:
+                for key in opened.keys():  # noqa: SIM118  # it is no mapping
+                    yield file, key, opened.get_tensor(key)
+        except (SafetensorError, OSError) as error:
             raise CheckpointError(
-                f"{file} is truncated or no torch checkpoint; download it again"
+                f"{file} is truncated or damaged ({error}); download it again"
             ) from error
-        for wrapper in ("model_state_dict", "state_dict"):
-            if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
-                state = state[wrapper]
-        if not isinstance(state, dict) or not all(
-            isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state.items()
-        ):
-            raise CheckpointError(f"{file} holds no plain dictionary of tensors")
-        for key, tensor in state.items():
-            yield file, key, tensor
 
 
-def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
-    """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
+def _weight_files(folder: Path) -> list[Path]:
+    """List the files with weights in a folder: the shards of its index, or a single file."""
+    for index in (folder / f"{name}.index.json" for name in _SINGLE_FILES):
+        if not index.is_file():
+            continue
+        try:
+            names = sorted(map(str, {*parse_json(index.read_text())["weight_map"].values()}))
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise CheckpointError(f"{index} is damaged; download it again") from error
+        for name in names:
+            if not (folder / name).is_file():
+                raise CheckpointError(
+                    f"{folder / name} is missing; {index.name} lists it, download it"
+                )
+        return [folder / name for name in names]
+    for name in _SINGLE_FILES:
+        if (folder / name).is_file():
+            return [folder / name]
+    raise CheckpointError(
+        f"{folder} holds no model.safetensors, pytorch_model.bin or index of shards"
+    )
+
+
+def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
+    """Open a torch checkpoint, whose tensors are read from disk where they are used."""
+    check_unpickling(file)
+    try:
+        state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged pickle raises errors of many kinds
+        raise CheckpointError(
+            f"{file} is truncated or no torch checkpoint; download it again"
+        ) from error
+    for wrapper in ("model_state_dict", "state_dict"):
+        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
+            state = state[wrapper]
+    fault = CheckpointError(f"{file} holds no plain dictionary of tensors")
+    if not isinstance(state, dict):
+        raise fault
+    for key, tensor in state.items():
+        if not isinstance(key, str) or not isinstance(tensor, torch.Tensor):
+            raise fault
+    return state
+
+
+def fill(
+    module: nn.Module,
+    path: Path,
+    rename: Rename,
+    dtype: torch.dtype,
+) -> None:
+    """Fill the parameters of a module from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
     that the checkpoint does not hold (rotary tables) stay as they are.
+
+    Args:
+        module: May be on the meta device.
+        path: File or folder of the checkpoint, see :func:`stored_tensors`.
+        rename: From a stored key to a parameter's name.
+        dtype: Type of the parameters afterwards.
+
+    Raises:
+        CheckpointError: A key is unknown, a tensor does not fit or is damaged, or a parameter is missing.
     """
     parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
-    taken: dict[str, tuple[str, torch.Tensor]] = {}
-    for file, key, tensor in stored_tensors(path):
+    keys: dict[str, str] = {}  # of the checkpoint, by the parameter's name
+    tensors: dict[str, torch.Tensor] = {}
+    for file, key, stored in stored_tensors(path):
         try:
             name = rename(key)
         except KeyError:
@@ -133,32 +169,41 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
             raise CheckpointError(
                 f"{file}: key '{key}' leads to '{name}', which the model does not have"
             )
-        if tensor.shape != parameters[name].shape:
-            shapes = f"{tuple(tensor.shape)}, expected {tuple(parameters[name].shape)}"
+        if stored.shape != parameters[name].shape:
+            shapes = f"{tuple(stored.shape)}, expected {tuple(parameters[name].shape)}"
             raise CheckpointError(
                 f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?"
             )
-        fault = (
-            tensor_fault(tensor)
-            if tensor.is_floating_point()
-            else "holds no floating-point numbers"
-        )
+        fault = "holds no floating-point numbers"
+        if stored.is_floating_point():
+            fault = tensor_fault(stored)
         if fault:
             raise CheckpointError(f"{file}: key '{key}' {fault}; download the checkpoint again")
-        if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
+        tensor = stored.to(dtype)
+        if name in tensors and not torch.equal(tensors[name], tensor):
             raise CheckpointError(
-                f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not"
+                f"{file}: keys '{keys[name]}' and '{key}' should be equal and are not"
             )
-        taken[name] = (key, tensor.to(dtype))
-    refuse_missing(path, set(parameters) - set(taken))
-    module.load_state_dict(
-        {name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True
-    )
+        keys[name] = key
+        tensors[name] = tensor
+    refuse_missing(path, set(parameters) - set(tensors))
+    module.load_state_dict(tensors, strict=False, assign=True)
     module.requires_grad_(False)
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
-    """Return a renaming by patterns for whole keys; ``name`` is the parameter's, as of ``re.Match.expand``."""
+    r"""Build a renaming by patterns for whole keys.
+
+    Args:
+        unused: Keys that the model does not need.
+        used: Keys of parameters.
+        name: The parameter's name, with groups of ``used`` as in ``re.Match.expand``.
+
+    Example:
+        >>> rename = by_patterns(r"ema\..+", r"model\.(.+)", r"\1")
+        >>> rename("model.head.weight"), rename("ema.head.weight")
+        ('head.weight', None)
+    """
 
     def rename(key: str) -> str | None:
         if re.fullmatch(unused, key):
@@ -170,18 +215,41 @@ def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
     return rename
 
 
-def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:
-    """Check that nothing is missing in a checkpoint; the message names the first and how many ``more``."""
+def refuse_missing(
+    path: object,
+    missing: Collection[str],
+    more: str = "more",
+) -> None:
+    """Check that nothing is missing in a checkpoint.
+
+    Args:
+        path: File or folder, for the message.
+        missing: Names that should be there.
+        more: Noun for the names beyond the first.
+
+    Raises:
+        CheckpointError: Something is missing. The message names the first, and how many ``more``.
+    """
     if missing:
         others = f" and {len(missing) - 1} {more}" if len(missing) > 1 else ""
         raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
 
 
-def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
+def published_folder(
+    name: str,
+    argument: str,
+    *,
+    weights: bool = True,
+) -> Path:
     """Return a local folder, or download it from the hub (or its cache) where no such folder exists.
 
-    ``argument`` is the model argument with the name, for messages. Without ``weights`` only configuration and
-    tokenizer files are fetched.
+    Args:
+        name: Folder, or id on the hub.
+        argument: The model argument that names it, for messages.
+        weights: Without them only configuration and tokenizer files are fetched.
+
+    Raises:
+        CheckpointError: There is neither a folder nor a repository with weights.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -190,23 +258,38 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
         raise CheckpointError(
             f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id"
         )
-
-    for pattern in _WEIGHTS if weights else _TEXT_FILES[:1]:
-        fetch = partial(
-            snapshot_download,
-            name,
-            allow_patterns=[*_TEXT_FILES, pattern] if weights else [*_TEXT_FILES],
-        )
+    if not weights:
+        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES])
+        return from_hub(fetch, name, "folder", "it", argument)
+    for pattern in _WEIGHTS:
+        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES, pattern])
         downloaded = from_hub(fetch, name, "folder", "it", argument)
-        if not weights or any(downloaded.glob(pattern)):
+        if any(downloaded.glob(pattern)):
             return downloaded
     raise CheckpointError(
         f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>"
     )
 
 
-def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argument: str) -> Path:
-    """Return the path of a download; the other arguments are words of the message where it fails."""
+def from_hub(
+    fetch: Callable[[], str],
+    name: str,
+    kind: str,
+    content: str,
+    argument: str,
+) -> Path:
+    """Return the path of a download.
+
+    Args:
+        fetch: Downloads and returns a path.
+        name: Id on the hub, for the message.
+        kind: "file" or "folder", for the message.
+        content: What the hub should have delivered, for the message.
+        argument: The model argument that could name a local copy, for the message.
+
+    Raises:
+        CheckpointError: The download failed.
+    """
     try:
         return Path(fetch())
     except (OSError, HFValidationError) as error:
@@ -223,15 +306,19 @@ def on_meta(build: Callable[[], M]) -> M:
 
 
 class SentencePieceText:
-    """A SentencePiece model with added tokens that it does not know; a file that is none is a ``MedTasksError``.
+    """A SentencePiece model with added tokens that it does not know.
 
-    Text is split at added tokens; every piece in between is encoded by itself, so that each begins with the model's
-    leading blank. ``strip_around_added`` drops white space next to added tokens (transformers' slow tokenizers up to
-    4.28).
+    A file that is no such model is a ``MedTasksError``. Text is split at added tokens; every piece in between is
+    encoded by itself, so that each begins with the model's leading blank. ``strip_around_added`` drops white space next
+    to added tokens (transformers' slow tokenizers up to 4.28).
     """
 
     def __init__(
-        self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False
+        self,
+        model_file: Path,
+        added: Mapping[str, int],
+        *,
+        strip_around_added: bool = False,
     ) -> None:
         if not model_file.is_file():
             raise MedTasksError(
@@ -270,17 +357,31 @@ class SentencePieceText:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids``; control pieces and added tokens are left out."""
-        pieces = [
-            token for token in ids if token < self.vocabulary and not self._model.IsControl(token)
-        ]
+        """Return the text of ``ids``, without control pieces and added tokens."""
+        pieces = []
+        for token in ids:
+            if token < self.vocabulary and not self._model.IsControl(token):
+                pieces.append(token)
         return str(self._model.DecodeIds(pieces))
 
 
 def check_device_map(
-    device_map: str | None, device: torch.device, processes: int, model: str
+    device_map: str | None,
+    device: torch.device,
+    processes: int,
+    model: str,
 ) -> None:
-    """Check that a model can be spread over GPUs, before weights are read; otherwise an ``AdapterArgumentError``."""
+    """Check that a model can be spread over GPUs, before weights are read.
+
+    Args:
+        device_map: The argument; ``None`` spreads nothing.
+        device: Device of this process.
+        processes: Number of processes.
+        model: Name of the model, for messages.
+
+    Raises:
+        AdapterArgumentError: There are several processes, or the device is not the first GPU.
+    """
     if device_map is not None and (processes > 1 or device.type != "cuda" or device.index):
         raise AdapterArgumentError(
             f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process, from the first on; here "
@@ -289,11 +390,26 @@ def check_device_map(
         )
 
 
-def place(network: M, language: Any, device: torch.device, device_map: str | None, model: str) -> M:
-    """Put a network on ``device``; with a device map, spread its ``language`` model's layers over the GPUs, in order.
+def place(
+    network: M,
+    language: Any,
+    device: torch.device,
+    device_map: str | None,
+    model: str,
+) -> M:
+    """Put a network on a device, or spread the layers of its language model evenly over the GPUs, in order.
 
-    The layers are spread evenly, and none is cut; too little memory is an ``AdapterArgumentError``. Types stay as they
-    are, so that rotary frequencies remain float32.
+    No layer is cut. Types stay as they are, so that rotary frequencies remain float32.
+
+    Args:
+        network: The whole model.
+        language: Its language model, or ``network`` itself.
+        device: Device of the other parts, and of the inputs.
+        device_map: ``None`` puts everything on ``device``.
+        model: Name of the model, for messages.
+
+    Raises:
+        AdapterArgumentError: The GPUs have too little memory.
     """
     if device_map is None:
         return network.to(device)

@@ -1,4 +1,8 @@
-"""Base of all our models, served ones included: the harness's interface, and the journal of a model's answers."""
+"""Base of all our models, served ones included: the harness's interface, and the journal of a model's answers.
+
+``MedicalAdapter`` (models in this process) and the adapters of servers extend it. It must never read weights or
+images: it is also the base of models that have none.
+"""
 
 import dataclasses
 import hashlib
@@ -33,7 +37,10 @@ _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
-    """A simple-type harness model; unknown arguments and impossible values are an ``AdapterArgumentError``."""
+    """A simple-type harness model.
+
+    Unknown arguments and impossible values are an ``AdapterArgumentError``.
+    """
 
     is_simple = True
     model_id: ClassVar[str] = "adapter"  # name in messages and of the journal's folder
@@ -41,16 +48,14 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     arguments: HarnessArguments
     task_dict: TaskDocuments
     quotes_errors = False
-    marks_replies = (
-        True  # text of the model is escaped, and marks are ours, see medtasks.extract.failure
-    )
+    # Text of the model is escaped, and marks are ours, see medtasks.extract.failure.
+    marks_replies = True
 
     def __init__(self, **arguments: object) -> None:
         super().__init__()
         self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
-        self.copied: set[tuple[str, int]] = (
-            set()
-        )  # samples with an answer that another run asked for
+        # Samples with an answer that another run asked for.
+        self.copied: set[tuple[str, int]] = set()
         # The evaluator gathers over these four on several processes.
         self.accelerator = Accelerator()
         self._rank = self.accelerator.process_index
@@ -68,7 +73,15 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, object] | None = None
     ) -> "HarnessAdapter":
-        """Build the adapter from ``--model_args``, which win over the harness's own options."""
+        """Build the adapter from the harness's command line.
+
+        Args:
+            arg_string: The text of ``--model_args``.
+            additional_config: The harness's own options, over which ``--model_args`` win.
+
+        Raises:
+            AdapterArgumentError: An argument is unknown, impossible, or not written as ``key=value``.
+        """
         # The command line always passes batch_size=1, on which the harness's version of this method fails if
         # --model_args has batch_size, too.
         try:
@@ -77,7 +90,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             raise AdapterArgumentError(
                 f"{cls.model_id}: write --model_args as key=value,key=value."
             ) from None
-        return cls(**{**(additional_config or {}), **values})
+        return cls(**{**(additional_config or {}), **values})  # the later ones win
 
     def quote_errors(self, *, allowed: bool) -> None:
         """Set whether failures quote the messages of errors, which may repeat text of a sample."""
@@ -91,7 +104,10 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         )
 
     def read_generation(self, requests: Sequence[Any]) -> list[Request]:
-        """Return the requests of ``generate_until``; settings that our models do not know are logged."""
+        """Return the requests of ``generate_until``.
+
+        Settings that our models do not know are logged.
+        """
         typed = read_requests(requests, "generate_until")
         ignored = set().union(*(request.detail for request in typed)) - KNOWN_SETTINGS
         if ignored:
@@ -100,63 +116,87 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             )
         return typed
 
-    def handed_replies(
+    def format_replies(
         self, requests: Sequence[Request], replies: Sequence[CountedReply]
     ) -> list[str] | list[GenerationResult]:
-        """Return replies as the harness takes them, with ``token_counts`` as its ``GenerationResult``."""
-        for request, reply in zip(requests, replies, strict=True):
-            self.cache_hook.add_partial(
-                "generate_until", (request.context, request.detail), str(reply)
-            )
-        if not self.arguments.token_counts:
-            return list(
-                replies
-            )  # texts with their counts, which show whether they reached the limit
-        return [
-            GenerationResult(
-                str(reply),
-                TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens),
-            )
-            for reply in replies
-        ]
+        """Return replies as the harness takes them.
 
-    def handed_scores(
+        Args:
+            requests: The requests that were answered.
+            replies: One per request, in the same order.
+
+        Returns:
+            Texts that carry their token counts, which show whether they reached the limit. With the argument
+            ``token_counts``, the harness's ``GenerationResult``.
+        """
+        for request, reply in zip(requests, replies, strict=True):
+            key = (request.context, request.detail)
+            self.cache_hook.add_partial("generate_until", key, str(reply))
+        if not self.arguments.token_counts:
+            return list(replies)
+        results = []
+        for reply in replies:
+            counts = TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens)
+            results.append(GenerationResult(str(reply), counts))
+        return results
+
+    def format_scores(
         self, scores: Sequence[Likelihood]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Return mean negative log-likelihoods (nats) and greedy flags, or JSON; after a failure ``(nan, False)``."""
-        if self.arguments.loglikelihood_format == "json":
-            # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
-            results = []
-            for score in scores:
-                text = {
-                    "mean": score.mean,
-                    "greedy": score.greedy,
-                    "sum": score.total,
-                    "tokens": score.tokens,
-                }
-                results.append((json.dumps(text), {"output_tokens": score.tokens}))
-            return results
-        return [(score.mean, score.greedy) for score in scores]
+        """Return scores as the harness takes them.
+
+        Returns:
+            Mean negative log-likelihoods in nats with their greedy flags, ``(nan, False)`` after a failure. With
+            ``loglikelihood_format=json``, JSON that ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads.
+        """
+        if self.arguments.loglikelihood_format != "json":
+            return [(score.mean, score.greedy) for score in scores]
+        results = []
+        for score in scores:
+            text = {
+                "mean": score.mean,
+                "greedy": score.greedy,
+                "sum": score.total,
+                "tokens": score.tokens,
+            }
+            results.append((json.dumps(text), {"output_tokens": score.tokens}))
+        return results
 
     def open_journal(
-        self, arguments: HarnessArguments, device: str, weights: Callable[[], str]
+        self,
+        arguments: HarnessArguments,
+        device: str,
+        weights: Callable[[], str],
     ) -> Journal | None:
-        """Open the journal of answers by this model, named after all that may change one, or ``None``."""
+        """Open the journal of answers by this model, named after all that may change one.
+
+        Args:
+            arguments: Arguments of the model, of which ``NEUTRAL`` ones do not count.
+            device: Type of the device, without its number.
+            weights: Called only where a journal is kept; returns a digest of what answers.
+
+        Returns:
+            The journal, or ``None`` where the argument ``journal`` is false.
+        """
         folder = journal_folder(arguments.journal, self.model_id)
         if folder is None:
             return None
-        decisive = {
-            name: value
-            for name, value in dataclasses.asdict(arguments).items()
-            if name not in NEUTRAL
-        }
+        decisive = dataclasses.asdict(arguments)
+        for name in NEUTRAL:
+            decisive.pop(name, None)
         versions = {name: metadata.version(name) for name in _LIBRARIES}
-        own = inspect.getsourcefile(type(self))  # the adapter's module may be in another package
-        files = sorted(Path(__file__).parents[1].rglob("*.py")) + ([Path(own)] if own else [])
-        code = digest_of(
-            [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files]
-        )
+        files = sorted(Path(__file__).parents[1].rglob("*.py"))
+        module_file = inspect.getsourcefile(type(self))  # it may be in another package
+        if module_file:
+            files.append(Path(module_file))
+        code = [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files]
         name = digest_of(
-            self.model_id, type(self).__qualname__, code, versions, decisive, device, weights()
+            self.model_id,
+            type(self).__qualname__,
+            digest_of(code),
+            versions,
+            decisive,
+            device,
+            weights(),
         )
         return Journal(folder, name, self.rank, self.world_size)

@@ -1,6 +1,7 @@
 """The harness's requests: typed, in the order of work, with their images and texts, and run in batches.
 
-A sample that fails costs no other one, and too many failures end the run.
+``MedicalAdapter`` calls it. A sample that fails costs no other one, too many failures end the run, and no message may
+name a patient's file or quote a prompt unless the task allows it.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ class Request:
     """One request of the harness."""
 
     context: str  # prompt text
-    detail: Any  # ``gen_kwargs``, or the continuation (its text, or a function of the document) to score
+    # ``gen_kwargs``, or the continuation to score: its text, or a function of the document
+    detail: Any
     doc_to_visual: Callable[[Any], Any] | None  # function from the document to its images
     doc_id: int  # row of the document in its split
     task: str
@@ -58,17 +60,24 @@ class Request:
         return f"{self.task}/{self.split}/{self.doc_id}#{self.index}"
 
     def seed(self, base: int) -> int:
-        """Return a seed that depends on this request alone, not on its batch, rank or position."""
-        digest = hashlib.blake2b(
-            f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7
-        ).digest()
+        """Return a seed that depends on this request alone, not on its batch, rank or position.
+
+        Args:
+            base: Seed of the run.
+        """
+        origin = f"{base}|{self.name}|{self.repeat}"
+        digest = hashlib.blake2b(origin.encode(), digest_size=7).digest()
         return int.from_bytes(digest, "big")
 
 
 def read_requests(
     instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]
 ) -> list[Request]:
-    """Turn harness ``Instance`` objects into requests, in the same order."""
+    """Turn the harness's ``Instance`` objects into requests, in the same order.
+
+    Raises:
+        MedTasksError: An instance is of another kind than simple-type models get.
+    """
     seen: Counter[tuple[Any, ...]] = Counter()
     requests = []
     for instance in instances:
@@ -79,20 +88,18 @@ def read_requests(
             )
         context, detail, doc_to_visual, doc_id, task, split = instance.args
         key = (task, split, doc_id, instance.idx)
-        padding = bool((instance.metadata or {}).get("__padding_only__"))
-        requests.append(
-            Request(
-                context,
-                detail,
-                doc_to_visual,
-                doc_id,
-                task,
-                split,
-                instance.idx,
-                seen[key],
-                padding,
-            )
+        request = Request(
+            context,
+            detail,
+            doc_to_visual,
+            doc_id,
+            task,
+            split,
+            index=instance.idx,
+            repeat=seen[key],
+            padding=bool((instance.metadata or {}).get("__padding_only__")),
         )
+        requests.append(request)
         seen[key] += 1
     return requests
 
@@ -103,38 +110,32 @@ def plan_streams(
     unit: Callable[[Request], Hashable],
     documents: TaskDocuments | None = None,
 ) -> list[list[list[int]]]:
-    """Return streams of units of positions in ``requests``: one stream per group, longest first.
+    """Plan the order of work.
 
-    Requests of different groups never share a batch; neighbours with equal units stay in one batch, whatever its
-    size. Length is measured in characters of the context, without loading images. The longest come first, so that
-    memory runs out at once or never. With ``documents``, requests on one image by its ``image_id`` stay together,
-    ordered by the longest of them. This is a hint only: pixels decide whether images are equal.
+    Length is measured in characters of the context, without loading images. The longest come first, so that memory
+    runs out at once or never.
+
+    Args:
+        requests: Requests of one call of the harness.
+        group: Requests of different groups never share a batch.
+        unit: Neighbours with equal units stay in one batch, whatever its size.
+        documents: If given, requests on one image by its ``image_id`` stay together, ordered by the longest of them.
+            This is a hint only: pixels decide whether images are equal.
+
+    Returns:
+        One stream per group: units of positions in ``requests``, longest first.
     """
-
-    @functools.cache
-    def without_images(task: str, split: str) -> Any:
-        table = (documents or {})[task][split]
-        if (columns := getattr(table, "column_names", None)) is None:
-            return table
-        return (
-            table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []
-        )  # other columns may hold images
-
     groups: dict[Hashable, list[int]] = {}
-    images: list[tuple[str, ...]] = []
-    longest: Counter[tuple[str, ...]] = Counter()
     for position, request in enumerate(requests):
         groups.setdefault(group(request), []).append(position)
-        name = None
-        if request.doc_to_visual is not None:
-            # Another kind of document has no name; a missing one fails when it is loaded.
-            with contextlib.suppress(LookupError, TypeError):
-                name = without_images(request.task, request.split)[request.doc_id][_IMAGE_ID]
-        images.append(() if name is None else (request.task, request.split, str(name)))
-        longest[images[-1]] = max(longest[images[-1]], len(request.context))
+    images = _image_names(requests, documents or {})
+    longest: Counter[tuple[str, ...]] = Counter()  # context on each image
+    for image, request in zip(images, requests, strict=True):
+        longest[image] = max(longest[image], len(request.context))
 
     def order(position: int) -> tuple[Any, ...]:
-        request, image = requests[position], images[position]
+        request = requests[position]
+        image = images[position]
         length = len(request.context)
         origin = (
             request.task,
@@ -146,15 +147,41 @@ def plan_streams(
         )
         return -(longest[image] if image else length), image, -length, *origin
 
-    return [
-        [
-            list(run)
-            for _, run in itertools.groupby(
-                sorted(positions, key=order), key=lambda at: unit(requests[at])
-            )
-        ]
-        for positions in groups.values()
-    ]
+    streams = []
+    for positions in groups.values():
+        runs = itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))
+        streams.append([list(run) for _, run in runs])
+    return streams
+
+
+def _image_names(requests: Sequence[Request], documents: TaskDocuments) -> list[tuple[str, ...]]:
+    """Return per request task, split and ``image_id``, or an empty tuple where its image has no id."""
+
+    @functools.cache
+    def without_images(task: str, split: str) -> Any:
+        table = documents[task][split]
+        columns = getattr(table, "column_names", None)
+        if columns is None:
+            return table
+        # Other columns may hold images, which reading a row would decode.
+        return table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []
+
+    names: list[tuple[str, ...]] = []
+    for request in requests:
+        name = None
+        if request.doc_to_visual is not None:
+            # Another kind of document has no name; a missing one fails when it is loaded.
+            with contextlib.suppress(LookupError, TypeError):
+                name = without_images(request.task, request.split)[request.doc_id][_IMAGE_ID]
+        names.append(() if name is None else (request.task, request.split, str(name)))
+    return names
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # Parts of torch have no own type for it.
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -165,7 +192,7 @@ class Visuals:
 
     @cached_property
     def digests(self) -> list[str]:
-        """One digest per image, of everything that decides about its pixels; errors do not name a volume's file."""
+        """One digest per image, of everything that decides about its pixels. Errors do not name a volume's file."""
         return [_visual_digest(image) for image in self.images]
 
 
@@ -179,10 +206,13 @@ class LoadedRequest:
 
 
 class RequestReader:
-    """Reads the requests of one call of the harness; holds the images of the last document only."""
+    """Reads the requests of one call of the harness. It holds the images of the last document only."""
 
     def __init__(
-        self, documents: TaskDocuments, scored: bool, visual_types: tuple[type, ...] = IMAGES
+        self,
+        documents: TaskDocuments,
+        scored: bool,
+        visual_types: tuple[type, ...] = IMAGES,
     ) -> None:
         self._documents = documents
         self._scored = scored
@@ -190,58 +220,68 @@ class RequestReader:
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
     def read(self, request: Request) -> LoadedRequest:
-        """Load images and continuation of a request; visuals of an unknown type are an error, which names no file."""
+        """Load images and continuation of a request.
 
-        def document() -> Any:
-            return self._documents[request.task][request.split][request.doc_id]
+        Args:
+            request: Requests on the same document should follow each other.
 
+        Raises:
+            MedTasksError: A visual is of a type that the model does not take. The message names no file.
+            TypeError: The continuation is no text.
+        """
         continuation = None
         if self._scored:
-            continuation = (
-                request.detail(document()) if callable(request.detail) else request.detail
-            )
+            continuation = request.detail
+            if callable(continuation):
+                continuation = continuation(self._document(request))
             if not isinstance(continuation, str):
                 raise TypeError(
                     f"expected a continuation as text, got {type(continuation).__name__}"
                 )
         origin = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != origin:
-            visuals = None if request.doc_to_visual is None else request.doc_to_visual(document())
-            visuals = () if visuals is None else visuals
-            images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
-            for image in images:
-                if not isinstance(image, self._visual_types):
-                    flat = self._visual_types == IMAGES
-                    accepted = (
-                        "PIL images"
-                        if flat
-                        else "PIL images, file names, arrays and lists of slices"
-                    )
-                    hint = "; choose another task, or radfm for volumes" * flat
-                    raise MedTasksError(
-                        f"this model takes {accepted}, the task yields {type(image).__name__}{hint}"
-                    )
-                if isinstance(image, list | tuple) and not all(
-                    isinstance(part, Image.Image) for part in image
-                ):
-                    raise MedTasksError(
-                        "the task yields a list of something other than PIL images, which are no slices"
-                    )
-            self._last = origin, Visuals(tuple(images))
+            self._last = origin, self._visuals(request)
         return LoadedRequest(request, self._last[1], continuation)
+
+    def _document(self, request: Request) -> Any:
+        return self._documents[request.task][request.split][request.doc_id]
+
+    def _visuals(self, request: Request) -> Visuals:
+        if request.doc_to_visual is None:
+            return Visuals(())
+        visuals = request.doc_to_visual(self._document(request))
+        if visuals is None:
+            return Visuals(())
+        images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
+        for image in images:
+            if not isinstance(image, self._visual_types):
+                accepted = "PIL images, file names, arrays and lists of slices"
+                hint = ""
+                if self._visual_types == IMAGES:
+                    accepted = "PIL images"
+                    hint = "; choose another task, or radfm for volumes"
+                raise MedTasksError(
+                    f"this model takes {accepted}, the task yields {type(image).__name__}{hint}"
+                )
+            slices = image if isinstance(image, list | tuple) else ()
+            if not all(isinstance(part, Image.Image) for part in slices):
+                raise MedTasksError(
+                    "the task yields a list of something other than PIL images, which are no slices"
+                )
+        return Visuals(tuple(images))
 
 
 def _visual_digest(visual: Any) -> str:
     content = b""
     if isinstance(visual, Image.Image):
+        head = f"{visual.mode} {visual.size}"
         # The indices of a palette image have no meaning without the palette, nor has a named transparent colour.
-        indirect = visual.mode in ("P", "PA") or "transparency" in visual.info
-        head, content = (
-            f"{visual.mode} {visual.size}",
-            (visual.convert("RGBA") if indirect else visual).tobytes(),
-        )
+        if visual.mode in ("P", "PA") or "transparency" in visual.info:
+            visual = visual.convert("RGBA")
+        content = visual.tobytes()
     elif isinstance(visual, np.ndarray):
-        head, content = f"array {visual.dtype.str} {visual.shape}", visual.tobytes()
+        head = f"array {visual.dtype.str} {visual.shape}"
+        content = visual.tobytes()
     elif not isinstance(visual, str | Path):
         head = f"slices {' '.join(map(_visual_digest, visual))}"
     else:
@@ -261,28 +301,34 @@ class FailureLog:
     """The failures of one call of the harness."""
 
     def __init__(
-        self, kind: str, requests: int, max_failed: float, *, quotes: bool = False
+        self,
+        kind: str,
+        requests: int,
+        max_failed: float,
+        *,
+        quotes: bool = False,
     ) -> None:
-        self._kind, self._requests, self._max_failed = kind, requests, max_failed
+        self._kind = kind
+        self._requests = requests
+        self._max_failed = max_failed
         self._quotes = quotes
         self._causes: Counter[str] = Counter()
         self._first: str | None = None
 
     def record(self, request: Request, error: Exception) -> str:
-        """Count and log one failed request, and return the cause; padding between ranks is not counted.
+        """Count and log one failed request. Padding between ranks is not counted.
 
-        One of our errors is described by its message, or by its ``loggable`` message. Another is described by its type
-        and the innermost line of code. Its message may repeat the prompt, a patient's file or the document, and is
-        added where errors are quoted.
+        Returns:
+            The cause. One of our errors is described by its message, or by its ``loggable`` message. Another is
+            described by its type and the innermost line of code: its message may repeat the prompt, a patient's file or
+            the document, and is added where errors are quoted.
         """
         if isinstance(error, MedTasksError):
             cause = str(getattr(error, "loggable", error))
         else:
-            last = traceback.extract_tb(error.__traceback__)[-1:]
-            location = "".join(
-                f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last
-            )
-            cause = f"{type(error).__name__}{location}"
+            cause = type(error).__name__
+            for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+                cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
             if self._quotes or isinstance(error, torch.OutOfMemoryError):
                 message = " ".join(redacted(str(error)).split())
                 cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
@@ -293,7 +339,15 @@ class FailureLog:
         return cause
 
     def check_first(self, done: int, enough: int) -> None:
-        """End the run if ``enough`` requests are done and all of them failed."""
+        """End the run early if nothing works.
+
+        Args:
+            done: Requests done so far.
+            enough: Number from which it counts that all of them failed.
+
+        Raises:
+            MedTasksError: ``enough`` requests are done and all failed.
+        """
         if done >= enough and self._causes.total() == done:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(
@@ -301,9 +355,15 @@ class FailureLog:
             )
 
     def settle(self) -> None:
-        """End the run if more requests failed than are allowed."""
+        """Check the number of failures at the end of a run.
+
+        Raises:
+            MedTasksError: More requests failed than are allowed.
+        """
         failed = self._causes.total()
-        allowed = max(int(self._max_failed * self._requests), 1 if self._max_failed > 0 else 0)
+        allowed = int(self._max_failed * self._requests)
+        if self._max_failed > 0:
+            allowed = max(allowed, 1)
         if failed > allowed:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(
@@ -318,25 +378,21 @@ class Work(Generic[Item, Result]):
     """Work of a model on one kind of request."""
 
     kind: str  # name of the harness's call
-    prepare: Callable[
-        [LoadedRequest], Item
-    ]  # turns one sample into model input; may fail for that sample alone
+    # Turns one sample into model input; may fail for that sample alone.
+    prepare: Callable[[LoadedRequest], Item]
     length: Callable[[Item], int]  # tokens of a prepared sample
     # Runs the model on a batch; results in the same order. An exception in place of one is the failure of this sample.
     execute: Callable[[Sequence[Item]], Sequence[Result | Exception]]
     fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
-    decisive: Callable[
-        [LoadedRequest], object
-    ]  # decides about an answer, besides model, context and images
-    stored: Callable[
-        [Result], Mapping[str, Any]
-    ]  # from a result to the fields that the journal keeps
+    # Decides about an answer, besides model, context and images.
+    decisive: Callable[[LoadedRequest], object]
+    stored: Callable[[Result], Mapping[str, Any]]  # from a result to the journal's fields
     restored: Callable[..., Result]  # back from the fields
 
 
 @dataclass(frozen=True)
 class _Prepared(Generic[Item]):
-    """A request in a batch; without an item it is done, because it failed or comes from the journal."""
+    """A request in a batch. Without an item it is done, because it failed or comes from the journal."""
 
     position: int  # in the call
     tokens: int
@@ -356,54 +412,51 @@ class BatchRunner(Generic[Item, Result]):
     failures: FailureLog
     journal: Journal | None
     progress: "tqdm[Any]"  # advanced by one per request
-    stops_after: int | None = (
-        None  # requests; if these are the first and all of them fail, the run stops
-    )
+    stops_after: int | None = None  # requests after which the run stops if all of them failed
     replayed: int = 0  # answers that came from the journal
-    copied: set[tuple[str, int]] = field(
-        default_factory=set
-    )  # samples with one that another run asked for
+    # Samples with an answer that another run asked for.
+    copied: set[tuple[str, int]] = field(default_factory=set)
     _results: dict[int, Result] = field(default_factory=dict)
     _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
 
     def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
-        """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
+        """Run requests in batches.
+
+        Args:
+            streams: Units of positions in ``requests``, as ``plan_streams`` orders them.
+
+        Returns:
+            One result per request, in the order of ``requests``.
+        """
         for stream in streams:
             batch: list[_Prepared[Item]] = []
             for unit in stream:
                 prepared = [self._take(position) for position in unit]
-                rows, longest = (
-                    len(batch) + len(prepared),
-                    max(row.tokens for row in (*batch, *prepared)),
-                )
-                is_too_long = self.most_tokens is not None and rows * longest > self.most_tokens
-                if batch and (rows > self.most_rows or is_too_long):
+                rows = [*batch, *prepared]
+                longest = max(row.tokens for row in rows)
+                has_room = self.most_tokens is None or len(rows) * longest <= self.most_tokens
+                if len(rows) <= self.most_rows and has_room:
+                    batch = rows
+                    continue
+                if batch:
                     self._finish(batch)
-                    batch = []
-                batch += prepared
+                batch = prepared
             self._finish(batch)
         return [self._results[position] for position in range(len(self.requests))]
 
     def _take(self, position: int) -> _Prepared[Item]:
         """Prepare one request, or find its answer in the journal."""
         try:
-            loaded, key = self.reader.read(self.requests[position]), ""
+            loaded = self.reader.read(self.requests[position])
+            key = ""
             if self.journal is not None:
-                request, work = loaded.request, self.work
-                origin = request.task, request.split, request.doc_id, request.index, request.repeat
-                key = digest_of(
-                    work.kind,
-                    origin,
-                    request.context,
-                    loaded.visuals.digests,
-                    work.decisive(loaded),
-                )
+                key = self._journal_key(loaded)
                 entry = self.journal.replay(key)
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
                     if self.journal.is_copy(entry):
-                        self.copied.add((request.task, request.doc_id))
+                        self.copied.add((loaded.request.task, loaded.request.doc_id))
                     return _Prepared(position, entry.tokens)
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)
@@ -411,10 +464,19 @@ class BatchRunner(Generic[Item, Result]):
             self._fail(position, error)
             return _Prepared(position, 0)
 
-    def _fail(self, position: int, error: Exception) -> None:
-        self._results[position] = self.work.fallback(
-            self.failures.record(self.requests[position], error)
+    def _journal_key(self, loaded: LoadedRequest) -> str:
+        request = loaded.request
+        return digest_of(
+            self.work.kind,
+            (request.task, request.split, request.doc_id, request.index, request.repeat),
+            request.context,
+            loaded.visuals.digests,
+            self.work.decisive(loaded),
         )
+
+    def _fail(self, position: int, error: Exception) -> None:
+        cause = self.failures.record(self.requests[position], error)
+        self._results[position] = self.work.fallback(cause)
 
     def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
         unanswered = [row for row in batch if row.item is not None]
@@ -426,21 +488,22 @@ class BatchRunner(Generic[Item, Result]):
             self.failures.check_first(len(self._results), self.stops_after)
 
     def _execute(self, batch: Sequence[_Prepared[Item]]) -> int:
-        """Run requests at once, or in parts where that fails; returns the largest size that could be run."""
+        """Run requests at once, or in parts where that fails.
+
+        Returns:
+            The largest size that could be run; 0 where a single request failed.
+        """
         try:
             results = self.work.execute([row.item for row in batch if row.item is not None])
-            done = list(zip(batch, results, strict=True))
+            answered = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
             if len(batch) == 1:
                 self._fail(batch[0].position, error)
                 return 0
-            # Parts of torch have no own type for it.
-            full = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-                isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
-            )
+            is_full = _is_out_of_memory(error)
         else:
             entries: dict[str, Entry] = {}
-            for row, result in done:
+            for row, result in answered:
                 if isinstance(result, Exception):
                     self._fail(row.position, result)
                 else:
@@ -450,15 +513,20 @@ class BatchRunner(Generic[Item, Result]):
                 self.journal.add(entries)
             return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
-        if not full:  # one by one, so that only the culprit fails
-            return max(self._execute([row]) for row in batch)
+        if is_full:
+            return self._halve(batch)
+        return max(self._execute([row]) for row in batch)  # so that only the culprit fails
+
+    def _halve(self, batch: Sequence[_Prepared[Item]]) -> int:
+        """Run a batch that did not fit into memory in two parts."""
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        first = self._fitting is None
+        is_first = self._fitting is None
         self._fitting = half = (len(batch) + 1) // 2
+        sizes = [self._execute(batch[:half]), self._execute(batch[half:])]
         # A single huge sample fails at every size; the size that its neighbours ran at counts.
-        self._fitting = max(1, *(self._execute(part) for part in (batch[:half], batch[half:])))
-        if first:
+        self._fitting = max(1, *sizes)
+        if is_first:
             logger.warning(
                 f"{self.work.kind} ran out of memory with {len(batch)} requests at once and goes on with "
                 f"{self._fitting}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."

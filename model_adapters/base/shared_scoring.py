@@ -1,5 +1,6 @@
 """Scoring with shared passes: options share the pass over their question, and questions that over a common prefix.
 
+``MedicalAdapter.score_batch`` calls it. It must never change a score by more than rounding, and equal cuts round alike.
 A prefix is an image or few-shot examples that several prompts begin with. Prompts are cut after their images, each
 prefix is read once, and the suffixes continue from copies of its keys and values.
 """
@@ -54,21 +55,31 @@ class Cuts:
     prompt: Encoded
     words: Words  # of the prompt; its part before a cut names the prefix
     spans: Spans  # its images' columns
-    places: tuple[
-        int, ...
-    ]  # ends of its prefixes, each of which continues the one before; at least one
+    # Ends of its prefixes, each of which continues the one before; at least one.
+    places: tuple[int, ...]
 
     def part(self, start: int, stop: int) -> Encoded:
         """Return the prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
-        first, end = (
-            sum(last <= at for _, last in self.spans) if at else 0 for at in (start, stop)
-        )
-        return self.prompt.part(start, stop, slice(first, end))
+        images = slice(self._images_before(start), self._images_before(stop))
+        return self.prompt.part(start, stop, images)
+
+    def _images_before(self, column: int) -> int:
+        # An image without columns belongs to the part that begins at 0.
+        return sum(last <= column for _, last in self.spans) if column else 0
 
 
 def words_of(prompt: Encoded, spans: Spans) -> Words | None:
-    """Return the words of a prompt; None without one span per image, in order and apart from each other."""
-    borders, keys = [0, *itertools.chain.from_iterable(spans), len(prompt.ids)], prompt.image_keys
+    """Return the words of a prompt, which tell whether prompts begin alike.
+
+    Args:
+        prompt: Prompt of a question.
+        spans: Columns of its images, see ``MedicalAdapter.image_spans``.
+
+    Returns:
+        ``None`` without one span per image, in order and apart from each other.
+    """
+    keys = prompt.image_keys
+    borders = [0, *itertools.chain.from_iterable(spans), len(prompt.ids)]
     if len(spans) != len(keys) or borders != sorted(borders):
         return None
     marks: dict[int, str] = {}
@@ -82,6 +93,10 @@ def cut_places(spans: Spans, length: int) -> tuple[int, ...]:
 
     Images before the last one are few-shot examples as a rule: such a prompt is cut before its last image, too.
 
+    Args:
+        spans: Columns of the prompt's images.
+        length: Number of the prompt's tokens.
+
     Example:
         >>> cut_places([(1, 577)], 620), cut_places([(1, 101), (120, 220), (240, 340)], 400)
         ((577,), (240, 340))
@@ -89,10 +104,14 @@ def cut_places(spans: Spans, length: int) -> tuple[int, ...]:
     start, end = spans[-1] if spans else (0, 0)
     if len(spans) == 1 and start >= LEAST_LENGTH:
         return ()  # after a text of its own, which no other question shares
-    places = [start] if len(spans) > 1 and start >= OWN_LENGTH else []
+    places = []
+    if len(spans) > 1 and start >= OWN_LENGTH:
+        places.append(start)
     if end >= OWN_LENGTH and end - sum(places) >= LEAST_LENGTH:
         places.append(end)
-    return tuple(places) if places and places[-1] < length <= places[-1] * _LEAST_PART else ()
+    if places and places[-1] < length <= places[-1] * _LEAST_PART:
+        return tuple(places)
+    return ()
 
 
 @dataclass(frozen=True)
@@ -116,7 +135,12 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
     """Ends the pass after the last layer's keys and values: nothing else of a prefix is needed."""
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         updated = super().update(keys, values, layer_idx, *args, **kwargs)
         if layer_idx == len(self.layers) - 1:
@@ -125,46 +149,62 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
 
 
 def read_prefixes(
-    cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache
+    cuts: Sequence[Cuts],
+    model: CausalModel,
+    cache: PrefixCache,
 ) -> list[CachedPrefix]:
-    """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``."""
+    """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``.
+
+    Args:
+        cuts: Prompts with their places.
+        model: The adapter.
+        cache: Prefixes of earlier batches, to which new ones are added.
+
+    Returns:
+        The longest prefix of each prompt.
+    """
     by_words: dict[Words, CachedPrefix] = {}
     rows = []
     for cut in cuts:
         prefix: CachedPrefix | None = None
         unread: list[int] = []  # places after the last prefix that was read before
         for end in reversed(cut.places):
-            prefix = by_words.get(cut.words[:end]) or cache.get(cut.words[:end])
+            words = cut.words[:end]
+            prefix = by_words.get(words) or cache.get(words)
             if prefix is not None:
-                by_words[cut.words[:end]] = prefix
+                by_words[words] = prefix
                 break
             unread.insert(0, end)
         for end in unread:
-            # From one cut, or from the beginning, up to the last keys and values before the next cut.
-            prefill = _PrefillCache(config=model.language_model.config)
-            if prefix is None:
-                whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
-                inputs, prefill.layers = (
-                    model.model_inputs(whole),
-                    [DynamicLayer() for _ in prefill.layers],
-                )
-            else:
-                suffix, whole = suffixes_of([cut], [prefix], model, end)
-                inputs, prefill.layers = (
-                    model.model_inputs(suffix, whole),
-                    side_by_side([prefix]).layers,
-                )
-            with contextlib.suppress(_PrefixReadError):
-                model.language_model(
-                    **inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True
-                )
-            shift = prefix.shift if prefix else int(model.position_shift(whole))
-            prefix = by_words[cut.words[:end]] = CachedPrefix(end, shift, prefill.layers)
+            words = cut.words[:end]
+            prefix = by_words[words] = _read_prefix(cut, prefix, end, model)
             size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
-            cache.keep(cut.words[:end], prefix, size)
+            cache.keep(words, prefix, size)
         assert prefix is not None  # there is at least one cut
         rows.append(prefix)
     return rows
+
+
+def _read_prefix(
+    cut: Cuts,
+    earlier: CachedPrefix | None,
+    end: int,
+    model: CausalModel,
+) -> CachedPrefix:
+    """Read a prompt up to ``end``, after an earlier prefix if there is one."""
+    prefill = _PrefillCache(config=model.language_model.config)
+    if earlier is None:
+        whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
+        inputs = model.model_inputs(whole)
+        prefill.layers = [DynamicLayer() for _ in prefill.layers]
+    else:
+        suffix, whole = suffixes_of([cut], [earlier], model, end)
+        inputs = model.model_inputs(suffix, whole)
+        prefill.layers = side_by_side([earlier]).layers
+    with contextlib.suppress(_PrefixReadError):
+        model.language_model(**inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True)
+    shift = earlier.shift if earlier else int(model.position_shift(whole))
+    return CachedPrefix(end, shift, prefill.layers)
 
 
 def suffixes_of(
@@ -173,41 +213,71 @@ def suffixes_of(
     model: CausalModel,
     stop: int | None = None,
 ) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return the suffixes after the prefixes and the whole prompts, up to ``stop``, padded before prefix and suffix."""
+    """Split each prompt after its prefix.
+
+    Args:
+        cuts: One prompt per row.
+        prefixes: Prefix of each row, already read.
+        model: The adapter.
+        stop: Token after the last of every row; ``None`` for the whole prompts.
+
+    Returns:
+        The suffixes, and the prompts as a whole, with padding before prefix and suffix.
+    """
+    befores = []
+    suffixes = []
+    wholes = []
+    for cut, prefix in zip(cuts, prefixes, strict=True):
+        befores.append(cut.part(0, prefix.length))
+        suffixes.append(cut.part(prefix.length, stop or len(cut.prompt.ids)))
+        wholes.append(cut.part(0, stop) if stop else cut.prompt)
     # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
-    rows = [
-        (cut, prefix.length, stop or len(cut.prompt.ids))
-        for cut, prefix in zip(cuts, prefixes, strict=True)
-    ]
-    suffixes = [cut.part(length, end) for cut, length, end in rows]
-    before = pad_left([cut.part(0, length) for cut, length, _ in rows], model.pad_id, model.device)
+    before = pad_left(befores, model.pad_id, model.device)
     suffix = pad_left(suffixes, model.pad_id, model.device)
     mask = torch.cat([before.attention_mask, suffix.attention_mask], dim=-1)
     ids = torch.cat([before.ids, suffix.ids], dim=-1)
     # Positions count real tokens only, across the padding in the middle.
-    positions = positions_of(mask) + torch.tensor(
-        [[prefix.shift] for prefix in prefixes], device=mask.device
+    shifts = torch.tensor([[prefix.shift] for prefix in prefixes], device=mask.device)
+    positions = positions_of(mask) + shifts
+    suffix_positions = positions[:, -suffix.ids.shape[1] :]
+    return (
+        PaddedBatch(suffix.ids, mask, suffix_positions, suffixes),
+        PaddedBatch(ids, mask, positions, wholes),
     )
-    whole = PaddedBatch(
-        ids, mask, positions, [cut.part(0, end) if stop else cut.prompt for cut, _, end in rows]
-    )
-    return PaddedBatch(suffix.ids, mask, positions[:, -suffix.ids.shape[1] :], suffixes), whole
 
 
 def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
     """Return a cache with one row per prefix, shorter ones padded on the left."""
     cache = DynamicCache()
     cache.layers = [copy.copy(layer) for layer in prefixes[0].layers]
-    if len(prefixes) > 1:
-        longest = max(prefix.length for prefix in prefixes)
-        for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
-            for half in ("keys", "values"):
-                values = [getattr(row, half) for row in rows]  # shape (1, heads, tokens, width)
-                padded = [
-                    functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values
-                ]
-                setattr(layer, half, torch.cat(padded))
+    if len(prefixes) == 1:
+        return cache
+    longest = max(prefix.length for prefix in prefixes)
+
+    def joined(values: Sequence[torch.Tensor]) -> torch.Tensor:
+        # Each has the shape (1, heads, tokens, width).
+        return torch.cat(
+            [functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values]
+        )
+
+    for number, layer in enumerate(cache.layers):
+        rows = [prefix.layers[number] for prefix in prefixes]
+        layer.keys = joined([row.keys for row in rows])
+        layer.values = joined([row.values for row in rows])
     return cache
+
+
+def _can_cut(cache: DynamicCache, longest: int) -> bool:
+    """Return whether every layer of a model's cache keeps the keys and values of all positions."""
+    for layer in cache.layers:
+        if type(layer) is DynamicLayer:
+            continue
+        if type(layer) is not DynamicSlidingWindowLayer:
+            return False
+        # A window has to hold the longest text and as much padding.
+        if 2 * longest > layer.sliding_window:
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -220,23 +290,23 @@ class Questions:
 
     @classmethod
     def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
-        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut."""
+        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
+
+        Args:
+            items: Continuations of one batch, in any order.
+            model: The adapter, which says where images lie and what its cache is like.
+        """
         groups: dict[Hashable, list[int]] = {}
         for position, item in enumerate(items):
             groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
         places = list(groups.values())
         options = [[items[position] for position in group] for group in places]
-        # Cutting needs layers that keep the keys and values of all positions; a window has to hold the longest text
-        # and as much padding.
         longest = max(len(item.sequence.ids) for item in items)
-        can_cut = all(
-            type(layer) is DynamicLayer
-            or (type(layer) is DynamicSlidingWindowLayer and 2 * longest <= layer.sliding_window)
-            for layer in DynamicCache(config=model.language_model.config).layers
-        )
+        if not _can_cut(DynamicCache(config=model.language_model.config), longest):
+            return cls(places, options, {})
         cuts = {}
         # Each is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike.
-        for question, (option, *_) in enumerate(options if can_cut else ()):
+        for question, (option, *_) in enumerate(options):
             prompt = option.prompt
             spans = model.image_spans(prompt)
             words = None if spans is None else words_of(prompt, spans)
@@ -251,39 +321,66 @@ def score_by_question(
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     cache: PrefixCache,
 ) -> list[Likelihood]:
-    """Score a batch; options share their prompt, prompts their prefix, and single options are scored whole."""
-    options, cuts = questions.options, questions.cuts
-    uncut = [at for at in range(len(options)) if at not in cuts]
-    single = [at for at in uncut if len(options[at]) == 1]
-    several = [at for at in uncut if len(options[at]) > 1]
-    scores: dict[int, list[Likelihood]] = {}
+    """Score a batch: options share their prompt, prompts their prefix, and single options are scored whole.
+
+    Args:
+        questions: The batch.
+        model: The adapter.
+        score_whole: Scores continuations without sharing anything.
+        cache: Prefixes of earlier batches.
+
+    Returns:
+        One score per continuation, in the order of the batch.
+    """
+    options = questions.options
+    cuts = questions.cuts
+    single: list[int] = []
+    several: list[int] = []
+    for number, group in enumerate(options):
+        if number not in cuts:
+            (several if len(group) > 1 else single).append(number)
+    scores: dict[int, Sequence[Likelihood]] = {}
     if single:
-        whole_scores = score_whole([options[at][0] for at in single])
-        scores |= {at: [score] for at, score in zip(single, whole_scores, strict=True)}
+        whole_scores = score_whole([options[number][0] for number in single])
+        for number, whole_score in zip(single, whole_scores, strict=True):
+            scores[number] = [whole_score]
     if several:
-        contexts = pad_left([options[at][0].prompt for at in several], model.pad_id, model.device)
-        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
-        output = model.language_model(
-            **model.model_inputs(contexts), logits_to_keep=1, use_cache=True
-        )
-        shift = model.position_shift(contexts).to(contexts.position_ids.device)
-        contexts = replace(contexts, position_ids=contexts.position_ids + shift)
-        scores |= zip(
-            several,
-            _score_options([options[at] for at in several], contexts, output, model),
-            strict=True,
-        )
+        shared = _score_after_prompts([options[number] for number in several], model)
+        scores |= zip(several, shared, strict=True)
     if cuts:
-        prefixes = read_prefixes(list(cuts.values()), model, cache)
-        suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
-        inputs = model.model_inputs(suffix, whole) | {KV_CACHE: side_by_side(prefixes)}
-        output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
-        scores |= zip(
-            cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True
-        )
-    pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
-    by_place = dict(itertools.chain.from_iterable(pairs))
+        after_cuts = [options[number] for number in cuts]
+        shared = _score_after_prefixes(after_cuts, list(cuts.values()), model, cache)
+        scores |= zip(cuts, shared, strict=True)
+    by_place: dict[int, Likelihood] = {}
+    for number, places in enumerate(questions.places):
+        by_place.update(zip(places, scores[number], strict=True))
     return [by_place[position] for position in range(len(by_place))]
+
+
+def _score_after_prompts(
+    options: Sequence[Sequence[Continuation]], model: CausalModel
+) -> list[list[Likelihood]]:
+    """Score the options of questions in one pass over the whole prompts."""
+    contexts = pad_left([group[0].prompt for group in options], model.pad_id, model.device)
+    # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
+    output = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
+    shift = model.position_shift(contexts).to(contexts.position_ids.device)
+    contexts = replace(contexts, position_ids=contexts.position_ids + shift)
+    return _score_options(options, contexts, output, model)
+
+
+def _score_after_prefixes(
+    options: Sequence[Sequence[Continuation]],
+    cuts: Sequence[Cuts],
+    model: CausalModel,
+    cache: PrefixCache,
+) -> list[list[Likelihood]]:
+    """Score the options of questions whose prompts continue prefixes."""
+    prefixes = read_prefixes(cuts, model, cache)
+    suffix, whole = suffixes_of(cuts, prefixes, model)
+    inputs = model.model_inputs(suffix, whole) | {KV_CACHE: side_by_side(prefixes)}
+    output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
+    return _score_options(options, whole, output, model)
 
 
 def _score_options(
@@ -298,36 +395,56 @@ def _score_options(
     repeated per option, and the remaining tokens, padded on the right, are run on them. Prompts have one row each;
     padding may also be between a prefix and its suffix.
     """
-    tokens = [option.targets for question in questions for option in question]
-    owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])
+    tokens: list[list[int]] = []
+    rows: list[int] = []  # of the option's prompt
+    for row, question in enumerate(questions):
+        tokens += [option.targets for option in question]
+        rows += [row] * len(question)
+    owners = torch.tensor(rows)
     lengths = torch.tensor([len(option) for option in tokens])
     ids = pad_right(tokens, model.pad_id, model.device)
-    first = token_losses(output.logits[:, -1][owners], ids[:, 0])
-    losses, hits = (torch.zeros(ids.shape, dtype=values.dtype) for values in first)
-    losses[:, 0], hits[:, 0] = first
+    first_losses, first_hits = token_losses(output.logits[:, -1][owners], ids[:, 0])
+    losses = torch.zeros(ids.shape, dtype=first_losses.dtype)
+    hits = torch.zeros(ids.shape, dtype=first_hits.dtype)
+    losses[:, 0] = first_losses
+    hits[:, 0] = first_hits
     longer = lengths > 1
     if longer.any():
-        ids, owners = ids[longer], owners[longer]
-        # The indices are on the CPU: a model with a device map lies on several devices.
-        output[KV_CACHE].batch_select_indices(owners)
-        prompts = [contexts.prompts[row] for row in owners.tolist()]
-        contexts = PaddedBatch(
-            contexts.ids[owners],
-            contexts.attention_mask[owners],
-            contexts.position_ids[owners],
-            prompts,
+        losses[longer, 1:], hits[longer, 1:] = _later_losses(
+            ids[longer], lengths[longer], owners[longer], contexts, output[KV_CACHE], model
         )
-        steps = torch.arange(ids.shape[1] - 1)
-        # The last token of an option is not an input: it predicts nothing that is scored.
-        real = (lengths[longer][:, None] - 1 > steps).to(contexts.attention_mask)
-        mask = torch.cat([contexts.attention_mask, real], dim=-1)
-        positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
-        batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
-        inputs = model.model_inputs(batch, contexts) | {KV_CACHE: output[KV_CACHE]}
-        logits = model.language_model(**inputs, use_cache=True).logits
-        losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
-    scores = (
-        likelihood(losses[row, :size], hits[row, :size])
-        for row, size in enumerate(lengths.tolist())
+    scores = []
+    for row, length in enumerate(lengths.tolist()):
+        scores.append(likelihood(losses[row, :length], hits[row, :length]))
+    by_option = iter(scores)
+    return [list(itertools.islice(by_option, len(question))) for question in questions]
+
+
+def _later_losses(
+    ids: torch.Tensor,
+    lengths: torch.Tensor,
+    owners: torch.Tensor,
+    contexts: PaddedBatch,
+    cache: Any,
+    model: CausalModel,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return losses and hits of the tokens after the first of each option, whose prompts are the ``owners``."""
+    # The indices are on the CPU: a model with a device map lies on several devices.
+    cache.batch_select_indices(owners)
+    prompts = [contexts.prompts[row] for row in owners.tolist()]
+    contexts = PaddedBatch(
+        contexts.ids[owners],
+        contexts.attention_mask[owners],
+        contexts.position_ids[owners],
+        prompts,
     )
-    return [[next(scores) for _ in question] for question in questions]
+    steps = torch.arange(ids.shape[1] - 1)
+    # The last token of an option is not an input: it predicts nothing that is scored.
+    real = (lengths[:, None] - 1 > steps).to(contexts.attention_mask)
+    mask = torch.cat([contexts.attention_mask, real], dim=-1)
+    positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
+    without_images = [Encoded((), None)] * len(ids)
+    batch = PaddedBatch(ids[:, :-1], mask, positions, without_images)
+    inputs = model.model_inputs(batch, contexts) | {KV_CACHE: cache}
+    logits = model.language_model(**inputs, use_cache=True).logits
+    return token_losses(logits, ids[:, 1:])

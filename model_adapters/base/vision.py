@@ -1,5 +1,7 @@
 """Image side of published models: CLIP's preprocessing, the names of its tensors, and the resampler.
 
+LLaVA-Med and Med-Flamingo use it.
+
 CLIP preprocesses with PIL alone, to the last bit as the published stacks: transformers 5 uses torchvision by default,
 which resizes differently (up to 0.015 after normalisation).
 """
@@ -38,27 +40,44 @@ INNER = 8 * HEAD_WIDTH
 
 
 def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
-    """Return the geometry of a vision tower, stored alone or inside the configuration of a whole CLIP model."""
+    """Return the geometry of a vision tower.
+
+    Args:
+        stored: Configuration of the tower alone, or of a whole CLIP model.
+    """
     vision = stored.get("vision_config") or stored
-    shape = {
-        name: vision[name]
-        for name in (*SHAPE, "layer_norm_eps", "hidden_act")
-        if vision.get(name) is not None
-    }
+    names = (*SHAPE, "layer_norm_eps", "hidden_act")
+    shape = {name: vision[name] for name in names if vision.get(name) is not None}
     return CLIPVisionConfig(**shape, attn_implementation="sdpa")
 
 
 def clip_batch(
-    images: Sequence[Image.Image], size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]
+    images: Sequence[Image.Image],
+    size: int,
+    *,
+    pad: bool,
+    crop_rounding: Literal["floor", "round"],
 ) -> torch.Tensor | None:
-    """Return images as CLIP gets them: float32 of shape (images, 3, size, size); ``None`` without images.
+    """Return images as CLIP gets them.
 
     The shorter side is resized to ``size`` (bicubic), the centre cropped and normalised with CLIP's mean and deviation.
-    With ``pad`` an image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
-    pad``), so that nothing is cropped. An odd margin is smaller on the left or at the top; the published code draws
-    lots. Half a margin of the crop is rounded by ``floor`` as in transformers' CLIP processor, or by ``round`` (half to
-    even) as in torchvision and open_clip.
+
+    Args:
+        images: Of any mode and size.
+        size: Side of the result, in pixels.
+        pad: Whether an image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
+            pad``), so that nothing is cropped. An odd margin is smaller on the left or at the top; the published code
+            draws lots.
+        crop_rounding: Half a margin of the crop is rounded by ``floor`` as in transformers' CLIP processor, or by
+            ``round`` (half to even) as in torchvision and open_clip.
+
+    Returns:
+        float32 of shape (images, 3, size, size); ``None`` without images.
     """
+    if not images:
+        return None
+    mean = torch.tensor(MEAN)[:, None, None]
+    deviation = torch.tensor(STD)[:, None, None]
     pixels = []
     for image in images:
         rgb = image.convert("RGB")
@@ -69,21 +88,17 @@ def clip_batch(
             rgb = canvas
         width, height = rgb.size
         short = min(width, height)
-        rgb = rgb.resize(
-            (int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC
-        )
-        margins = rgb.width - size, rgb.height - size
-        left, top = (
-            margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins
-        )
+        resized = (int(size * width / short), int(size * height / short))
+        rgb = rgb.resize(resized, Image.Resampling.BICUBIC)
+        margins = (rgb.width - size, rgb.height - size)
+        if crop_rounding == "floor":
+            left, top = (margin // 2 for margin in margins)
+        else:
+            left, top = (round(margin / 2) for margin in margins)
         rgb = rgb.crop((left, top, left + size, top + size))
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
-        pixels.append(
-            (
-                (values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
-            ).contiguous()
-        )
-    return torch.stack(pixels) if pixels else None
+        pixels.append(((values - mean) / deviation).contiguous())
+    return torch.stack(pixels)
 
 
 def attend(
@@ -92,12 +107,24 @@ def attend(
     values: torch.Tensor,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the attention of heads of width 64; projections and result have the shape (batch, tokens, INNER)."""
-    heads = [
-        part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2)
-        for part in (queries, keys, values)
-    ]
-    attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask)
+    """Return the attention of heads of width 64.
+
+    Args:
+        queries: Shape (batch, asking tokens, INNER).
+        keys: Shape (batch, tokens, INNER).
+        values: Shape of ``keys``.
+        mask: As in ``scaled_dot_product_attention``.
+
+    Returns:
+        Shape of ``queries``.
+    """
+
+    def split_heads(projected: torch.Tensor) -> torch.Tensor:
+        return projected.view(*projected.shape[:2], -1, HEAD_WIDTH).transpose(1, 2)
+
+    attended = functional.scaled_dot_product_attention(
+        split_heads(queries), split_heads(keys), split_heads(values), attn_mask=mask
+    )
     return attended.transpose(1, 2).flatten(2)
 
 
@@ -110,16 +137,28 @@ class CrossAttention(nn.Module):
         self.to_kv = nn.Linear(source_dim, 2 * INNER, bias=False)
         self.to_out = nn.Linear(INNER, dim, bias=False)
 
-    def attended(
-        self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None
+    def head_outputs(
+        self,
+        asking: torch.Tensor,
+        source: torch.Tensor,
+        mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
+        """Return the output of the heads, to go through ``to_out``.
+
+        Args:
+            asking: Shape (batch, asking tokens, dim).
+            source: Shape (batch, tokens, source_dim).
+            mask: Of positions in ``source``, see :func:`attend`.
+
+        Returns:
+            Shape (batch, asking tokens, INNER).
+        """
         keys, values = self.to_kv(source).chunk(2, dim=-1)
         return attend(self.to_q(asking), keys, values, mask)
 
 
 class LatentAttention(CrossAttention):
-    """Latents ask; media and the latents themselves answer."""
+    """Attention of latents to media and to the latents themselves."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, dim)
@@ -127,11 +166,15 @@ class LatentAttention(CrossAttention):
         self.norm_latents = nn.LayerNorm(dim)
 
     def forward(self, media: torch.Tensor, latents: torch.Tensor) -> torch.Tensor:
-        """Return the update of the latents, shape (batch, latents, dim); the residual is the caller's."""
+        """Return the update of the latents, to which the caller adds the latents.
+
+        Args:
+            media: Image tokens, shape (batch, tokens, dim).
+            latents: Shape (batch, latents, dim), which is the shape of the result, too.
+        """
         asking = self.norm_latents(latents)
-        updated: torch.Tensor = self.to_out(
-            self.attended(asking, torch.cat((self.norm_media(media), asking), dim=1))
-        )
+        source = torch.cat((self.norm_media(media), asking), dim=1)
+        updated: torch.Tensor = self.to_out(self.head_outputs(asking, source))
         return updated
 
 
@@ -157,7 +200,14 @@ class PerceiverResampler(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, media: torch.Tensor) -> torch.Tensor:
-        """Resample every image by itself: shape (images, tokens, dim) to (images, latents, dim), layer-normalised."""
+        """Resample every image by itself.
+
+        Args:
+            media: Image tokens, shape (images, tokens, dim).
+
+        Returns:
+            Shape (images, latents, dim), layer-normalised.
+        """
         latents = self.latents.expand(len(media), -1, -1)
         for attention, mlp in map(nn.ModuleList.children, self.layers):
             latents = latents + attention(media, latents)

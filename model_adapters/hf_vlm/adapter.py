@@ -1,17 +1,15 @@
 """``hf_vlm``: any decoder-only vision-language checkpoint of transformers, with its own processor and chat template.
 
 Continuations are scored in the fastest way that gives the scores of generation: after a prefix that questions on one
-image share, after a prompt that options share, in one forward pass over prompt and continuation, or token by token.
+image share, after a prompt that options share, in one forward pass over prompt and continuation, or token by token. A
+way that is not proven for a model on its own items is never used.
 """
 
-import importlib.util
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
@@ -19,7 +17,7 @@ from loguru import logger
 from PIL import Image
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.errors import MedTasksError
 from medtasks.net.journal import digest_of
 from medtasks.version import ARCHITECTURES_NEED
 
@@ -40,35 +38,47 @@ from ..base.batching import (
     score,
     token_losses,
 )
-from ..base.checkpoints import CheckpointError
 from ..base.requests import Item, Result
 from ..base.shared_scoring import Questions, score_by_question
 from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
-from .loading import HfVlmArguments, load_model, load_processor
+from .loading import HfVlmArguments, check_arguments, load_model, load_processor
 
 # Inputs per token with a known value for text: an id, attended to, of no image.
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
-_TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
+_TOLERANCE = 1e-3
+_HALF_TOLERANCE = 0.1
 # Errors of models that cannot use our cache.
 _UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not analysed
     """Forces generation to produce these tokens."""
 
     def __init__(self, targets: torch.Tensor, start: int) -> None:
-        self.targets, self.start = targets, start
+        self.targets = targets
+        self.start = start
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         target = self.targets[:, input_ids.shape[1] - self.start, None]
         return torch.full_like(scores, -math.inf).scatter(1, target, 0.0)
 
 
+def _check_continuable(prompts: Sequence[ProcessedPrompt]) -> None:
+    names: set[str] = set()
+    for prompt in prompts:
+        names |= per_token(prompt.inputs or {})
+    unknown = names - _PER_TOKEN
+    if unknown:
+        raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
+
+
 class HfVlm(MedicalAdapter):
-    """``AutoModelForImageTextToText``; a blank that tasks put before a continuation is scored too."""
+    """Models of ``AutoModelForImageTextToText``.
+
+    A blank that tasks put before a continuation is scored too.
+    """
 
     model_id: ClassVar[str] = "hf_vlm"
     arguments_type: ClassVar[type[AdapterArguments]] = HfVlmArguments
@@ -77,40 +87,18 @@ class HfVlm(MedicalAdapter):
     arguments: HfVlmArguments
 
     def load(self) -> None:
-        """Check conditions on several arguments, and load processor and model."""
-        arguments, processes = self.arguments, self.accelerator.num_processes
-        if not arguments.pretrained:
-            raise AdapterArgumentError(
-                "hf_vlm: argument 'pretrained' is missing; give a folder or a hub id."
-            )
-        if arguments.device_map and processes > 1:
-            raise AdapterArgumentError(
-                f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "
-                f"leave the argument out or start one process."
-            )
-        if not arguments.chat_template and (
-            arguments.system_prompt is not None or arguments.chat_template_kwargs
-        ):
-            raise AdapterArgumentError(
-                "hf_vlm: system_prompt and chat_template_kwargs are for the chat template, which chat_template=false "
-                "leaves out; give one or the other."
-            )
-        if arguments.adapter and importlib.util.find_spec("peft") is None:
-            raise AdapterArgumentError(
-                "hf_vlm: argument 'adapter' needs PEFT, which is not installed; pip install peft."
-            )
-        folder = Path(arguments.pretrained).expanduser()
-        if folder.is_dir() and not (folder / "config.json").is_file():
-            raise CheckpointError(
-                f"{folder} holds no config.json; give the folder that the checkpoint was saved to"
-            )
-        if not folder.is_dir() and not _HUB_ID.fullmatch(arguments.pretrained):
-            raise CheckpointError(
-                f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>"
-            )
+        """Check conditions on several arguments, and load processor and model.
+
+        Raises:
+            AdapterArgumentError: Arguments exclude each other, or the template cannot write what they ask for.
+            CheckpointError: The checkpoint is missing, damaged, or not one that this adapter runs.
+        """
+        arguments = self.arguments
+        check_arguments(arguments, self.accelerator.num_processes)
         self.processor = load_processor(arguments)
-        variables = arguments.chat_template_kwargs or {}
-        template = Template(arguments.system_prompt, variables) if arguments.chat_template else None
+        template = None
+        if arguments.chat_template:
+            template = Template(arguments.system_prompt, arguments.chat_template_kwargs or {})
         self.writer = PromptWriter(self.processor, template, arguments.pretrained)
         self.network = load_model(arguments, self.device)
         self.device = self.network.get_input_embeddings().weight.device
@@ -118,10 +106,9 @@ class HfVlm(MedicalAdapter):
         self.tokenizer = self.processor.tokenizer
         self.pad_id = int(self.tokenizer.pad_token_id)
         ends = self.network.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
-        self.stop_ids = tuple(
-            sorted(token for token in ends | {self.writer.turn_end()} if token is not None)
-        )
+        ends = {*(ends if isinstance(ends, list) else [ends])}
+        ends |= {self.tokenizer.eos_token_id, self.writer.turn_end()}
+        self.stop_ids = tuple(sorted(ends - {None}))
         self._fits: dict[tuple[str, bool], bool] = {}  # ways of scoring, with and without images
 
     @property
@@ -129,19 +116,45 @@ class HfVlm(MedicalAdapter):
         """The whole model: transformers embeds the images in it."""
         return self.network
 
-    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Write ``text`` as a user turn (or as it is, without chat template) and run the processor."""
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image],
+        reply: str = "",
+    ) -> Encoded:
+        """Write a prompt as a user turn (or as it is, without chat template) and run the processor.
+
+        Args:
+            text: Prompt of the task. One that holds the processor's placeholder places its images itself.
+            images: In the order of the prompt.
+            reply: Text to put after the generation prompt.
+
+        Raises:
+            MedTasksError: The prompt is longer than ``max_length``.
+        """
         prompt = self.writer.prompt(self.writer.write(text, len(images)) + reply, images)
         self._check_length(prompt)
         return prompt
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> Continuation:
-        """Encode a prompt and the reply to score after its generation prompt."""
-        prompt, tokens = self.writer.scored(
-            self.writer.write(context, len(images)), continuation, images
-        )
+        """Encode a prompt and the reply to score after its generation prompt.
+
+        Args:
+            context: Prompt of the task.
+            continuation: Text to score, with the blank before it if there is one.
+            images: In the order of the prompt.
+
+        Raises:
+            MedTasksError: Both together are longer than ``max_length``.
+            ValueError: The continuation adds no token, or follows none.
+        """
+        text = self.writer.write(context, len(images))
+        prompt, tokens = self.writer.prompt_with_reply(text, continuation, images)
         self._check_length(prompt)
         return Continuation(prompt, tokens)
 
@@ -156,48 +169,51 @@ class HfVlm(MedicalAdapter):
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
         """Return the processor's batch on the device, pixels in the model's precision.
 
-        Positions are added unless the model itself places images in two dimensions. After a cached prefix there are
-        only ids, as no image follows one; other inputs per token (masks of cross-attention) are a ``ValueError`` then.
+        Positions are added unless the model itself places images in two dimensions.
+
+        Args:
+            batch: Columns to read, with ids alone after a cached prefix, as no image follows one.
+            before: The prompts with all of their images, if the cache holds the beginning of them.
+
+        Raises:
+            ValueError: After a cached prefix, if there are other inputs per token (masks of cross-attention).
         """
         if before is not None:
-            prompts = cast(Sequence[ProcessedPrompt], before.prompts)
-            if (
-                unknown := {name for prompt in prompts for name in per_token(prompt.inputs or {})}
-                - _PER_TOKEN
-            ):
-                raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
+            _check_continuable(cast(Sequence[ProcessedPrompt], before.prompts))
             return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
-        prepared = ready or self.writer.batch(
-            [row.text for row in prompts], [row.images for row in prompts]
-        )
-        # Some tokenizers return token types to models that have none.
-        inputs: dict[str, Any] = {
-            name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
-            for name, value in prepared.items()
-            if isinstance(value, torch.Tensor)
-            and (name in self._accepted or not name.endswith("token_type_ids"))
-        }
-        if "position_ids" in self._accepted and not self._placed_by_model(batch):
+        if not ready:
+            ready = self.writer.batch(
+                [row.text for row in prompts], [row.images for row in prompts]
+            )
+        inputs: dict[str, Any] = {}
+        for name, value in ready.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            # Some tokenizers return token types to models that have none.
+            if name.endswith("token_type_ids") and name not in self._accepted:
+                continue
+            dtype = self.network.dtype if value.is_floating_point() else None
+            inputs[name] = value.to(self.device, dtype)
+        if "position_ids" in self._accepted and not self._places_images(batch):
             inputs["position_ids"] = positions_of(inputs["attention_mask"].long())
         return inputs
 
-    def _placed_by_model(self, batch: PaddedBatch) -> bool:
-        in_two_dimensions = any(
-            hasattr(module, "get_rope_index") for module in self.network.modules()
-        )
-        return in_two_dimensions and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
+    def _places_images(self, batch: PaddedBatch) -> bool:
+        """Return whether the model itself places the batch's images in two dimensions."""
+        has_images = bool(cast(ProcessedPrompt, batch.prompts[0]).images)
+        modules = self.network.modules()
+        return has_images and any(hasattr(module, "get_rope_index") for module in modules)
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return the shift that a model stored which places images in two dimensions."""
-        modules = self.network.modules() if self._placed_by_model(batch) else ()
-        shifts = (
-            module.rope_deltas
-            for module in modules
-            if getattr(module, "rope_deltas", None) is not None
-        )
-        return next(shifts, super().position_shift(batch))
+        if self._places_images(batch):
+            for module in self.network.modules():
+                shift: torch.Tensor | None = getattr(module, "rope_deltas", None)
+                if shift is not None:
+                    return shift
+        return super().position_shift(batch)
 
     def fingerprint(self) -> str:
         """Return a digest of weights, files, processor and template, which a hub id does not name."""
@@ -205,17 +221,22 @@ class HfVlm(MedicalAdapter):
         return super().fingerprint() + digest_of(*written)
 
     def generate_batch(
-        self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int
+        self,
+        prompts: Sequence[Encoded],
+        settings: GenerationSettings,
+        seed: int,
     ) -> list[str]:
-        """Generate replies in one batch; penalties and banned tokens of the checkpoint's settings apply."""
+        """Generate replies in one batch. Penalties and banned tokens of the checkpoint's settings apply."""
         generate = super().generate_batch
-        return _by_kind(
-            prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed)
-        )
+
+        def has_images(prompt: Any) -> bool:
+            return bool(prompt.images)
+
+        return _by_kind(prompts, has_images, lambda rows: generate(rows, settings, seed))
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations; those that a tokenizer merges with their prompt share nothing."""
+        """Score continuations, of which those that a tokenizer merges with their prompt share nothing."""
 
         def kind(item: Continuation) -> tuple[bool, bool]:
             prompt = cast(ScoredPrompt, item.sequence)
@@ -232,40 +253,38 @@ class HfVlm(MedicalAdapter):
 
     # ---- ways of scoring ----
 
-    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score a batch; common prefixes are read once, if the model can continue from there."""
-        if cast(
-            ScoredPrompt, items[0].sequence
-        ).merged:  # the processor cannot write the tokens of such a prompt
+    def _score_with_shared_passes(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score a batch whose common prefixes are read once, if the model can continue from there."""
+        prompts = [cast(ScoredPrompt, item.sequence) for item in items]
+        if prompts[0].merged:  # the processor cannot write the tokens of such a prompt
             return self._score_whole(items)
         questions = Questions.of(items, self)
-        if any(
-            cast(ScoredPrompt, item.sequence).closed for item in items
-        ):  # a prompt that is closed is read as one
-            questions = replace(questions, cuts={})
+        uncut = replace(questions, cuts={})
+        if any(prompt.closed for prompt in prompts):  # a prompt that is closed is read as one
+            questions = uncut
 
-        after_cuts = [at for question in questions.cuts for at in questions.places[question]]
-        of_several = [at for places in questions.places if len(places) > 1 for at in places]
+        def way(batch: Questions) -> Callable[[], list[Likelihood]]:
+            return partial(score_by_question, batch, self, self._score_whole, self._prefixes)
+
+        after_cuts: list[int] = []
+        for question in questions.cuts:
+            after_cuts += questions.places[question]
+        of_several: list[int] = []
+        for places in questions.places:
+            if len(places) > 1:
+                of_several += places
         scores = None
         if after_cuts:
-            way = partial(score_by_question, questions, self, self._score_whole, self._prefixes)
-            scores = self._fitting("a shared prefix", way, items, after_cuts)
+            scores = self._try_way("a shared prefix", way(questions), items, after_cuts)
         if scores is None and of_several:
-            way = partial(
-                score_by_question,
-                replace(questions, cuts={}),
-                self,
-                self._score_whole,
-                self._prefixes,
-            )
-            scores = self._fitting("a shared prompt", way, items, of_several)
+            scores = self._try_way("a shared prompt", way(uncut), items, of_several)
         return scores or self._score_whole(items)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch without sharing anything."""
         prompts = [cast(ScoredPrompt, item.sequence) for item in items]
         if any(prompt.closed for prompt in prompts):
-            return self._generating(items)
+            return self._score_by_generation(items)
 
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
@@ -273,16 +292,15 @@ class HfVlm(MedicalAdapter):
                 if ids[-item.tokens :] != item.targets:
                     raise ValueError("the processor does not put the continuation at the end")
             keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
-            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits[
-                :, -keep:
-            ]
-            return logits
+            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits
+            return logits[:, -keep:]
 
-        separate = [at for at, prompt in enumerate(prompts) if not prompt.merged]
+        separate = [row for row, prompt in enumerate(prompts) if not prompt.merged]
         in_one_pass = partial(score, items, logits_of, self.pad_id, self.device)
-        return self._fitting("one pass", in_one_pass, items, separate) or self._generating(items)
+        scores = self._try_way("one pass", in_one_pass, items, separate)
+        return scores or self._score_by_generation(items)
 
-    def _fitting(
+    def _try_way(
         self,
         name: str,
         way: Callable[[], list[Likelihood]],
@@ -300,31 +318,29 @@ class HfVlm(MedicalAdapter):
             return None
         if key in self._fits or not telling:
             return way()
-        some = telling[:_CHECKED_ROWS]
-        expected = self._generating([items[at] for at in some])
-        scores, gap = None, math.inf
+        rows = telling[:_CHECKED_ROWS]
+        expected = self._score_by_generation([items[row] for row in rows])
+        scores = None
+        gap = math.inf
         try:
             scores = way()
-            gap = max(
-                abs(scores[at].mean - generated.mean)
-                for at, generated in zip(some, expected, strict=True)
-            )
+            pairs = zip(rows, expected, strict=True)
+            gap = max(abs(scores[row].mean - generated.mean) for row, generated in pairs)
             reason = f"differ from those of generation by {gap:.2g} per token"
         except torch.OutOfMemoryError:
             raise
         except _UNSUPPORTED as error:
             reason = f"cannot be computed ({type(error).__name__})"
-        half = self.network.dtype in (torch.float16, torch.bfloat16)
-        self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
-        level, end = (
-            ("DEBUG", "")
-            if self._fits[key]
-            else ("WARNING", "; scoring without it, which is slower")
-        )
-        logger.log(level, "{}: scores with {} {}{}", type(self.network).__name__, name, reason, end)
-        return scores if self._fits[key] else None
+        is_half = self.network.dtype in (torch.float16, torch.bfloat16)
+        self._fits[key] = gap <= (_HALF_TOLERANCE if is_half else _TOLERANCE)
+        message = f"{type(self.network).__name__}: scores with {name} {reason}"
+        if self._fits[key]:
+            logger.debug("{}", message)
+            return scores
+        logger.warning("{}; scoring without it, which is slower", message)
+        return None
 
-    def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
+    def _score_by_generation(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score by the logits of ``generate`` before each target: slower than one pass, and right by construction."""
         prompts = [cast(ScoredPrompt, item.sequence) for item in items]
         contexts = pad_left([prompt.context for prompt in prompts], self.pad_id, self.device)
@@ -332,21 +348,21 @@ class HfVlm(MedicalAdapter):
         inputs = self.model_inputs(contexts)
         inputs.pop("position_ids", None)  # transformers derives them from the mask
         no_stop = 2**31 - 1  # an end token that no vocabulary has
+        settings = GenerationSettings(targets.shape[1])
+        forced = _Forced(targets, inputs["input_ids"].shape[1])
         output = self.network.generate(
             **inputs,
-            generation_config=decoding_config(
-                GenerationSettings(targets.shape[1]), [no_stop], self.pad_id
-            ),
-            logits_processor=LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])]),
+            generation_config=decoding_config(settings, [no_stop], self.pad_id),
+            logits_processor=LogitsProcessorList([forced]),
             return_dict_in_generate=True,
             output_logits=True,
         )
         losses, hits = token_losses(torch.stack(output.logits, dim=1), targets)
-        lengths = [len(prompt.targets) for prompt in prompts]
-        return [
-            likelihood(losses[row, :length], hits[row, :length])
-            for row, length in enumerate(lengths)
-        ]
+        scores = []
+        for row, prompt in enumerate(prompts):
+            length = len(prompt.targets)
+            scores.append(likelihood(losses[row, :length], hits[row, :length]))
+        return scores
 
 
 def _by_kind(

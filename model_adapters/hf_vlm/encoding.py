@@ -1,6 +1,7 @@
 """From prompt text and images to a processor's batch, for any transformers processor.
 
-The processor gets text with one placeholder per image and returns ids, masks, pixels and its model's other inputs.
+``HfVlm`` uses it. The processor gets text with one placeholder per image and returns ids, masks, pixels and its model's
+other inputs. Nothing that a prompt asks for may be dropped silently, as templates do with what they do not know.
 """
 
 import contextlib
@@ -20,15 +21,17 @@ from medtasks.prompts.messages import image_parts
 
 from ..base.batching import Encoded, common_length, content_key
 
-_PROBE, _SYSTEM_PROBE = "Zqx7", "Wkv3"
+_PROBE = "Zqx7"
+_SYSTEM_PROBE = "Wkv3"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
 
 
 @dataclass(frozen=True)
 class ProcessedPrompt(Encoded):
-    """A prompt for the processor; ``pixels`` is ``None``, because they are in ``inputs``.
+    """A prompt for the processor.
 
-    Its images count as one, because only the processor and the model know the layout of their pixels.
+    Its ``pixels`` are ``None``, because they are in ``inputs``. Its images count as one, because only the processor and
+    the model know the layout of their pixels.
     """
 
     text: str  # with chat template and one placeholder per image; empty for a part of a prompt
@@ -41,18 +44,24 @@ class ProcessedPrompt(Encoded):
         keys = [content_key(torch.from_numpy(np.array(image))) for image in self.images]
         return (" ".join(keys),) if keys else ()
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> Encoded:
         """Return the tokens from ``start`` to before ``stop``, with all images or none."""
         assert self.inputs is not None
         visible = self.images if range(1)[images] else ()
         if (start, stop, visible) == (0, len(self.ids), self.images):
             return self
-        cut = per_token(self.inputs)
-        inputs = {
-            name: value[:, start:stop] if name in cut else value
-            for name, value in self.inputs.items()
-            if visible or name in cut
-        }
+        sliced = per_token(self.inputs)
+        inputs = {}
+        for name, value in self.inputs.items():
+            if name in sliced:
+                inputs[name] = value[:, start:stop]
+            elif visible:
+                inputs[name] = value
         return ProcessedPrompt(self.ids[start:stop], None, "", visible, inputs)
 
 
@@ -65,19 +74,31 @@ class ScoredPrompt(ProcessedPrompt):
     merged: bool  # whether the tokenizer merges the two where they meet, which changes the last ids of the prompt
     closed: bool  # whether the processor appends something to every text, so that it cannot encode both together
 
-    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+    def part(
+        self,
+        start: int,
+        stop: int,
+        images: slice = slice(None),
+    ) -> Encoded:
         """Return a part of the prompt alone."""
         return self.context.part(start, stop, images)
 
 
 def per_token(inputs: Mapping[str, Any]) -> set[str]:
-    """Return the names of the inputs that belong to each token, shape (batch, length, ...)."""
-    shape = inputs["input_ids"].shape if inputs else None
-    return {
-        name
-        for name, value in inputs.items()
-        if torch.is_tensor(value) and value.shape[:2] == shape
-    }
+    """Return the names of the inputs that belong to each token.
+
+    Args:
+        inputs: Output of a processor; such an input has the shape (batch, length, ...).
+
+    Example:
+        >>> sorted(per_token({"input_ids": torch.zeros(1, 5), "pixel_values": torch.zeros(1, 3, 8, 8)}))
+        ['input_ids']
+    """
+    if not inputs:
+        return set()
+    shape = inputs["input_ids"].shape
+    tensors = {name: value for name, value in inputs.items() if torch.is_tensor(value)}
+    return {name for name, value in tensors.items() if value.shape[:2] == shape}
 
 
 @dataclass(frozen=True)
@@ -94,7 +115,12 @@ class PromptWriter:
     A template that is missing, cannot write what is needed, or lacks a variable, is an ``AdapterArgumentError``.
     """
 
-    def __init__(self, processor: Any, chat: Template | None, source: str) -> None:
+    def __init__(
+        self,
+        processor: Any,
+        chat: Template | None,
+        source: str,
+    ) -> None:
         self._processor = processor
         self._chat = chat
         token = getattr(processor, "image_token", None)
@@ -102,76 +128,101 @@ class PromptWriter:
         template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
         self._template = template.get("default") if isinstance(template, dict) else template
         self._last: ProcessedPrompt | None = None
-        self._structured, usable = True, False
-        # A template takes content in parts or as text.
-        for is_structured in (True, False) if self._template is not None else ():
-            self._structured = is_structured
-            with contextlib.suppress(*_RENDERING_ERRORS):
-                rendered = self._rendered([None, _PROBE], Template())
-                usable = (
-                    rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
-                )
-            if usable:
-                break
-        if chat and not usable:
-            state = (
-                "has no chat template"
-                if self._template is None
-                else "has a chat template that takes no image"
-            )
+        # Whether the template takes content in parts, or else as text.
+        self._structured = True
+        is_usable = self._takes_an_image()
+        if self._template is not None and not is_usable:
+            self._structured = False
+            is_usable = self._takes_an_image()
+        if chat and not is_usable:
+            state = "has a chat template that takes no image"
+            if self._template is None:
+                state = "has no chat template"
             raise AdapterArgumentError(
                 f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
             )
         if chat:
             self._check_template(chat, source)
         # The template's text for an image, which is often more than the processor's placeholder.
-        self._image_text = self._image_token
-        if usable:
-            with_image, without = self._rendered([None, _PROBE]), self._rendered([_PROBE])
-            start = common_length(with_image, without)
-            block = with_image[start : start + len(with_image) - len(without)]
-            if (
-                with_image == without[:start] + block + without[start:]
-                and self._image_token in block
-            ):
-                self._image_text = block
+        self._image_text = self._image_block() if is_usable else self._image_token
         bos = processor.tokenizer.bos_token
         # Templates that write the begin of sequence must not get a second one.
-        self._add_special = not (chat and bos and self._rendered([_PROBE]).startswith(bos))
+        self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
+
+    def _takes_an_image(self) -> bool:
+        if self._template is None:
+            return False
+        with contextlib.suppress(*_RENDERING_ERRORS):
+            rendered = self._render([None, _PROBE], Template())
+            return rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+        return False
+
+    def _image_block(self) -> str:
+        """Return the template's text for an image, or the processor's placeholder if it cannot be told."""
+        with_image = self._render([None, _PROBE])
+        without = self._render([_PROBE])
+        start = common_length(with_image, without)
+        block = with_image[start : start + len(with_image) - len(without)]
+        is_inserted = with_image == without[:start] + block + without[start:]
+        return block if is_inserted and self._image_token in block else self._image_token
 
     def write(self, text: str, images: int) -> str:
-        """Return the complete prompt text; a text that holds the processor's placeholder places its images itself."""
+        """Return the complete prompt text.
+
+        Args:
+            text: Prompt of the task. One that holds the processor's placeholder places its images itself.
+            images: Number of images.
+        """
         parts = image_parts(text, images, self._image_token)
         if self._chat:
-            return self._rendered(parts)
-        image = (
-            self._image_token
-            if self._image_token and self._image_token in text
-            else self._image_text
-        )
+            return self._render(parts)
+        is_placed = bool(self._image_token) and self._image_token in text
+        image = self._image_token if is_placed else self._image_text
         return "".join(image if part is None else part for part in parts)
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of ``text`` without begin or end of sequence."""
+        """Return the ids of a text, without images.
+
+        Args:
+            text: Without begin or end of sequence, which are not added.
+        """
         return list(self._processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prompt(self, text: str, images: Sequence[Image.Image]) -> ProcessedPrompt:
-        """Run the processor on one complete prompt text, once for consecutive calls with the same prompt."""
+        """Run the processor on one complete prompt text, once for consecutive calls with the same prompt.
+
+        Args:
+            text: What :meth:`write` returned, with or without the beginning of a reply.
+            images: In the order of their placeholders.
+        """
         rgb = tuple(image.convert("RGB") for image in images)
         if self._last is None or self._last.text != text or self._last.images != rgb:
             inputs = self.batch([text], [rgb])
             self._last = ProcessedPrompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
         return self._last
 
-    def scored(
-        self, context: str, continuation: str, images: Sequence[Image.Image]
+    def prompt_with_reply(
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image],
     ) -> tuple[ScoredPrompt, int]:
-        """Encode a complete prompt text and its continuation; returns the continuation's number of tokens, too.
+        """Encode a complete prompt text and its continuation.
 
-        The continuation's tokens are those of the whole text after its longest common prefix with the context, compared
-        with one placeholder per image. A continuation that adds no token, or follows none, is a ``ValueError``.
+        Args:
+            context: What :meth:`write` returned.
+            continuation: Text to score after it.
+            images: In the order of their placeholders.
+
+        Returns:
+            The prompt with its continuation, and the continuation's number of tokens: those of the whole text after its
+            longest common prefix with the context, compared with one placeholder per image.
+
+        Raises:
+            ValueError: The continuation adds no token, or follows none.
         """
-        before, after = self.ids(context), self.ids(context + continuation)
+        before = self.ids(context)
+        after = self.ids(context + continuation)
         common = common_length(before, after)
         if common == len(after):
             raise ValueError("the continuation adds no token")
@@ -179,18 +230,37 @@ class PromptWriter:
         closed = bool(before) and prompt.ids[-1] != before[-1]
         merged = common < len(before)
         targets = self.ids(continuation) if merged else after[common:]
-        end = targets if closed else after[common:]
-        start = prompt.ids if closed else prompt.ids[: len(prompt.ids) - len(before) + common]
+        if closed:
+            start = prompt.ids
+            end = targets
+        else:
+            start = prompt.ids[: len(prompt.ids) - len(before) + common]
+            end = after[common:]
         if not start:
             raise ValueError("no token precedes the continuation")
-        text, ids = context + continuation, [*start, *end]
         scored = ScoredPrompt(
-            ids, None, text, prompt.images, None, prompt, tuple(targets), merged, closed
+            [*start, *end],
+            None,
+            context + continuation,
+            prompt.images,
+            None,
+            context=prompt,
+            targets=tuple(targets),
+            merged=merged,
+            closed=closed,
         )
         return scored, len(end)
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
-        """Run the processor on complete prompts, all with images or all without; its batch is padded on the left."""
+        """Run the processor on complete prompts.
+
+        Args:
+            texts: What :meth:`write` returned, with or without replies.
+            images: Of each prompt. All have some, or none has.
+
+        Returns:
+            The processor's batch, padded on the left.
+        """
         pixels = {"images": [list(row) for row in images]} if any(images) else {}
         inputs = self._processor(
             text=list(texts),
@@ -207,13 +277,10 @@ class PromptWriter:
         """Return the special token that the chat template writes after an assistant's reply, if it does."""
         if not self._chat:
             return None
-        turns: list[dict[str, Any]] = [
-            {
-                "role": role,
-                "content": [{"type": "text", "text": text}] if self._structured else text,
-            }
-            for role, text in (("user", "Yes?"), ("assistant", _PROBE))
-        ]
+        turns: list[dict[str, Any]] = []
+        for role, text in (("user", "Yes?"), ("assistant", _PROBE)):
+            content = [{"type": "text", "text": text}] if self._structured else text
+            turns.append({"role": role, "content": content})
         try:
             rendered = self._processor.apply_chat_template(
                 turns, chat_template=self._template, **self._chat.variables
@@ -235,7 +302,7 @@ class PromptWriter:
         if chat.system is None:
             return
         try:
-            rendered = self._rendered([None, _PROBE], replace(chat, system=_SYSTEM_PROBE))
+            rendered = self._render([None, _PROBE], replace(chat, system=_SYSTEM_PROBE))
         except _RENDERING_ERRORS:
             rendered = ""
         if rendered.count(_SYSTEM_PROBE) != 1 or rendered.count(_PROBE) != 1:
@@ -247,15 +314,18 @@ class PromptWriter:
                 f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image."
             )
 
-    def _rendered(self, parts: Sequence[str | None], chat: Template | None = None) -> str:
-        """Return system turn, user turn and generation prompt; ``None`` is an image."""
+    def _render(self, parts: Sequence[str | None], chat: Template | None = None) -> str:
+        """Return system turn, user turn and generation prompt, where ``None`` is an image."""
         chat = chat or self._chat or Template()
-        content: Any = [
-            {"type": "image"} if part is None else {"type": "text", "text": part}
-            for part in parts
-            if part != ""
-        ]
-        if not self._structured:
+        content: Any
+        if self._structured:
+            content = []
+            for part in parts:
+                if part is None:
+                    content.append({"type": "image"})
+                elif part:
+                    content.append({"type": "text", "text": part})
+        else:
             image = f"{self._image_token}\n" if self._image_token else ""
             content = "".join(image if part is None else part for part in parts)
         turns = [{"role": "user", "content": content}]

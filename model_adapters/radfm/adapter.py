@@ -1,4 +1,7 @@
-"""``radfm``: RadFM from the published weights, for images and volumes."""
+"""``radfm``: RadFM from the published weights, for images and volumes.
+
+A prompt whose slots do not fit its images is refused, never repaired.
+"""
 
 import math
 import re
@@ -61,9 +64,22 @@ _UNKNOWN_ID = 0
 
 
 def load_network(
-    weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
+    weights: Path,
+    config_folder: Path,
+    dtype: torch.dtype,
+    attention: str,
 ) -> RadFMNetwork:
-    """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32."""
+    """Build the network with the sizes of the stored tensors, and fill it.
+
+    Args:
+        weights: File or folder of the published weights.
+        config_folder: Folder that may hold LLaMA's ``config.json``.
+        dtype: Type of the parameters; rotary frequencies stay float32.
+        attention: ``attn_implementation`` of transformers.
+
+    Raises:
+        CheckpointError: A tensor is missing or does not fit.
+    """
     shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
     language = sizes.language(config_folder / "config.json", attention)
@@ -75,32 +91,27 @@ def load_network(
             f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch"
         )
     width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
-    rows, columns, frames = (
-        sizes.of(f"{_VISION}pos_embedding.{axis}_embed.weight") for axis in ("row", "col", "dep")
-    )
-    inner = sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight")
-    layers = sizes.count(f"{_VISION}transformer.layers.")
-    latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
-
+    positions = f"{_VISION}pos_embedding."
     tower = {
         "patch": patch,
-        "rows": rows,
-        "columns": columns,
-        "frames": frames,
-        "inner": inner,
-        "layers": layers,
+        "width": width,
+        "rows": sizes.of(f"{positions}row_embed.weight"),
+        "columns": sizes.of(f"{positions}col_embed.weight"),
+        "frames": sizes.of(f"{positions}dep_embed.weight"),
+        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        "layers": sizes.count(f"{_VISION}transformer.layers."),
     }
     resampler = {
         "width": width,
-        "latents": latents,
-        "layers": depth,
+        "latents": sizes.of(f"{_RESAMPLER}latents"),
+        "layers": sizes.count(f"{_RESAMPLER}layers."),
         "hidden": language.hidden_size,
     }
-    network = on_meta(
-        lambda: RadFMNetwork(
-            language, ImageEmbedding(VisionTransformer3D(width=width, **tower), **resampler)
-        )
-    )
+
+    def build() -> RadFMNetwork:
+        return RadFMNetwork(language, ImageEmbedding(VisionTransformer3D(**tower), **resampler))
+
+    network = on_meta(build)
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
@@ -123,7 +134,12 @@ class _Sizes:
     weights: Path
     shapes: Mapping[str, tuple[int, ...]]
 
-    def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
+    def of(
+        self,
+        key: str,
+        axis: int = 0,
+        axes: int = 2,
+    ) -> int:
         if key not in self.shapes:
             raise CheckpointError(
                 f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?"
@@ -139,8 +155,9 @@ class _Sizes:
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
     def language(self, config: Path, attention: str) -> LlamaConfig:
-        """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, or as published."""
-        hidden, layers = self.of(_WORDS, axis=1), self.count(f"{_LLAMA}model.layers.")
+        """Return LLaMA's configuration. The width of a head is that of the rotary frequencies, or as published."""
+        hidden = self.of(_WORDS, axis=1)
+        layers = self.count(f"{_LLAMA}model.layers.")
         stored = read_json(config, "") if config.is_file() else {}
         named = stored.get("num_hidden_layers", layers)
         if named != layers:
@@ -182,13 +199,12 @@ class RadFMArguments(CheckpointArguments):
     # longest prompt in positions, image slots included; the end of a longer one is cut off, as by the published code
     max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
-    max_new_tokens: int = argument(
-        200, least=1
-    )  # length limit of a reply where the task sets none, in tokens
+    # length limit of a reply where the task sets none, in tokens
+    max_new_tokens: int = argument(200, least=1)
 
 
 class RadFM(MedicalAdapter):
-    """RadFM: every image, of any depth, becomes 32 embeddings between two marks in the text."""
+    """RadFM, in which every image, of any depth, becomes 32 embeddings between two marks in the text."""
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
@@ -221,15 +237,13 @@ class RadFM(MedicalAdapter):
         self.network = place(
             network, network.lang_model, self.device, self.arguments.device_map, self.model_id
         )
-        images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
-        self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
+        vocabulary = network.lang_model.config.vocab_size
+        self._latents = len(network.embedding_layer.perceiver.latents)
+        self._side = network.embedding_layer.vision_encoder.side
         # The marks around an image, and the slots, numbered through all images.
-        names = [
-            "<image>",
-            "</image>",
-            *(f"<image{number}>" for number in range(MAX_IMAGES * self._latents)),
-        ]
-        added = {name: vocabulary + number for number, name in enumerate(names)}
+        slots = [f"<image{number}>" for number in range(MAX_IMAGES * self._latents)]
+        names = ["<image>", "</image>", *slots]
+        added = {name: number for number, name in enumerate(names, vocabulary)}
         self.tokenizer = SentencePieceText(
             texts / "tokenizer.model", added, strip_around_added=True
         )
@@ -239,48 +253,77 @@ class RadFM(MedicalAdapter):
                 f"rows; put the tokenizer of this checkpoint there"
             )
 
-    def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
-        """Put the images' slots into the text and preprocess the images, which may be volumes.
+    def encode(
+        self,
+        text: str,
+        images: Sequence[Image.Image | Volume],
+        reply: str = "",
+    ) -> Encoded:
+        """Put the images' slots into the text and preprocess the images.
 
-        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM expects one black
-        volume without slots. An image mark that fits no image, or an unreadable volume, is a ``MedTasksError``.
+        Args:
+            text: Prompt of the task, which may mark the places of its images.
+            images: Images or volumes, in the order of their marks. Without any, RadFM expects one black volume without
+                slots.
+            reply: Text to score after the prompt.
+
+        Returns:
+            Pixels have the shape (images, 3, side, side, depth), values 0 to 1.
+
+        Raises:
+            MedTasksError: An image mark fits no image, or a volume cannot be read.
         """
         ids = self._ids(text, images, reply)
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(
-        self, context: str, continuation: str, images: Sequence[Image.Image | Volume]
+        self,
+        context: str,
+        continuation: str,
+        images: Sequence[Image.Image | Volume],
     ) -> Continuation:
-        """Encode prompt and continuation; the end of too long a prompt is cut off, too long a continuation refused."""
+        """Encode prompt and continuation.
+
+        Args:
+            context: Prompt of the task. The end of too long a one is cut off.
+            continuation: Text to score.
+            images: Images or volumes, in the order of their marks.
+
+        Raises:
+            MedTasksError: The continuation is too long, or holds an image mark.
+        """
         ids = self._ids(context, images, continuation)
-        tokens = split_continuation(
-            Encoded(self._ids(context, images), None), Encoded(ids, None)
-        ).tokens
-        cut, room = len(ids) - tokens, self.arguments.max_length - tokens
-        if max(ids[cut:]) >= self.tokenizer.vocabulary:
+        prompt = Encoded(self._ids(context, images), None)
+        tokens = split_continuation(prompt, Encoded(ids, None)).tokens
+        before = ids[:-tokens]
+        targets = ids[-tokens:]
+        if max(targets) >= self.tokenizer.vocabulary:
             raise MedTasksError(
                 "a continuation holds an image mark, which cannot be scored; remove it from the task"
             )
+        room = self.arguments.max_length - tokens
         if room < 1:
             raise MedTasksError(
                 f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}"
             )
-        return Continuation(
-            Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens
-        )
+        pixels = self.prepared(images, self._pixels)
+        return Continuation(Encoded(before[:room] + targets, pixels), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
-        """Return the images' slots; those of the first image with the marks before them."""
-        first = self.tokenizer.vocabulary + 2  # after the two marks
-        marked = [
-            column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary
-        ]
+        """Return the columns of the images' slots, those of the first image with the marks before them."""
+        vocabulary = self.tokenizer.vocabulary
+        marked = [column for column, token in enumerate(prompt.ids) if token >= vocabulary]
+        count = 0 if prompt.pixels is None else len(prompt.pixels)
         spans = []
-        for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
-            slots = range(first + number * self._latents, first + (number + 1) * self._latents)
+        for number in range(count):
+            first = vocabulary + 2 + number * self._latents  # after the two marks
+            slots = range(first, first + self._latents)
             columns = [column for column in marked if prompt.ids[column] in slots]
-            start = min(marked if number == 0 else columns, default=0)
-            spans.append((start, columns[-1] + 1) if columns else (0, 0))
+            if not columns:
+                spans.append((0, 0))
+                continue
+            start = marked[0] if number == 0 else columns[0]
+            spans.append((start, columns[-1] + 1))
         return spans
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
@@ -292,9 +335,16 @@ class RadFM(MedicalAdapter):
         """Return the text without special tokens and, as in the published code, without unknown ones."""
         return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
 
-    def _ids(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> list[int]:
-        """Return the ids of prompt and reply; the images' place depends on the prompt alone."""
-        count = min(len(images), 1) if self.arguments.several_images == "slices" else len(images)
+    def _ids(
+        self,
+        text: str,
+        images: Sequence[Image.Image | Volume],
+        reply: str = "",
+    ) -> list[int]:
+        """Return the ids of prompt and reply. The images' place depends on the prompt alone."""
+        count = len(images)
+        if self.arguments.several_images == "slices":
+            count = min(count, 1)
         placed = place_images(text, count, self._latents, self.arguments.image_position)
         ids = [1, *self.tokenizer.encode(placed + reply)]  # after the begin of sequence
         if len(ids) > self.arguments.max_length:
@@ -309,6 +359,21 @@ class RadFM(MedicalAdapter):
         Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close;
         a flat image counts as one slice. Without images it is one black volume, as in RadFM's training on text alone.
         """
+        side = self._side
+        volumes = self._volumes(images)
+        if not volumes:
+            return torch.zeros(1, CHANNELS, side, side, _DEPTHS[0])
+        deepest = max(volume.shape[-1] for volume in volumes)
+        size = (side, side, min(_DEPTHS, key=lambda depth: abs(depth - deepest)))
+        if all(volume.shape[1:] == (side, side, 1) for volume in volumes):
+            # The nearest of one slice is that slice.
+            return torch.stack(volumes).expand(-1, -1, -1, -1, size[-1])
+        resized = []
+        for volume in volumes:
+            resized.append(functional.interpolate(volume[None], size=size, mode="nearest"))
+        return torch.cat(resized)
+
+    def _volumes(self, images: Sequence[Image.Image | Volume]) -> list[torch.Tensor]:
         visuals = list(images)
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]
@@ -318,39 +383,43 @@ class RadFM(MedicalAdapter):
                 )
             visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
-        side = self._side
-        volumes = [
-            image_volume(visual, side, seed)
-            if isinstance(visual, Image.Image)
-            else read_volume(visual, side)
-            for visual in visuals
-        ]
-        if not volumes:
-            return torch.zeros(1, CHANNELS, side, side, _DEPTHS[0])
-        deepest = max(volume.shape[-1] for volume in volumes)
-        size = (side, side, min(_DEPTHS, key=lambda depth: abs(depth - deepest)))
-        if all(
-            volume.shape[1:] == (side, side, 1) for volume in volumes
-        ):  # the nearest of one slice is that slice
-            return torch.stack(volumes).expand(-1, -1, -1, -1, size[-1])
-        return torch.cat(
-            [functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes]
-        )
+        volumes = []
+        for visual in visuals:
+            if isinstance(visual, Image.Image):
+                volumes.append(image_volume(visual, self._side, seed))
+            else:
+                volumes.append(read_volume(visual, self._side))
+        return volumes
 
 
-def place_images(text: str, images: int, latents: int, position: str) -> str:
-    """Write the blocks of slots into a text, in ``front`` of it or ``before_last_character``.
+def place_images(
+    text: str,
+    images: int,
+    latents: int,
+    position: str,
+) -> str:
+    """Write the blocks of slots into a text.
 
-    Each ``<image>`` in the text is replaced by the block of the next image; a text with slots stays as it is. Marks
-    that do not fit the images are a ``MedTasksError``.
+    Args:
+        text: Prompt. Each ``<image>`` in it is replaced by the block of the next image; a text with slots stays as it
+            is.
+        images: Number of images.
+        latents: Number of slots per image.
+        position: Where a text without marks gets the blocks: ``front`` or ``before_last_character``.
+
+    Raises:
+        MedTasksError: Marks do not fit the images, or there are too many images.
+
+    Example:
+        >>> place_images("Normal?", 1, 2, "front")
+        '<image><image0><image1></image>Normal?'
     """
     if images > MAX_IMAGES:
         raise MedTasksError(f"{images} images in one prompt; RadFM has slots for {MAX_IMAGES}")
     slots = [f"<image{number}>" for number in range(images * latents)]
-    blocks = [
-        "<image>" + "".join(slots[i : i + latents]) + "</image>"
-        for i in range(0, len(slots), latents)
-    ]
+    blocks = []
+    for first in range(0, len(slots), latents):
+        blocks.append(f"<image>{''.join(slots[first : first + latents])}</image>")
     written = re.findall(r"<image\d+>", text)
     if written:
         if sorted(written) != sorted(slots):
@@ -362,5 +431,5 @@ def place_images(text: str, images: int, latents: int, position: str) -> str:
         remaining = iter(blocks)
         parts = image_parts(text, images, "<image>")
         return "".join(next(remaining) if part is None else part for part in parts)
-    at = max(len(text) - 1, 0) if position == "before_last_character" else 0
-    return text[:at] + "".join(blocks) + text[at:]
+    start = max(len(text) - 1, 0) if position == "before_last_character" else 0
+    return text[:start] + "".join(blocks) + text[start:]

@@ -1,4 +1,7 @@
-"""Conversations as a server gets and answers them; an answer that is not certainly one to the request is refused."""
+"""Conversations as a server gets and answers them.
+
+An answer that is not certainly one to the request is refused.
+"""
 
 import json
 import re
@@ -29,7 +32,7 @@ ServerAnswer = Mapping[str, Any]
 
 
 class BadAnswer(MedTasksError):
-    """A request got no valid answer; its sample failed."""
+    """A request got no valid answer, and its sample failed."""
 
 
 class MissingField(BadAnswer):
@@ -42,7 +45,7 @@ class Refused(BadAnswer):
 
 @dataclass(frozen=True)
 class ServedPrompt:
-    """A system turn and a user turn; ``None`` among the parts is the next image."""
+    """A system turn and a user turn, where ``None`` among the parts is the next image."""
 
     system: str | None
     parts: tuple[str | None, ...]
@@ -55,7 +58,17 @@ class ServedPrompt:
         return [part for part in self.parts if part is not None]
 
     def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
-        """Return the conversation with one URL per image, and ``continued`` as an open assistant turn."""
+        """Return the conversation.
+
+        Args:
+            urls: One per image; for the journal, the images' digests.
+            continued: Text of an open assistant turn; ``None`` for none.
+
+        Example:
+            >>> prompt = ServedPrompt(None, ("Is the heart enlarged?",), (), ())
+            >>> prompt.messages([])
+            [{'role': 'user', 'content': 'Is the heart enlarged?'}]
+        """
         images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
         turns = chat_messages(self.parts, images, self.system)
         if not self.images:  # which templates without image parts take as well
@@ -65,10 +78,18 @@ class ServedPrompt:
         return turns
 
     def check_places(self, answer: ServerAnswer) -> None:
-        """Raise a BadAnswer if the server moved an image, as it does where a chat template takes texts only."""
-        rendered, end = answer.get("prompt_text"), None
+        """Check that the server left the images where they are, unlike where a chat template takes texts only.
+
+        Args:
+            answer: Answer of the server, which may hold the rendered prompt.
+
+        Raises:
+            BadAnswer: It moved an image.
+        """
+        rendered = answer.get("prompt_text")
         if not isinstance(rendered, str):
             return
+        end = None
         for text in filter(None, map(str.strip, self.texts)):  # templates may cut blanks off
             begin = rendered.find(text, end or 0)
             if begin < 0:
@@ -85,7 +106,15 @@ class ServedPrompt:
 
 
 def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
-    """Return the only choice of an answer by ``model``, or by a dated snapshot of it."""
+    """Return the only choice of an answer.
+
+    Args:
+        answer: Answer of a server.
+        model: Model that was asked, of which the server may name a dated snapshot.
+
+    Raises:
+        BadAnswer: Another model answered, or there is not exactly one choice.
+    """
     name = answer.get("model")
     if isinstance(name, str) and name and name != model and not name.startswith(f"{model}-"):
         raise BadAnswer("the server answered with another model than the one that was asked")
@@ -96,14 +125,27 @@ def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
 
 
 def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
-    """Return text, whether it was cut at its length limit, reasoning, and numbers of tokens of a reply."""
+    """Return the parts of a chat completion that decide about a score.
+
+    Args:
+        answer: Answer of a server.
+        model: Model that was asked.
+
+    Returns:
+        ``text``, ``cut`` (whether it reached its length limit), ``reasoning`` (possibly empty) and
+        ``tokens`` (numbers of input, output and reasoning tokens, None if unknown).
+
+    Raises:
+        BadAnswer: There is no text, or it ended for another reason than its end or length.
+    """
     choice = choice_of(answer, model)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise BadAnswer("the server's answer holds no message")
-    end, text = choice.get("finish_reason"), message.get("content")
+    end = choice.get("finish_reason")
+    text = message.get("content")
     cut = end in ("length", "repetition")
-    if end not in ("stop", "length", "repetition", None):
+    if not cut and end not in ("stop", None):
         reason = end if end in _OTHER_ENDS else "unknown here"
         raise BadAnswer(
             f"the server ended the reply for another reason than its end or length ({reason})"
@@ -112,26 +154,33 @@ def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
         raise BadAnswer("the server's answer has no content")
     if not isinstance(text, str | None):
         raise BadAnswer("the content of the server's answer is no text")
-
-    def number(values: Any, name: str) -> int | None:
-        value = values.get(name) if isinstance(values, dict) else None
-        return value if isinstance(value, int) else None
-
-    usage = answer.get("usage")
-    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    thought = number(details, "reasoning_tokens")
     # vLLM since 0.12 uses the first name, older versions and SGLang the second.
     reasoning = message.get("reasoning") or message.get("reasoning_content")
     return {
         "text": text or "",
         "cut": cut,
         "reasoning": reasoning if isinstance(reasoning, str) else "",
-        "tokens": [number(usage, "prompt_tokens"), number(usage, "completion_tokens"), thought],
+        "tokens": _token_counts(answer.get("usage")),
     }
 
 
+def _token_counts(usage: Any) -> list[int | None]:
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("completion_tokens_details")
+    thoughts = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"), thoughts)
+    return [count if isinstance(count, int) else None for count in counts]
+
+
 def prompt_ids(answer: ServerAnswer) -> list[int]:
-    """Return the ids of the prompt; a BadAnswer if they are missing, or their number differs from the count."""
+    """Return the ids of the prompt.
+
+    Args:
+        answer: Answer to a request with ``return_token_ids``.
+
+    Raises:
+        BadAnswer: They are missing, or their number differs from the count.
+    """
     ids = answer.get("prompt_token_ids")
     if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
         raise MissingField("the server's answer lacks prompt_token_ids")
@@ -141,20 +190,38 @@ def prompt_ids(answer: ServerAnswer) -> list[int]:
     return ids
 
 
-def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -> JsonObject:
-    """Return the log-probabilities of tokens at the first generated position, and the likeliest token."""
+def next_token_record(
+    answer: ServerAnswer,
+    model: str,
+    tokens: Sequence[int],
+) -> JsonObject:
+    """Return the log-probabilities of tokens at the first generated position.
+
+    Args:
+        answer: Answer to a request with ``logprob_token_ids``.
+        model: Model that was asked.
+        tokens: Ids that were asked for.
+
+    Returns:
+        ``logprobs`` by id as text, and ``greedy``, the likeliest id.
+
+    Raises:
+        BadAnswer: A log-probability is missing, ambiguous or no number.
+    """
+    missing = MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
-        by_token: dict[int, object] = {}
-        for entry in content[0].get("top_logprobs") or ():
-            if isinstance(entry, dict):
-                value = entry.get("logprob")
-                if by_token.setdefault(_token_id(entry), value) != value:
-                    raise BadAnswer("the server gave two log-probabilities for one token")
-        if set(tokens) <= by_token.keys():
-            logprobs = {str(token): checked_logprob(by_token[token]) for token in tokens}
-            return {"logprobs": logprobs, "greedy": _token_id(content[0])}
-    raise MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        raise missing
+    by_token: dict[int, object] = {}
+    for entry in content[0].get("top_logprobs") or ():
+        if isinstance(entry, dict):
+            value = entry.get("logprob")
+            if by_token.setdefault(_token_id(entry), value) != value:
+                raise BadAnswer("the server gave two log-probabilities for one token")
+    if not set(tokens) <= by_token.keys():
+        raise missing
+    logprobs = {str(token): read_logprob(by_token[token]) for token in tokens}
+    return {"logprobs": logprobs, "greedy": _token_id(content[0])}
 
 
 def _token_id(entry: ServerAnswer) -> int:
@@ -167,24 +234,46 @@ def _token_id(entry: ServerAnswer) -> int:
 
 
 def prompt_scores(answer: ServerAnswer, model: str, start: int) -> JsonObject:
-    """Return the log-probability of each prompt token from ``start`` on, and whether all are the likeliest."""
+    """Return the log-probabilities of the prompt's last tokens.
+
+    Args:
+        answer: Answer to a request with ``prompt_logprobs``.
+        model: Model that was asked.
+        start: Position of the first token to score.
+
+    Returns:
+        ``values``, one per token, and ``greedy``, whether all are the likeliest.
+
+    Raises:
+        BadAnswer: A log-probability is missing or no number, or of another token.
+    """
     choice_of(answer, model)
-    ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")
+    ids = prompt_ids(answer)
+    logprobs = answer.get("prompt_logprobs")
     if not isinstance(logprobs, list) or len(logprobs) != len(ids):
         raise MissingField(
             "the server's answer lacks prompt_logprobs, or has not one per prompt token"
         )
-    pairs = zip(logprobs[start:], ids[start:], strict=True)
-    entries = [entry.get(str(token)) if isinstance(entry, dict) else None for entry, token in pairs]
-    scored = [entry for entry in entries if isinstance(entry, dict)]
-    if len(scored) < len(entries):
-        raise BadAnswer("the server's prompt_logprobs are of other tokens than the prompt's")
-    values = [checked_logprob(entry.get("logprob")) for entry in scored]
-    return {"values": values, "greedy": all(entry.get("rank") == 1 for entry in scored)}
+    entries = []
+    for candidates, token in zip(logprobs[start:], ids[start:], strict=True):
+        entry = candidates.get(str(token)) if isinstance(candidates, dict) else None
+        if not isinstance(entry, dict):
+            raise BadAnswer("the server's prompt_logprobs are of other tokens than the prompt's")
+        entries.append(entry)
+    values = [read_logprob(entry.get("logprob")) for entry in entries]
+    return {"values": values, "greedy": all(entry.get("rank") == 1 for entry in entries)}
 
 
-def checked_logprob(value: object) -> float:
-    """Return a log-probability; a BadAnswer if it is not a number, or means minus infinity."""
+def read_logprob(value: object) -> float:
+    """Return a log-probability of an answer.
+
+    Raises:
+        BadAnswer: It is not a number, or means minus infinity.
+
+    Example:
+        >>> read_logprob(-1), read_logprob(0.0005)
+        (-1.0, 0.0)
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not _MINUS_INFINITY < float(value) <= _ROUNDING:  # type: ignore[arg-type]  # a number
         content = json.dumps(value) if is_number else "no number"

@@ -1,6 +1,7 @@
 """Likelihoods of options in the cheapest exact way that a server offers.
 
-An option follows its question as text in an open assistant turn, or as token ids. The text has to follow the generation
+``VlmServer.loglikelihood`` uses it. It must never score an option after another prompt than the one asked for. An
+option follows its question as text in an open assistant turn, or as token ids. The text has to follow the generation
 prompt directly, as it does for a model in this process; many chat templates insert or remove something.
 """
 
@@ -70,8 +71,10 @@ class Boundary:
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
     r"""Return the fix for a broken boundary, or a description of the template's fault.
 
-    The server renders the question with its generation prompt as ``prompt``, and as ``rendered`` with ``text`` as an
-    open assistant turn.
+    Args:
+        prompt: The question with its generation prompt, as the server renders it.
+        rendered: The question with ``text`` as an open assistant turn, as the server renders it.
+        text: An option.
 
     Example:
         >>> remedy("Q\nA:\n", "Q\nA:yes", "yes")
@@ -81,51 +84,66 @@ def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
         >>> remedy("Q A:", "Q A:yes", " yes")
         'cuts the blanks off a reply'
     """
-    if rendered.endswith(text):
-        opened = rendered.removesuffix(text)
-        if prompt.startswith(opened):
-            return Boundary(put_before=prompt.removeprefix(opened))
-        added = opened.removeprefix(prompt) if opened.startswith(prompt) else ""
-        if added and text.startswith(added):
-            return Boundary(taken_away=added)
-        return (
-            f"puts {added!r} before the reply"
-            if added
-            else "renders the question anew when a reply follows"
-        )
-    if text.strip() and rendered.endswith(text.strip()):
-        return "cuts the blanks off a reply"
-    return "changes the text of a reply"
+    if not rendered.endswith(text):
+        if text.strip() and rendered.endswith(text.strip()):
+            return "cuts the blanks off a reply"
+        return "changes the text of a reply"
+    opened = rendered.removesuffix(text)
+    if prompt.startswith(opened):
+        return Boundary(put_before=prompt.removeprefix(opened))
+    if not opened.startswith(prompt):
+        return "renders the question anew when a reply follows"
+    added = opened.removeprefix(prompt)
+    if text.startswith(added):
+        return Boundary(taken_away=added)
+    return f"puts {added!r} before the reply"
 
 
 class Tokenizer:
     """The server's tokenizer."""
 
     def __init__(self, pool: ServerPool, model: str) -> None:
-        self.pool, self.model = pool, model
+        self.pool = pool
+        self.model = model
 
     async def ids(self, text: str) -> Ids:
-        """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
+        """Tokenise a text.
 
-        def read(answer: ServerAnswer) -> JsonObject:
+        Args:
+            text: Without begin or end of sequence, which are not added.
+
+        Raises:
+            BadAnswer: The server has no such route.
+        """
+
+        def parse(answer: ServerAnswer) -> JsonObject:
             tokens = answer.get("tokens")
             if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
                 raise MissingField("the server's answer lacks tokens")
             return {"tokens": tokens}
 
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        return tuple((await self.pool.ask("/tokenize", None, lambda _: body, read))["tokens"])
+        record = await self.pool.ask("/tokenize", None, lambda _: body, parse)
+        return tuple(record["tokens"])
 
     async def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids; errors as :meth:`ids`."""
+        """Return the text of ids.
 
-        def read(answer: ServerAnswer) -> JsonObject:
+        Args:
+            ids: Ids in the vocabulary of the served model.
+
+        Raises:
+            BadAnswer: The server has no such route.
+        """
+
+        def parse(answer: ServerAnswer) -> JsonObject:
             if not isinstance(answer.get("prompt"), str):
                 raise MissingField("the server's answer lacks the text of tokens")
             return {"prompt": answer["prompt"]}
 
         body = {"model": self.model, "tokens": list(ids)}
-        return str((await self.pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
+        record = await self.pool.ask("/detokenize", None, lambda _: body, parse)
+        return str(record["prompt"])
 
 
 @dataclass(frozen=True)
@@ -144,82 +162,104 @@ class OptionScorer:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, fields: Mapping[str, Any], arguments: VlmServerArguments
+        self,
+        tokenizer: Tokenizer,
+        fields: Mapping[str, Any],
+        arguments: VlmServerArguments,
     ) -> None:
-        self._tokenizer, self._pool, self._model = tokenizer, tokenizer.pool, tokenizer.model
+        self._tokenizer = tokenizer
+        self._pool = tokenizer.pool
+        self._model = tokenizer.model
         self._fields = {**fields, "model": tokenizer.model, **_SCORING, **_REPORTED}
-        self._boundary = (
-            Boundary()
-        )  # change to an option sent as text, so that it follows the question directly
+        # Change to an option sent as text, so that it follows the question directly.
+        self._boundary = Boundary()
         self._server = arguments.servers[0].name
         self._whole = self._as_ids if arguments.likelihood == TOKEN_IDS else self._as_text
         self._proven = False
-        self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
+        self._proving = asyncio.Lock()
+        self._comparing = asyncio.Lock()
         # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
-        self._letters_agree: bool | None = (
-            False if arguments.likelihood == PROMPT_LOGPROBS else None
-        )
+        self._letters_agree: bool | None = None
+        if arguments.likelihood == PROMPT_LOGPROBS:
+            self._letters_agree = False
         self._tokenizes = True  # whether the server has a route from text to ids
-        self._ids: dict[
-            tuple[Ids, str], Ids | None
-        ] = {}  # of options after the same last ids, if they do not merge
+        # Ids of options after the same last ids, None if they merge with these.
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
-        """Score the options of one question; one that cannot be scored is an error in its place."""
+        """Score the options of one question.
+
+        Args:
+            prompt: The question.
+            options: Texts to score after it; equal ones are scored once.
+
+        Returns:
+            One outcome per option. An option that cannot be scored is an error in its place.
+
+        Raises:
+            LikelihoodsMissing: The server cannot score options at all.
+        """
         if not self._proven:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        context, tail = None, self._tail
+        context = None
         if self._letters_agree is not False:
-            unknown = [
-                option for option in dict.fromkeys(options) if (tail, option) not in self._ids
-            ]
-            if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
-                context = await self._conversation(prompt)
-                tail = context.ids[-_MERGED:]
-                unknown = [option for option in unknown if (tail, option) not in self._ids]
-                if context.text is not None and unknown:
-                    text = context.text
-                    try:
-                        texts = [text, *(text + option for option in unknown)]
-                        base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
-                    except (MissingField, Refused):
-                        self._tokenizes = False
-                    except BadAnswer:
-                        pass  # for this question alone
-                    else:
-                        for option, whole in zip(unknown, wholes, strict=True):
-                            is_apart = (
-                                whole[: len(base)] == base
-                                and base[-_MERGED:] == tail
-                                and len(whole) > len(base)
-                            )
-                            self._ids[tail, option] = whole[len(base) :] if is_apart else None
+            context = await self._learn_ids(prompt, options)
+            tail = self._tail if context is None else context.ids[-_MERGED:]
             ids = {option: self._ids.get((tail, option)) or () for option in options}
             if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
-                rendered, scored = await self._letters(
-                    prompt, {option: tokens[0] for option, tokens in ids.items()}, tail
-                )
+                letters = {option: tokens[0] for option, tokens in ids.items()}
+                rendered, scored = await self._letters(prompt, letters, tail)
                 if scored:
                     return [scored[option] for option in options]
                 context = context or rendered
-        return await self._scored_whole(
-            prompt, context or await self._conversation(prompt), options, {}
-        )
+        if context is None:
+            context = await self._conversation(prompt)
+        return await self._score_others(prompt, context, options, {})
+
+    async def _learn_ids(self, prompt: ServedPrompt, options: Sequence[str]) -> Conversation | None:
+        """Ask for the ids of short options that are unknown so far.
+
+        Returns:
+            The conversation, if that took a request for it.
+        """
+        unknown = self._without_ids(options, self._tail)
+        if not self._tokenizes or not unknown or max(map(len, options)) > _LETTER_LENGTH:
+            return None
+        context = await self._conversation(prompt)
+        tail = context.ids[-_MERGED:]
+        unknown = self._without_ids(unknown, tail)
+        if context.text is None or not unknown:
+            return context
+        texts = [context.text, *(context.text + option for option in unknown)]
+        try:
+            base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
+        except (MissingField, Refused):
+            self._tokenizes = False
+            return context
+        except BadAnswer:
+            return context  # for this question alone
+        for option, whole in zip(unknown, wholes, strict=True):
+            is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail
+            self._ids[tail, option] = whole[len(base) :] if is_apart else None
+        return context
+
+    def _without_ids(self, options: Sequence[str], tail: Ids) -> list[str]:
+        return [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
 
     # ---- requests ----
 
     async def _conversation(self, prompt: ServedPrompt) -> Conversation:
         """Return a question as the server renders it, with its generation prompt."""
 
-        def read(answer: ServerAnswer) -> JsonObject:
+        def parse(answer: ServerAnswer) -> JsonObject:
             choice_of(answer, self._model)
-            return self._rendered(prompt, answer)
+            return _conversation_record(prompt, answer)
 
-        record = await self._pool.chat(prompt, self._fields, read)
+        record = await self._pool.chat(prompt, self._fields, parse)
         return Conversation(tuple(record["ids"]), record["text"])
 
     async def _as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
@@ -229,8 +269,9 @@ class OptionScorer:
         ids.
         """
 
-        def read(answer: ServerAnswer) -> JsonObject:
-            ids, rendered = prompt_ids(answer), answer.get("prompt_text")
+        def parse(answer: ServerAnswer) -> JsonObject:
+            ids = prompt_ids(answer)
+            rendered = answer.get("prompt_text")
             if context.text is not None and rendered != context.text + option:
                 raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
             start = common_length(context.ids, ids)
@@ -250,191 +291,206 @@ class OptionScorer:
             )
         text = boundary.put_before + option.removeprefix(boundary.taken_away)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
-        record = await self._pool.chat(prompt, fields, read, text)
-        if context.text is None and (
-            record["merged"] or await self._tokenizer.text(record["ids"]) != option
-        ):
+        record = await self._pool.chat(prompt, fields, parse, text)
+        ids = None if record["merged"] else tuple(record["ids"])
+        if context.text is None and (ids is None or await self._tokenizer.text(ids) != option):
             raise BoundaryBroken(None)
-        scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
-        return scored, None if record["merged"] else tuple(record["ids"])
+        return _likelihood(record), ids
 
     async def _as_ids(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         """Score an option as token ids after the question's, which needs ``--enable-scale-out`` but no template."""
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        base, ids = await asyncio.gather(
-            *map(self._tokenizer.ids, (context.text, context.text + option))
-        )
+        texts = (context.text, context.text + option)
+        base, ids = await asyncio.gather(*map(self._tokenizer.ids, texts))
         if base[-_MERGED:] != context.ids[-_MERGED:]:
             raise BadAnswer(
                 "the server's tokenizer makes other tokens of the prompt than its chat route"
             )
         start = common_length(base, ids)
-        common = len(context.ids) - (
-            len(base) - start
-        )  # as start, with all positions of the images
+        common = start + len(context.ids) - len(base)  # as start, with all positions of the images
         if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 
         def body(urls: Sequence[str]) -> JsonObject:
-            images = [{"type": "image_url", "url": url} for url in urls]
-            return {
-                "model": self._model,
-                "token_ids": list(ids),
-                **({"content_parts": images} if images else {}),
-                "sampling_params": {**_SCORING, "prompt_logprobs": 0},
-                "return_token_ids": True,
-            }
+            fields: JsonObject = {"model": self._model, "token_ids": list(ids)}
+            if urls:
+                fields["content_parts"] = [{"type": "image_url", "url": url} for url in urls]
+            fields["sampling_params"] = {**_SCORING, "prompt_logprobs": 0}
+            fields["return_token_ids"] = True
+            return fields
 
-        def read(answer: ServerAnswer) -> JsonObject:
+        def parse(answer: ServerAnswer) -> JsonObject:
             if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
                 raise BadAnswer("the server made other tokens of the ids it was given")
             return prompt_scores(answer, self._model, common)
 
-        record = await self._pool.ask("/inference/v1/generate", prompt, body, read)
-        scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
-        return scored, None if start < len(base) else ids[start:]
-
-    def _rendered(self, prompt: ServedPrompt, answer: ServerAnswer) -> JsonObject:
-        prompt.check_places(answer)
-        text = answer.get("prompt_text")
-        return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
+        record = await self._pool.ask("/inference/v1/generate", prompt, body, parse)
+        return _likelihood(record), None if start < len(base) else ids[start:]
 
     # ---- the first question ----
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
-        fault = None  # of the template
         try:
             context = await self._conversation(prompt)
-            try:
-                first = await self._whole(prompt, context, telling)
-            except Refused as error:
-                if self._whole == self._as_ids:
-                    raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
-                fault = "refuses an open assistant turn"
-            except BoundaryBroken as broken:
-                fix = (
-                    remedy(context.text or "", broken.rendered, telling)
-                    if context.text
-                    else "cannot be inspected"
-                )
-                if isinstance(fix, Boundary):
-                    self._boundary = fix
-                    first = await self._as_text(prompt, context, telling)
-                else:
-                    fault = fix
-            if fault is not None:
-                try:
-                    first = await self._as_ids(prompt, context, telling)
-                except Refused:
-                    raise LikelihoodsMissing(
-                        f"{self._server} cannot score options: the chat template of its model {fault}, so that they "
-                        f"would be scored after another prompt; serve it with --enable-scale-out, which takes token "
-                        f"ids, or with another --chat-template, or if thoughts are the cause give "
-                        f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
-                    ) from None
-                logger.info(
-                    "options are sent as token ids: the chat template of the served model {}", fault
-                )
-                self._whole = self._as_ids
+            first = await self._score_first(prompt, context, telling)
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
-        scored = {telling: self._recorded(context, telling, first)}
-        outcomes = await self._scored_whole(prompt, context, options, scored)
+        scored = {telling: self._record(context, telling, first)}
+        outcomes = await self._score_others(prompt, context, options, scored)
         # Only now other questions go on: they know the ids of its options, and need not ask for them.
-        self._tail, self._proven = context.ids[-_MERGED:], True
+        self._tail = context.ids[-_MERGED:]
+        self._proven = True
         return outcomes
+
+    async def _score_first(
+        self, prompt: ServedPrompt, context: Conversation, option: str
+    ) -> Scored:
+        """Score an option, and decide how all later ones are sent."""
+        try:
+            return await self._whole(prompt, context, option)
+        except Refused as error:
+            if self._whole == self._as_ids:
+                raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
+            fault = "refuses an open assistant turn"
+        except BoundaryBroken as broken:
+            fix: Boundary | str = "cannot be inspected"
+            if context.text:
+                fix = remedy(context.text, broken.rendered, option)
+            if isinstance(fix, Boundary):
+                self._boundary = fix
+                return await self._as_text(prompt, context, option)
+            fault = fix
+        try:
+            first = await self._as_ids(prompt, context, option)
+        except Refused:
+            raise LikelihoodsMissing(
+                f"{self._server} cannot score options: the chat template of its model {fault}, so that they "
+                f"would be scored after another prompt; serve it with --enable-scale-out, which takes token "
+                f"ids, or with another --chat-template, or if thoughts are the cause give "
+                f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
+            ) from None
+        logger.info(
+            "options are sent as token ids: the chat template of the served model {}", fault
+        )
+        self._whole = self._as_ids
+        return first
 
     # ---- one request per option ----
 
-    async def _scored_whole(
+    async def _score_others(
         self,
         prompt: ServedPrompt,
         context: Conversation,
         options: Sequence[str],
         scored: Mapping[str, LikelihoodOutcome],
     ) -> list[LikelihoodOutcome]:
-        """Score the options that have no score yet, and return the outcomes of all options."""
-        unscored = [option for option in dict.fromkeys(options) if option not in scored]
+        """Score the options that are not in ``scored``, and return the outcomes of all options."""
+        others = [option for option in dict.fromkeys(options) if option not in scored]
         outcomes = await asyncio.gather(
-            *(self._outcome(prompt, context, option) for option in unscored)
+            *(self._outcome(prompt, context, option) for option in others)
         )
-        by_option = {**scored, **dict(zip(unscored, outcomes, strict=True))}
+        by_option = {**scored, **dict(zip(others, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
     async def _outcome(
         self, prompt: ServedPrompt, context: Conversation, option: str
     ) -> LikelihoodOutcome:
         try:
-            return self._recorded(context, option, await self._whole(prompt, context, option))
+            return self._record(context, option, await self._whole(prompt, context, option))
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
-                return self._recorded(context, option, await self._as_ids(prompt, context, option))
+                return self._record(context, option, await self._as_ids(prompt, context, option))
             return error
         except BadAnswer as error:
             return error
 
-    def _recorded(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
-        likelihood, self._ids[context.ids[-_MERGED:], option] = scored
+    def _record(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
+        likelihood, ids = scored
+        self._ids[context.ids[-_MERGED:], option] = ids
         self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
         return likelihood
 
     # ---- letters ----
 
     async def _letters(
-        self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
-    ) -> tuple[Conversation | None, dict[str, LikelihoodOutcome]]:
-        """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
-        letters = sorted(set(tokens.values()))
-        named = {"return_tokens_as_token_ids": True, "logprob_token_ids": letters}
-        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
-        fields = {**self._fields, "repetition_penalty": 1.0, "logprobs": True, **named}
+        self,
+        prompt: ServedPrompt,
+        tokens: Mapping[str, int],
+        tail: Ids,
+    ) -> tuple[Conversation | None, dict[str, Likelihood]]:
+        """Score options of one token each in one request.
 
-        def read(answer: ServerAnswer) -> JsonObject:
-            return {
-                **self._rendered(prompt, answer),
-                **next_token_record(answer, self._model, letters),
-            }
+        Args:
+            prompt: The question.
+            tokens: Token of each option.
+            tail: Last ids of the conversation, after which the tokens were asked for.
+
+        Returns:
+            The conversation, if the server answered, and the scores: none if they are wrong, or this question ends
+            otherwise.
+        """
+        letters = sorted(set(tokens.values()))
+        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
+        fields = {
+            **self._fields,
+            "repetition_penalty": 1.0,
+            "logprobs": True,
+            "return_tokens_as_token_ids": True,
+            "logprob_token_ids": letters,
+        }
+
+        def parse(answer: ServerAnswer) -> JsonObject:
+            record = _conversation_record(prompt, answer)
+            return record | next_token_record(answer, self._model, letters)
 
         try:
-            record = await self._pool.chat(prompt, fields, read)
+            record = await self._pool.chat(prompt, fields, parse)
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
         context = Conversation(tuple(record["ids"]), record["text"])
         if context.ids[-_MERGED:] != tail:
             return context, {}
-        logprobs, greedy = record["logprobs"], record["greedy"]
-        scored = {
-            option: Likelihood(-logprobs[str(token)], 1, greedy == token)
-            for option, token in tokens.items()
-        }
+        scored = {}
+        for option, token in tokens.items():
+            logprob = record["logprobs"][str(token)]
+            scored[option] = Likelihood(-logprob, 1, record["greedy"] == token)
         async with self._comparing:
             if self._letters_agree is None:
-                whole = await asyncio.gather(
-                    *(self._outcome(prompt, context, option) for option in scored)
-                )
-                gaps = [
-                    abs(letter.mean - expected.mean) if expected.tokens == 1 else math.inf
-                    for letter, expected in zip(scored.values(), whole, strict=True)
-                    if isinstance(expected, Likelihood)
-                ]
-                if gaps and max(gaps) > _TOLERANCE:
-                    self._give_up_letters(
-                        f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token"
-                    )
-                elif gaps:
-                    self._letters_agree = True
+                await self._compare(prompt, context, scored)
         if not self._letters_agree:
             return context, {}
         self.ways["letters"] = self.ways.get("letters", 0) + len(scored)
-        return context, dict(scored)
+        return context, scored
+
+    async def _compare(
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        letters: Mapping[str, Likelihood],
+    ) -> None:
+        """Decide by one question whether a request for all letters gives the scores of single requests."""
+        outcomes = await asyncio.gather(
+            *(self._outcome(prompt, context, option) for option in letters)
+        )
+        gaps = []
+        for letter, outcome in zip(letters.values(), outcomes, strict=True):
+            if isinstance(outcome, Likelihood):
+                is_comparable = outcome.tokens == 1
+                gaps.append(abs(letter.mean - outcome.mean) if is_comparable else math.inf)
+        if gaps and max(gaps) > _TOLERANCE:
+            self._give_up_letters(
+                f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token"
+            )
+        elif gaps:
+            self._letters_agree = True
 
     def _give_up_letters(self, reason: str) -> None:
         if self._letters_agree is not False:
@@ -443,3 +499,14 @@ class OptionScorer:
                 reason,
             )
         self._letters_agree = False
+
+
+def _conversation_record(prompt: ServedPrompt, answer: ServerAnswer) -> JsonObject:
+    prompt.check_places(answer)
+    text = answer.get("prompt_text")
+    return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
+
+
+def _likelihood(record: JsonObject) -> Likelihood:
+    values = record["values"]
+    return Likelihood(-sum(values), len(values), record["greedy"])

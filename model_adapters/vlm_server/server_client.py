@@ -1,4 +1,8 @@
-"""Arguments of ``vlm_server``, and requests to its servers: journalled, and stopped when all servers are gone."""
+"""Arguments of ``vlm_server``, and requests to its servers: journalled, and stopped when all servers are gone.
+
+The adapter and the option scorer ask through it. No message may quote a server's words unless the task allows it,
+because servers repeat prompts, and no key may be stored or quoted.
+"""
 
 import asyncio
 import os
@@ -6,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openai import APIStatusError, OpenAIError
@@ -36,10 +41,8 @@ _QUOTED = 200  # characters
 _READ = 10_000  # characters, of which secrets are redacted before the message is cut
 _CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
-_MAY_LACK = (
-    "/tokenize",
-    "/detokenize",
-)  # some servers answer such requests with an error and status 200
+# Some servers answer such requests with an error and status 200.
+_MAY_LACK = ("/tokenize", "/detokenize")
 _TOO_LONG = re.compile(
     r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE
 )
@@ -52,7 +55,7 @@ REPLAYED: ContextVar[list[Entry]] = ContextVar("REPLAYED")
 """Answers about samples that this task of the event loop got from the journal."""
 
 Read = Callable[[ServerAnswer], JsonObject]
-"""Turns an answer into the record for the journal; raises a BadAnswer if it is no valid answer to the request."""
+"""Turns an answer into the record for the journal. Raises a BadAnswer if it is no valid answer to the request."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,8 @@ class VlmServerArguments(HarnessArguments):
     timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
     system_prompt: str | None = argument(None, prose=True)
-    prompt_family: str | None = argument(
-        None
-    )  # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
+    # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
+    prompt_family: str | None = argument(None)
     # JSON, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out
@@ -82,13 +84,21 @@ class VlmServerArguments(HarnessArguments):
         urls = [url.strip().rstrip("/") for url in self.base_url.split(";") if url.strip()]
         key = os.environ.get(API_KEY, "").strip()
         fix = "check base_url= in --model_args"
-        return tuple(
-            Server(url, "server", self.timeout, fix, _REFUSALS, key) for url in dict.fromkeys(urls)
-        )
+        servers = []
+        for url in dict.fromkeys(urls):
+            servers.append(Server(url, "server", self.timeout, fix, _REFUSALS, key))
+        return tuple(servers)
 
 
-def check_given(arguments: Mapping[str, object]) -> None:
-    """Refuse a key among the arguments, because manifests and process lists show them."""
+def refuse_api_key(arguments: Mapping[str, object]) -> None:
+    """Refuse a key among the arguments, because manifests and process lists show them.
+
+    Args:
+        arguments: Arguments of the model, as the user gave them.
+
+    Raises:
+        AdapterArgumentError: There is a key.
+    """
     if "api_key" in arguments:
         raise AdapterArgumentError(
             f"vlm_server takes no api_key; set the environment variable {API_KEY}."
@@ -96,7 +106,11 @@ def check_given(arguments: Mapping[str, object]) -> None:
 
 
 def check_arguments(arguments: VlmServerArguments) -> None:
-    """Check addresses and key."""
+    """Check addresses and key, without a request.
+
+    Raises:
+        AdapterArgumentError: An address is missing or none, or the key does not fit into a header.
+    """
     if not arguments.servers:
         raise AdapterArgumentError(
             "vlm_server: argument 'base_url' is missing; give for example base_url=http://127.0.0.1:8000/v1."
@@ -112,37 +126,84 @@ def check_arguments(arguments: VlmServerArguments) -> None:
         raise AdapterArgumentError(f"{API_KEY} contains a character that no HTTP header may hold.")
 
 
+def _words_of(body: Any) -> str:
+    """Return a server's own words in the body of an error."""
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail")
+    return str(body or "")
+
+
+def _quote(words: str, key: str) -> str:
+    """Return the beginning of a server's words on one line, without secrets, or nothing of a web page."""
+    plain = words.replace(key, "***") if key else words
+    plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
+    if plain.lstrip().startswith("<"):
+        return ""
+    return " ".join(redacted(plain).split())[:_QUOTED]
+
+
+def _refusal(
+    name: str,
+    status: int,
+    words: str,
+    quoted: str,
+) -> BadAnswer:
+    """Return the failure of a request that a server refuses."""
+    label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
+    if _TOO_LONG.search(words):
+        return BadAnswer(
+            f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len"
+        )
+    if limit := _TOO_MANY_IMAGES.search(words):
+        fix = "serve it with a larger --limit-mm-per-prompt"
+        return BadAnswer(
+            f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}"
+        )
+    if status == 413:
+        return BadAnswer(f"{name} takes no request of this size ({label})")
+    if _BAD_IMAGE.search(words):
+        return BadAnswer(f"{name} cannot read an image ({label})")
+    return Refused(f"{name} refused the request ({label})")
+
+
 class ServerGone(MedTasksError):
     """No request can be answered any more: the run stops."""
 
 
 class ServerPool:
-    """Servers of the same model; requests with the same images go to the same server, which has their prefix cached."""
+    """Servers of the same model.
 
-    def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
+    Requests with the same images go to the same server, which has their prefix cached.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        concurrency: int,
+        attempts: int,
+    ) -> None:
         limit = AdaptiveLimit(concurrency)
-        self.servers = [
-            ChatClient(
+        self.servers = []
+        for server in servers:
+            client = ChatClient(
                 server,
                 limit,
                 attempts,
                 backoff_s=_BACKOFF_S,
                 patience=_IN_A_ROW,
-                trouble=self._trouble,
+                trouble=self._translate_error,
             )
-            for server in servers
-        ]
-        self.build: str | None = (
-            None  # the servers' build and configuration, after the first answer
-        )
+            self.servers.append(client)
+        # The servers' build and configuration, after the first answer.
+        self.build: str | None = None
         self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # from the build
         self.journal: AsyncJournal | None = None
-        self._has_build, self._first_answer = False, asyncio.Lock()
+        self._has_build = False
+        self._first_answer = asyncio.Lock()
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
-        self.quotes = (
-            False  # whether messages may quote a server's error, which can repeat the prompt
-        )
+        # Whether messages may quote a server's error, which can repeat the prompt.
+        self.quotes = False
         self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
 
     async def chat(
@@ -152,13 +213,23 @@ class ServerPool:
         read: Read,
         continued: str | None = None,
     ) -> JsonObject:
-        """Ask for a chat completion of a conversation, see :meth:`ask`."""
-        return await self.ask(
-            CHAT,
-            prompt,
-            lambda urls: {**fields, "messages": prompt.messages(urls, continued)},
-            read,
-        )
+        """Ask for a chat completion of a conversation.
+
+        Args:
+            prompt: System turn, user turn and images.
+            fields: Fields of the request besides ``messages``.
+            read: Turns the answer into the record.
+            continued: Text of an open assistant turn; ``None`` for none.
+
+        Raises:
+            BadAnswer: This request cannot be answered.
+            ServerGone: No request can.
+        """
+
+        def body(urls: Sequence[str]) -> JsonObject:
+            return {**fields, "messages": prompt.messages(urls, continued)}
+
+        return await self.ask(CHAT, prompt, body, read)
 
     async def ask(
         self,
@@ -167,87 +238,119 @@ class ServerPool:
         body: Callable[[Sequence[str]], JsonObject],
         read: Read,
     ) -> JsonObject:
-        """Return the result of ``read`` on the answer, from the journal if an earlier run has it.
+        """Return the record of an answer, from the journal if an earlier run has it.
 
-        ``body`` builds the request from one text per image. Raises BadAnswer if this request cannot be answered, and
-        ServerGone if none can.
+        Args:
+            path: Route below the address, or from the root if it begins with a slash.
+            prompt: Conversation with its images; ``None`` for a request without one.
+            body: Builds the request from one text per image: its URL, or for the journal its digest.
+            read: Turns the answer into the record.
+
+        Raises:
+            BadAnswer: This request cannot be answered.
+            ServerGone: No request can.
         """
         if self.open_journal is not None and not self._has_build:
             async with self._first_answer:
                 if not self._has_build:
-                    return await self._asked(path, prompt, body, read)
-        return await self._asked(path, prompt, body, read)
+                    return await self._ask_servers(path, prompt, body, read)
+        return await self._ask_servers(path, prompt, body, read)
 
-    async def _asked(
+    async def _ask_servers(
         self,
         path: str,
         prompt: ServedPrompt | None,
         body: Callable[[Sequence[str]], JsonObject],
         read: Read,
     ) -> JsonObject:
-        digests = () if prompt is None else prompt.digests
+        """Ask one server after the other until one answers."""
+        images, digests = ((), ()) if prompt is None else (prompt.images, prompt.digests)
         request = path, body(digests)
-        if (earlier := self._replayed(request)) is not None:
+        earlier = self._replay(request)
+        if earlier is not None:
             return earlier
-        urls = (
-            []
-            if prompt is None
-            else [await self._url(*image) for image in zip(prompt.images, digests, strict=True)]
-        )
-        subject = digest_of(digests or (None if prompt is None else prompt.texts))
-        failed: set[ChatClient] = set()
+        urls = []
+        for image, digest in zip(images, digests, strict=True):
+            urls.append(await self._url(image, digest))
+        subject = digest_of(digests or (prompt and prompt.texts))
+
+        def rank(client: ChatClient) -> str:
+            return digest_of(subject, client.server.base_url)
+
         cause = self.servers[0].gone or ""
-
-        async def take(answer: dict[str, Any]) -> JsonObject:
-            # The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
-            if path == CHAT:
-                self._check_build(server, answer.get("system_fingerprint"))
-            if (
-                earlier := self._replayed(request)
-            ) is not None:  # from the journal that this answer opened
-                return earlier
-            record = read(answer)
-            if self.journal is not None:
-                await self.journal.add({digest_of(*request): Entry(record, 0)})
-            return record
-
-        while reachable := [
-            server for server in self.servers if server.gone is None and server not in failed
-        ]:
-            server = max(reachable, key=lambda client: digest_of(subject, client.server.base_url))
+        # The server that has the subject's images cached, and the others in its place.
+        for server in sorted(self.servers, key=rank, reverse=True):
+            if server.gone is not None:
+                continue
             if (server, path) in self._lacking:
-                raise Refused(f"{server.named(path).name} gives no answers")
+                raise Refused(f"{server.server_at(path).name} gives no answers")
+            take = partial(self._keep_answer, server, request, read)
             try:
                 return await server.post(path, body(urls), take)
             except RemoteTrouble as trouble:
-                never_answered = path not in server.answered_paths
-                if path in _MAY_LACK and trouble.reached and trouble.retry and never_answered:
-                    self._lacking.add((server, path))
-                    raise Refused(trouble.cause) from None
-                failed.add(server)
-                # HTTP 500 of a server that has answered is the request's fault; gateways report one that is gone by 502
-                # to 504. Requests on one subject count once, so that one question cannot make a server count as gone.
-                is_request_to_blame = trouble.status == 500 and CHAT in server.answered_paths
-                if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
-                    server.give_up(trouble.cause)
-                elif trouble.retry and not is_request_to_blame:
-                    server.lose(trouble.cause, subject)
+                self._check_failure(server, path, subject, trouble)
                 cause = server.gone or trouble.cause
         if all(server.gone is not None for server in self.servers):
             raise ServerGone(cause)
         raise BadAnswer(cause)
 
+    async def _keep_answer(
+        self,
+        server: ChatClient,
+        request: tuple[str, JsonObject],
+        read: Read,
+        answer: dict[str, Any],
+    ) -> JsonObject:
+        """Read an answer and keep its record.
+
+        The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
+        """
+        if request[0] == CHAT:
+            self._check_build(server, answer.get("system_fingerprint"))
+        earlier = self._replay(request)  # from the journal that this answer opened
+        if earlier is not None:
+            return earlier
+        record = read(answer)
+        if self.journal is not None:
+            await self.journal.add({digest_of(*request): Entry(record, 0)})
+        return record
+
+    def _check_failure(
+        self,
+        server: ChatClient,
+        path: str,
+        subject: str,
+        trouble: RemoteTrouble,
+    ) -> None:
+        """Decide whether a failure is the server's, and count it there.
+
+        Raises:
+            Refused: The server has no such route, whatever the request.
+        """
+        is_lacking = path in _MAY_LACK and path not in server.answered_paths
+        if is_lacking and trouble.reached and trouble.retry:
+            self._lacking.add((server, path))
+            raise Refused(trouble.cause) from None
+        if not trouble.retry:
+            if trouble.outage or trouble.wait_s is not None:
+                server.give_up(trouble.cause)
+            return
+        # HTTP 500 of a server that has answered is the request's fault; gateways report one that is gone by 502 to 504.
+        # Requests on one subject count once, so that one question cannot make a server count as gone.
+        is_request_to_blame = trouble.status == 500 and CHAT in server.answered_paths
+        if not is_request_to_blame:
+            server.lose(trouble.cause, subject)
+
     async def _url(self, image: Image.Image, digest: str) -> str:
-        """Return an image as data URL; the last ones are cached, as the options of a question have the same images."""
+        """Return an image as data URL. The last ones are cached, as the options of a question have the same images."""
         task = self._encoding.get(digest)
         if task is None:
             task = asyncio.create_task(asyncio.to_thread(data_url, image))
-            self._encoding.keep(
-                digest, task, 4 * image.width * image.height
-            )  # base64 of RGB, if not compressed
+            size = 4 * image.width * image.height  # base64 of RGB, if not compressed
+            self._encoding.keep(digest, task, size)
         return await asyncio.shield(task)
 
-    def _replayed(self, request: tuple[str, JsonObject]) -> JsonObject | None:
+    def _replay(self, request: tuple[str, JsonObject]) -> JsonObject | None:
         """Return the answer of an earlier run to a request: path, and body with digests of images."""
         entry = None if self.journal is None else self.journal.replay(digest_of(*request))
         if entry is None:
@@ -258,21 +361,41 @@ class ServerPool:
         return dict(entry.answer)
 
     async def get(self, server: ChatClient, path: str) -> Any:
-        """Return the JSON at an address of one server; None if it has nothing there."""
+        """Return the JSON at an address of one server.
+
+        Args:
+            server: One of ``servers``.
+            path: Route below the address, or from the root if it begins with a slash.
+
+        Returns:
+            ``None`` if the server has nothing there.
+
+        Raises:
+            ServerGone: The server does not answer, or not with JSON.
+        """
         try:
             return await server.get(path)
         except RemoteTrouble as trouble:
             # A gateway closes what it lacks.
-            if trouble.status in (404, 405, 501) or (
-                path.startswith("/") and trouble.status in _STOPPING
-            ):
+            is_closed = path.startswith("/") and trouble.status in _STOPPING
+            if is_closed or trouble.status in (404, 405, 501):
                 return None
             raise ServerGone(trouble.cause) from None
         except ValueError:
-            raise ServerGone(unreadable(server.named(path)).cause) from None
+            raise ServerGone(unreadable(server.server_at(path)).cause) from None
 
     async def models(self, server: ChatClient) -> dict[str, Mapping[str, Any]] | None:
-        """Return the models that a server lists, by name; None without a list; a MedTasksError for other servers."""
+        """Return the models that a server lists, by name.
+
+        Args:
+            server: One of ``servers``.
+
+        Returns:
+            ``None`` without a list.
+
+        Raises:
+            MedTasksError: The address is no server of models.
+        """
         listed = await self.get(server, "models")
         if listed is None:
             return None
@@ -292,10 +415,11 @@ class ServerPool:
             await server.close()
 
     def _check_build(self, server: ChatClient, reported: object) -> None:
-        """Record the build that the first answer reports, and open its journal; later answers have to report it too."""
+        """Record the build that the first answer reports, and open its journal. Later answers have to report it too."""
         build = build_of(reported)
         if not self._has_build:
-            self._has_build, self.build = True, build
+            self._has_build = True
+            self.build = build
             if self.open_journal is not None:
                 self.journal = self.open_journal(build)
         elif build != self.build:
@@ -304,48 +428,20 @@ class ServerPool:
                 f"({self.build}), and its answers may differ"
             )
 
-    def _trouble(self, error: Exception, server: Server, path: str) -> Exception:
-        """Turn an error into an exception of ours; the server's words select its message, and may be quoted."""
-        name = server.name
+    def _translate_error(self, error: Exception, server: Server, path: str) -> Exception:
+        """Turn an error into an exception of ours. The server's words select its message, and may be quoted."""
         if not isinstance(error, APIStatusError):
             if path in _MAY_LACK and not isinstance(error, OpenAIError):
-                return Refused(f"{name} has no {path}")
+                return Refused(f"{server.name} has no {path}")
             return trouble_of(error, server)
-        body, status = error.body, error.status_code
-        words = (
-            str(body.get("message") or body.get("detail") or "")
-            if isinstance(body, dict)
-            else str(body or "")
-        )
-        quoted = ""
-        if self.quotes:  # the beginning on one line, without secrets; nothing of a web page
-            plain = words.replace(server.api_key, "***") if server.api_key else words
-            plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
-            quoted = (
-                ""
-                if plain.lstrip().startswith("<")
-                else " ".join(redacted(plain).split())[:_QUOTED]
-            )
-        is_about_model = (
-            error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
-        )
+        status = error.status_code
         if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
-            return Refused(f"{name} is closed (HTTP {status})")
-        is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
-        if not is_of_request or (status == 404 and is_about_model):
+            return Refused(f"{server.name} is closed (HTTP {status})")
+        words = _words_of(error.body)
+        quoted = _quote(words, server.api_key) if self.quotes else ""
+        is_about_model = error.param == "model" or error.code == "model_not_found"
+        if status == 404 and (is_about_model or "model" in words.lower()):
             return trouble_of(error, server, quoted)
-        label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
-        if _TOO_LONG.search(words):
-            return BadAnswer(
-                f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len"
-            )
-        if limit := _TOO_MANY_IMAGES.search(words):
-            fix = "serve it with a larger --limit-mm-per-prompt"
-            return BadAnswer(
-                f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}"
-            )
-        if status == 413:
-            return BadAnswer(f"{name} takes no request of this size ({label})")
-        if _BAD_IMAGE.search(words):
-            return BadAnswer(f"{name} cannot read an image ({label})")
-        return Refused(f"{name} refused the request ({label})")
+        if status in (*_STOPPING, 408, 429) or not 400 <= status < 500:
+            return trouble_of(error, server, quoted)
+        return _refusal(server.name, status, words, quoted)

@@ -81,7 +81,7 @@ def test_a_model_of_the_harness_is_imported(monkeypatch):
 
 def test_scope_of_names_and_a_malformed_own_file():
     everything = scope_of([])
-    assert (everything.chosen, everything.datasets) == (False, tuple(CATALOGUE))
+    assert (everything.has_names, everything.datasets) == (False, tuple(CATALOGUE))
     tasks = {task.name for task in task_files().values() if task.kind == "task"}
     assert {task.name for task in everything.tasks} == tasks
     for names, datasets, foreign in (
@@ -94,7 +94,7 @@ def test_scope_of_names_and_a_malformed_own_file():
         ),
     ):
         scope = scope_of(names)
-        assert (scope.chosen, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
+        assert (scope.has_names, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     findings = examine()

@@ -8,7 +8,7 @@ import pytest
 from medtasks.data.images.volume_files import GREY
 from medtasks.errors import SourceError
 from medtasks.prompts import template as prompts
-from medtasks.prompts.images import own_marks_removed
+from medtasks.prompts.images import without_own_marks
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
@@ -154,7 +154,7 @@ def test_conversations(name):
     ],
 )
 def test_marks_of_the_question_alone_are_removed(text, settings, expected):
-    assert own_marks_removed(text, settings) == expected
+    assert without_own_marks(text, settings) == expected
 
 
 def test_a_question_that_holds_the_mark_keeps_it():

@@ -344,7 +344,7 @@ def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
                 begun = time.monotonic()
                 busy.append(limit.busy)
                 await asyncio.sleep(0.002)
-                limit.overloaded(begun) if refused else limit.answered()
+                limit.halve(begun) if refused else limit.raise_limit()
 
         await asyncio.gather(*(ask() for _ in range(count)))
         return max(busy)
