@@ -251,9 +251,12 @@ def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[N
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
-    from medtasks.data.dataset_manifest import counted_conversions
-    from medtasks.data.images.decoding import NEARLY_FLAT
+    """Record how images and volumes were shown in the results of each task; warn of nearly flat ones.
+
+    Of a prepared dataset the manifest says how images are shown, and the task's settings how volumes are.
+    """
+    from medtasks.data.dataset_manifest import SHOWN_VOLUMES, counted_conversions
+    from medtasks.data.images.decoding import NEARLY_FLAT, Decoding
     from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)
@@ -267,15 +270,24 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" not in metadata and (keys := (all_keys := image_keys(task)) & opened.keys()):
-            rules = sorted({decoding.rule for _, decoding in keys})
+        all_keys = image_keys(task)
+        keys = all_keys & opened.keys()
+        if not keys:
+            continue
+        rules = {rule for _, rule in keys}
+        data = dict(metadata.get("data") or {})
+        if volumes := sorted(str(rule) for rule in rules if not isinstance(rule, Decoding)):
+            data[SHOWN_VOLUMES] = " and ".join(volumes)
+        if "data" not in metadata:
+            decodings = sorted({rule.rule for rule in rules if isinstance(rule, Decoding)})
             counts = counted_conversions(opened[key].conversions for key in keys)
             if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
                 counts["not opened in this run"] = unopened
-            config["metadata"] = {
-                **metadata,
-                "data": {"image_rule": " and ".join(rules), "image_conversions": counts},
+            data |= {
+                "image_rule": " and ".join(decodings) or "volumes",
+                "image_conversions": counts,
             }
+        config["metadata"] = {**metadata, "data": data}
 
 
 def _annotate(

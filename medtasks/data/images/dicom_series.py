@@ -1,0 +1,293 @@
+"""Volumes in DICOM: the slices of one series in a folder, or the frames of one file.
+
+Slices are sorted by their places in the patient (``ImagePositionPatient``, ``ImageOrientationPatient``), whatever their
+names and numbers. All must have one size, orientation and spacing, and lie equally far apart. Anything else is refused
+in one sentence that names two slices: a viewer would show it as several series, or with anatomy missing.
+
+CT with ``RescaleIntercept``, and without another ``RescaleType`` than HU, is in Hounsfield units.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.data.images.dicom_images import is_padding, numbers_of, reading_dicom
+from medtasks.data.images.strict_pillow import NoReader, UnreadableImage
+from medtasks.data.images.volume_files import is_slice
+from medtasks.data.images.volume_grid import Volume, Voxels
+from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size
+from medtasks.errors import MedTasksError, UnusableFile
+
+_FRAME_MACROS = (
+    "PlanePositionSequence",
+    "PlaneOrientationSequence",
+    "PixelMeasuresSequence",
+    "PixelValueTransformationSequence",
+)
+_SAME_DIRECTION = 1e-3  # difference of direction cosines
+_SAME_SPACING = 1e-3  # of the larger
+_SAME_PLACE = 1e-2  # mm
+_UNEVEN = 0.25  # of the distance of most slices; scanners round positions to 0.1 mm
+_TO_NIBABEL = np.array([-1, -1, 1])  # DICOM's axes run to the left, the back and the head
+_LARGEST = np.iinfo(np.int16)
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """One slice: a file, or a frame of one."""
+
+    name: str
+    file: Path
+    frame: int | None
+    series: tuple[str, str]  # its identifier, and its number and description
+    alike: Mapping[str, Any]  # what all slices of a volume share, by its name in messages
+    directions: NDArray[np.float64]  # of columns and rows, shape (2, 3)
+    spacing: tuple[float, float]  # height and width of a pixel
+    place: NDArray[np.float64]  # of the first pixel
+    rescaling: tuple[float, float]  # slope and intercept
+    stored_range: tuple[int, int]
+    thickness: float
+
+
+def read_series(path: Path) -> Volume:
+    """Open the volume of a folder or of a multi-frame file.
+
+    Raises:
+        NoReader: pydicom is not installed.
+        UnreadableImage: It is damaged, or not one volume.
+        UnusableFile: It would fill the memory.
+    """
+    try:
+        slices = _in_order(_checked(_slices_of(path)))
+    except UnusableFile:
+        raise
+    except MedTasksError as missing:
+        raise NoReader(str(missing)) from missing
+    first = slices[0]
+    step = np.cross(*first.directions) * (first.thickness or 1.0)
+    if len(slices) > 1:
+        step = (slices[-1].place - first.place) / (len(slices) - 1)
+    affine = np.eye(4)
+    axes = [step, first.directions[1] * first.spacing[0], first.directions[0] * first.spacing[1]]
+    affine[:3, :3] = np.stack(axes, axis=-1) * _TO_NIBABEL[:, None]
+    affine[:3, 3] = first.place * _TO_NIBABEL
+    kind = _type_of(slices)
+    rows, columns = first.alike["size"]
+    check_size(kind.itemsize * len(slices) * rows * columns, MOST_MEMORY)
+
+    def read(planes: Sequence[int] | None) -> Voxels:
+        chosen = slices if planes is None else [slices[plane] for plane in planes]
+        voxels = np.empty((len(chosen), rows, columns), kind)
+        for number, values in enumerate(_values(chosen)):
+            voxels[number] = values
+        return voxels
+
+    modality = first.alike["modality"]
+    return Volume(
+        read,
+        (len(slices), rows, columns),
+        affine,
+        in_hounsfield_units=first.alike["units"] == "HU",
+        is_inverted=first.alike["photometric interpretation"] == "MONOCHROME1",
+        facts={"file": "DICOM", "modality": modality, "type": str(kind)},
+    )
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Name a slice in errors about it."""
+    try:
+        yield
+    except UnreadableImage as error:
+        if isinstance(error, NoReader):
+            raise
+        raise UnreadableImage(f"its slice {name}: {error}") from error
+
+
+def _slices_of(path: Path) -> list[_Slice]:
+    if not path.is_dir():
+        with reading_dicom("a DICOM file", path, force=True, headers_only=True, cost=1) as read:
+            pydicom, dataset = read
+            frames = range(int(dataset.get("NumberOfFrames") or 1))
+            return [_slice(path, _of_frame(pydicom, dataset, frame), frame) for frame in frames]
+    slices = []
+    for file in sorted(path.iterdir()):
+        if is_slice(file):
+            check_kind(file)
+            slices.append(_slice_in(file))
+    if not slices:
+        raise UnreadableImage(
+            "it is a folder without DICOM files; list its images in 'image_files'"
+        )
+    return slices
+
+
+def _slice_in(file: Path) -> _Slice:
+    if file.is_dir():
+        raise UnreadableImage(f"it holds the folder {file.name}; name the folder of one series")
+    with (
+        _naming(file.name),
+        reading_dicom("a DICOM file", file, headers_only=True, cost=1) as (_, dataset),
+    ):
+        if int(dataset.get("NumberOfFrames") or 1) > 1:
+            raise UnreadableImage("it has several frames; name this file alone")
+        return _slice(file, dataset, None)
+
+
+def _of_frame(pydicom: Any, dataset: Any, frame: int) -> Any:
+    """Return a data set in which the values of one frame are where other objects have them."""
+    lifted = pydicom.Dataset()
+    lifted.update(dataset)
+    shared = list(dataset.get("SharedFunctionalGroupsSequence") or ())
+    own = list(dataset.get("PerFrameFunctionalGroupsSequence") or ())
+    for group in shared[:1] + own[frame : frame + 1]:
+        for macro in _FRAME_MACROS:
+            for item in group.get(macro) or ():
+                lifted.update(item)
+    return lifted
+
+
+def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
+    place = _vector(dataset, "ImagePositionPatient", 3)
+    directions = np.array(_vector(dataset, "ImageOrientationPatient", 6)).reshape(2, 3)
+    height, width = _vector(dataset, "PixelSpacing", 2)
+    lengths = np.linalg.norm(directions, axis=1)
+    if abs(lengths - 1).max() > 0.1 or abs(directions[0] @ directions[1]) > 0.1:
+        raise UnreadableImage("its ImageOrientationPatient is none of an image")
+    if min(height, width) <= 0:
+        raise UnreadableImage("its PixelSpacing is 0")
+    slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
+    intercept = numbers_of(dataset, "RescaleIntercept")
+    if slope == 0:
+        raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
+    modality = str(dataset.get("Modality") or "unknown")
+    is_scaled = bool(intercept) and str(dataset.get("RescaleType") or "HU").startswith("HU")
+    bits = int(dataset.get("BitsStored") or 16)
+    stored_range = (0, 2**bits - 1)
+    if dataset.get("PixelRepresentation"):
+        stored_range = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    samples = int(dataset.get("SamplesPerPixel") or 1)
+    shades = str(dataset.get("PhotometricInterpretation") or "")
+    number = dataset.get("SeriesNumber")
+    return _Slice(
+        file.name if frame is None else f"frame {frame + 1}",
+        file,
+        frame,
+        (
+            str(dataset.get("SeriesInstanceUID") or ""),
+            f"{'?' if number is None else number} '{dataset.get('SeriesDescription') or ''}'",
+        ),
+        {
+            "modality": modality,
+            "colour": samples > 1 or not shades.startswith("MONOCHROME"),
+            "size": (int(dataset.Rows), int(dataset.Columns)),
+            "photometric interpretation": shades,
+            "units": "HU" if modality == "CT" and is_scaled else "",
+        },
+        directions / lengths[:, None],
+        (height, width),
+        np.array(place),
+        (slope, next(iter(intercept), 0.0)),
+        stored_range,
+        abs(next(iter(numbers_of(dataset, "SliceThickness")), 0.0)),
+    )
+
+
+def _vector(dataset: Any, name: str, length: int) -> list[float]:
+    numbers = numbers_of(dataset, name)
+    if len(numbers) != length:
+        raise UnreadableImage(f"it has no {name}, so that its place in a volume is unknown")
+    return numbers
+
+
+def _checked(slices: list[_Slice]) -> list[_Slice]:
+    """Return slices that are of one volume but for their places."""
+    first = slices[0]
+    if first.alike["colour"]:
+        raise UnreadableImage(f"its slice {first.name} is in colour, which no volume is")
+    for other in slices[1:]:
+        if other.series[0] != first.series[0]:
+            raise UnreadableImage(
+                f"it holds the series {first.series[1]} ({first.name}) and {other.series[1]} ({other.name}); put each "
+                f"into a folder of its own"
+            )
+        names = f"its slices {first.name} and {other.name}"
+        for what, value in first.alike.items():
+            if other.alike[what] != value:
+                raise UnreadableImage(f"{names} differ in {what} ({value}, {other.alike[what]})")
+        if abs(other.directions - first.directions).max() > _SAME_DIRECTION:
+            raise UnreadableImage(
+                f"{names} differ in orientation; they are no slices of one volume"
+            )
+        if not np.allclose(other.spacing, first.spacing, rtol=_SAME_SPACING, atol=0):
+            raise UnreadableImage(f"{names} differ in PixelSpacing")
+    return slices
+
+
+def _in_order(slices: list[_Slice]) -> list[_Slice]:
+    """Return slices sorted along their normal; UnreadableImage if they do not lie equally far apart."""
+    normal = np.cross(*slices[0].directions)
+    ordered = sorted(slices, key=lambda each: float(each.place @ normal))
+    pairs = list(itertools.pairwise(ordered))
+    steps = [after.place - before.place for before, after in pairs]
+    distances = [float(step @ normal) for step in steps]
+    for (before, after), distance in zip(pairs, distances, strict=True):
+        if distance < _SAME_PLACE:
+            raise UnreadableImage(
+                f"its slices {before.name} and {after.name} lie at the same place; leave one volume in it, without "
+                f"copies and other points of time"
+            )
+    if not pairs:
+        return ordered
+    usual = sorted(range(len(pairs)), key=distances.__getitem__)[(len(pairs) - 1) // 2]
+    for (before, after), step, distance in zip(pairs, steps, distances, strict=True):
+        if np.linalg.norm(step - steps[usual]) > _UNEVEN * distances[usual]:
+            raise UnreadableImage(
+                f"its slices {before.name} and {after.name} are {distance:g} mm apart and others "
+                f"{distances[usual]:g} mm, or lie aside: slices are missing, or of several volumes"
+            )
+    return ordered
+
+
+def _type_of(slices: Sequence[_Slice]) -> np.dtype[Any]:
+    """Return int16 if it holds the values of all slices, else float32."""
+    for each in slices:
+        slope, intercept = each.rescaling
+        ends = [slope * end + intercept for end in each.stored_range]
+        is_whole = slope.is_integer() and intercept.is_integer()
+        if not is_whole or min(ends) < _LARGEST.min or max(ends) > _LARGEST.max:
+            return np.dtype(np.float32)
+    return np.dtype(np.int16)
+
+
+def _values(slices: Sequence[_Slice]) -> Iterator[Voxels]:
+    """Yield the values of slices, those of one file without reading it again."""
+    for file, of_file in itertools.groupby(slices, key=lambda each: each.file):
+        chosen = list(of_file)
+        with (
+            _naming(chosen[0].name),
+            reading_dicom("a DICOM file", file, force=True, cost=2) as (pydicom, dataset),
+        ):
+            for each in chosen:
+                stored = pydicom.pixels.pixel_array(dataset, index=each.frame)
+                yield _of_modality(pydicom.pixels, dataset, stored, each.rescaling)
+
+
+def _of_modality(
+    pixels: Any, dataset: Any, stored: Voxels, rescaling: tuple[float, float]
+) -> Voxels:
+    """Return the modality's values of a slice; padding, which is no part of the body, has the least of the others."""
+    if dataset.get("ModalityLUTSequence"):
+        values: Voxels = pixels.apply_modality_lut(stored, dataset).astype(np.float32)
+    else:
+        values = stored.astype(np.float64) * rescaling[0] + rescaling[1]
+    padding = is_padding(dataset, stored)
+    if padding.any() and not padding.all():
+        values[padding] = values[~padding].min()
+    return values
