@@ -158,7 +158,8 @@ def test_of_two_files_that_a_name_may_mean_none_is_shown(tmp_path):
 def test_a_folder_is_no_image(tmp_path):
     (tmp_path / "series").mkdir()
     with pytest.raises(
-        SourceError, match="series of sample q1 is a folder; list its images in 'image_files'"
+        SourceError,
+        match="series of sample q1 is a folder that cannot be shown as a volume: it holds no DICOM files; list its",
     ):
         images(document("series"), {"image_root": str(tmp_path)})
 

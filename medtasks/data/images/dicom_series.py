@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.data.images.dicom_images import is_padding, numbers_of, reading_dicom
+from medtasks.data.images.file_kinds import is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import NoReader, UnreadableImage
 from medtasks.data.images.volume_files import is_slice
 from medtasks.data.images.volume_grid import Volume, Voxels
@@ -116,16 +117,23 @@ def _slices_of(path: Path) -> list[_Slice]:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
             return [_slice(path, _of_frame(pydicom, dataset, frame), frame) for frame in frames]
-    slices = []
-    for file in sorted(path.iterdir()):
-        if is_slice(file):
-            check_kind(file)
-            slices.append(_slice_in(file))
-    if not slices:
+    files = sorted(filter(is_slice, path.iterdir()))
+    others = [file for file in files if not _is_dicom(file)]
+    if len(others) == len(files):
+        raise UnreadableImage("it holds no DICOM files; list its images in 'image_files'")
+    if others:
         raise UnreadableImage(
-            "it is a folder without DICOM files; list its images in 'image_files'"
+            f"its {others[0].name} is no DICOM file; leave only the slices of one series in the folder"
         )
-    return slices
+    return list(map(_slice_in, files))
+
+
+def _is_dicom(file: Path) -> bool:
+    check_kind(file)
+    if file.is_dir():
+        return False
+    head = read_head(file)
+    return is_dicom(head) or is_bare_data_set(head)
 
 
 def _slice_in(file: Path) -> _Slice:

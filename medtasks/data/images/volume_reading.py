@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from medtasks.data.images.dicom_series import read_series
+from medtasks.data.images.file_kinds import describe_file, read_head
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import (
     ARRAY,
@@ -19,7 +20,8 @@ from medtasks.data.images.volume_grid import Volume, Voxels
 from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size
 
 _LEAST_OF_OTHERS = -500  # values below are of air in CT; other scanners have hardly any
-_PIECE = 1 << 22  # values
+_ARRAY_MARK = b"\x93NUMPY"
+_PIECE = 1 << 20  # bytes, or values
 _PRINTED = np.array([[0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], np.float64)
 """Axes from feet to head, front to back, and right to left, in nibabel's coordinates."""
 
@@ -47,8 +49,9 @@ def _nifti(path: Path) -> Volume:
         data = np.empty(max(bytes_of_volume(header), len(beginning)), np.uint8)
         data[: len(beginning)] = np.frombuffer(beginning, np.uint8)
         length = len(beginning)
-        while length < len(data) and (count := plain.readinto(data[length:])):  # type: ignore[attr-defined]
-            length += count
+        while length < len(data) and (piece := plain.read(min(_PIECE, len(data) - length))):
+            data[length : length + len(piece)] = np.frombuffer(piece, np.uint8)
+            length += len(piece)
         plain.read(1)  # the end of a packed file has a check sum
     read_header(beginning, length)
     shape: tuple[int, int, int] = tuple(header["dim"].tolist()[1:4])
@@ -75,7 +78,11 @@ def _array(path: Path) -> Volume:
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:
-        raise UnreadableImage(f"it is truncated or holds no plain NumPy array ({error})") from error
+        head = read_head(path)
+        kind = "" if head.startswith(_ARRAY_MARK) else describe_file(head)
+        raise UnreadableImage(
+            f"it is {kind}" if kind else "it is cut short or no plain array"
+        ) from error
     shape = stored.shape
     voxels = stored[0] if len(shape) == 4 and shape[0] == 1 else stored
     if voxels.ndim != 3 or 0 in shape:
