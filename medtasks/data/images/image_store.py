@@ -16,6 +16,7 @@ from medtasks.data.images.strict_pillow import ImageSource
 from medtasks.data.images.volume_files import (
     ARRAY,
     NIFTI,
+    SERIES,
     VolumeDigests,
     holds_volume,
     volume_digests,
@@ -95,7 +96,7 @@ class ImageStore:
     def add_volume(self, path: Path, root: Path | None = None) -> StoredImage:
         """Link to a volume below ``root``, by default in its folder; it is not copied."""
         digests = _whole_volume(named_file(path, root))
-        ending = next(filter(path.name.lower().endswith, (*NIFTI, ARRAY)), ".dicom")
+        ending = next(filter(path.name.lower().endswith, (*NIFTI, ARRAY)), SERIES)
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ending}"
         self.facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file

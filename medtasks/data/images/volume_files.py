@@ -26,6 +26,7 @@ from medtasks.errors import MedTasksError
 ENDING = ".nii.gz"
 NIFTI = (ENDING, ".nii")
 ARRAY = ".npy"
+SERIES = ".series"  # of a dataset's link to DICOM
 HEADER_BYTES = 540  # of NIfTI-2, the longer version
 GREY = (128, 128, 128)
 _FLAT = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif")
@@ -44,7 +45,7 @@ class VolumeDigests(NamedTuple):
 
 def is_volume(file: str | Path) -> bool:
     """Return whether a file is a volume, by its name."""
-    return str(file).lower().endswith((*NIFTI, ARRAY))
+    return str(file).lower().endswith((*NIFTI, ARRAY, SERIES))
 
 
 def holds_volume(path: Path) -> bool:

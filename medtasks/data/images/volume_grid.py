@@ -69,8 +69,8 @@ class Volume:
         is_reversed = (orientation[axis, 1] < 0) != (_ACROSS[plane] != _HEAD)
         last = self.shape[axis] - 1
         stored = [last - position if is_reversed else position for position in positions]
-        before = (slice(None),) * axis
-        part = self.read(None)[(*before, stored)] if before else self.read(stored)
+        where: tuple[Any, ...] = (*(slice(None),) * axis, stored)
+        part = self.read(None)[where] if axis else self.read(stored)
         orientation[axis, 1] = 1 if _ACROSS[plane] == _HEAD else -1  # as they were asked for
         printed = _printed(nibabel.apply_orientation(part, orientation))
         slices = np.moveaxis(printed, _HEAD - _ACROSS[plane], 0)
