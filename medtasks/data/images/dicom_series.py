@@ -31,6 +31,7 @@ _FRAME_MACROS = (
     "PixelMeasuresSequence",
     "PixelValueTransformationSequence",
 )
+_ODD = 0.1  # difference of direction cosines from those of an image
 _SAME_DIRECTION = 1e-3  # difference of direction cosines
 _SAME_SPACING = 1e-3  # of the larger
 _SAME_PLACE = 1e-2  # mm
@@ -46,14 +47,14 @@ class _Slice:
     name: str
     file: Path
     frame: int | None
-    series: tuple[str, str]  # its identifier, and its number and description
-    alike: Mapping[str, Any]  # what all slices of a volume share, by its name in messages
+    series: str  # its identifier
+    series_name: str  # number and description
+    kind: Mapping[str, Any]
     directions: NDArray[np.float64]  # of columns and rows, shape (2, 3)
     spacing: tuple[float, float]  # height and width of a pixel
     place: NDArray[np.float64]  # of the first pixel
     rescaling: tuple[float, float]  # slope and intercept
     stored_range: tuple[int, int]
-    thickness: float
 
 
 def read_series(path: Path) -> Volume:
@@ -71,7 +72,7 @@ def read_series(path: Path) -> Volume:
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
     first = slices[0]
-    step = np.cross(*first.directions) * (first.thickness or 1.0)
+    step = np.cross(*first.directions)
     if len(slices) > 1:
         step = (slices[-1].place - first.place) / (len(slices) - 1)
     affine = np.eye(4)
@@ -79,7 +80,7 @@ def read_series(path: Path) -> Volume:
     affine[:3, :3] = np.stack(axes, axis=-1) * _TO_NIBABEL[:, None]
     affine[:3, 3] = first.place * _TO_NIBABEL
     kind = _type_of(slices)
-    rows, columns = first.alike["size"]
+    rows, columns = first.kind["size"]
     check_size(kind.itemsize * len(slices) * rows * columns, MOST_MEMORY)
 
     def read(planes: Sequence[int] | None) -> Voxels:
@@ -89,13 +90,13 @@ def read_series(path: Path) -> Volume:
             voxels[number] = values
         return voxels
 
-    modality = first.alike["modality"]
+    modality = first.kind["modality"]
     return Volume(
         read,
         (len(slices), rows, columns),
         affine,
-        in_hounsfield_units=first.alike["units"] == "HU",
-        is_inverted=first.alike["photometric interpretation"] == "MONOCHROME1",
+        in_hounsfield_units=first.kind["units"] == "HU",
+        is_inverted=first.kind["photometric interpretation"] == "MONOCHROME1",
         facts={"file": "DICOM", "modality": modality, "type": str(kind)},
     )
 
@@ -162,73 +163,81 @@ def _of_frame(pydicom: Any, dataset: Any, frame: int) -> Any:
 
 
 def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
-    place = _vector(dataset, "ImagePositionPatient", 3)
     directions = np.array(_vector(dataset, "ImageOrientationPatient", 6)).reshape(2, 3)
     height, width = _vector(dataset, "PixelSpacing", 2)
     lengths = np.linalg.norm(directions, axis=1)
-    if abs(lengths - 1).max() > 0.1 or abs(directions[0] @ directions[1]) > 0.1:
+    if abs(lengths - 1).max() > _ODD or abs(directions[0] @ directions[1]) > _ODD:
         raise UnreadableImage("its ImageOrientationPatient is none of an image")
     if min(height, width) <= 0:
         raise UnreadableImage("its PixelSpacing is 0")
-    slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
-    intercept = numbers_of(dataset, "RescaleIntercept")
-    if slope == 0:
-        raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
-    modality = str(dataset.get("Modality") or "unknown")
-    is_scaled = bool(intercept) and str(dataset.get("RescaleType") or "HU").startswith("HU")
-    bits = int(dataset.get("BitsStored") or 16)
-    stored_range = (0, 2**bits - 1)
-    if dataset.get("PixelRepresentation"):
-        stored_range = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    samples = int(dataset.get("SamplesPerPixel") or 1)
-    shades = str(dataset.get("PhotometricInterpretation") or "")
-    number = dataset.get("SeriesNumber")
+    number = dataset.get("SeriesNumber", "?")
     return _Slice(
         file.name if frame is None else f"frame {frame + 1}",
         file,
         frame,
-        (
-            str(dataset.get("SeriesInstanceUID") or ""),
-            f"{'?' if number is None else number} '{dataset.get('SeriesDescription') or ''}'",
-        ),
-        {
-            "modality": modality,
-            "colour": samples > 1 or not shades.startswith("MONOCHROME"),
-            "size": (int(dataset.Rows), int(dataset.Columns)),
-            "photometric interpretation": shades,
-            "units": "HU" if modality == "CT" and is_scaled else "",
-        },
+        str(dataset.get("SeriesInstanceUID")),
+        f"{number} '{dataset.get('SeriesDescription', '')}'",
+        _kind(dataset),
         directions / lengths[:, None],
         (height, width),
-        np.array(place),
-        (slope, next(iter(intercept), 0.0)),
-        stored_range,
-        abs(next(iter(numbers_of(dataset, "SliceThickness")), 0.0)),
+        np.array(_vector(dataset, "ImagePositionPatient", 3)),
+        _rescaling(dataset),
+        _stored_range(dataset),
     )
+
+
+def _kind(dataset: Any) -> dict[str, Any]:
+    """Return what all slices of a volume share, by its name in messages."""
+    modality = str(dataset.get("Modality", "unknown"))
+    is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
+    units = str(dataset.get("RescaleType") or "HU") if modality == "CT" and is_scaled else ""
+    shades = str(dataset.get("PhotometricInterpretation", ""))
+    return {
+        "modality": modality,
+        "size": (int(dataset.Rows), int(dataset.Columns)),
+        "photometric interpretation": shades,
+        "units": "HU" if units.startswith("HU") else units,
+    }
+
+
+def _rescaling(dataset: Any) -> tuple[float, float]:
+    slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
+    if slope == 0:
+        raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
+    return slope, next(iter(numbers_of(dataset, "RescaleIntercept")), 0.0)
+
+
+def _stored_range(dataset: Any) -> tuple[int, int]:
+    bits = int(dataset.get("BitsStored", 16))
+    if dataset.get("PixelRepresentation"):
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    return 0, 2**bits - 1
 
 
 def _vector(dataset: Any, name: str, length: int) -> list[float]:
     numbers = numbers_of(dataset, name)
     if len(numbers) != length:
-        raise UnreadableImage(f"it has no {name}, so that its place in a volume is unknown")
+        raise UnreadableImage(
+            f"it has no {name}, so that it is no slice of a volume; save the image to show by itself"
+        )
     return numbers
 
 
 def _checked(slices: list[_Slice]) -> list[_Slice]:
     """Return slices that are of one volume but for their places."""
     first = slices[0]
-    if first.alike["colour"]:
+    if not first.kind["photometric interpretation"].startswith("MONOCHROME"):
         raise UnreadableImage(f"its slice {first.name} is in colour, which no volume is")
     for other in slices[1:]:
-        if other.series[0] != first.series[0]:
+        if other.series != first.series:
             raise UnreadableImage(
-                f"it holds the series {first.series[1]} ({first.name}) and {other.series[1]} ({other.name}); put each "
-                f"into a folder of its own"
+                f"it holds the series {first.series_name} ({first.name}) and {other.series_name} ({other.name}); put "
+                f"each into a folder of its own"
             )
         names = f"its slices {first.name} and {other.name}"
-        for what, value in first.alike.items():
-            if other.alike[what] != value:
-                raise UnreadableImage(f"{names} differ in {what} ({value}, {other.alike[what]})")
+        for what, value in first.kind.items():
+            if other.kind[what] != value:
+                raise UnreadableImage(f"{names} differ in {what} ({value}, {other.kind[what]})")
         if abs(other.directions - first.directions).max() > _SAME_DIRECTION:
             raise UnreadableImage(
                 f"{names} differ in orientation; they are no slices of one volume"
