@@ -14,6 +14,7 @@ images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
 ``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
 Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` next
 to ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
+Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` next to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
