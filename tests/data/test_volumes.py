@@ -115,7 +115,8 @@ def test_frames_and_arrays_are_shown_as_the_series(tmp_path):
     np.save(tmp_path / "a.npy", VALUES.astype(np.int16))
     np.save(tmp_path / "b.npy", np.asfortranarray(VALUES[None].astype(">f4")))
     put_series(tmp_path / "packed", VALUES, syntax="1.2.840.10008.1.2.5")
-    for name in ("frames.dcm", "backwards.dcm", "packed"):
+    put_frames(tmp_path / "alone" / "frames.dcm", VALUES)
+    for name in ("frames.dcm", "backwards.dcm", "alone", "packed"):
         assert holds_volume(tmp_path / name)
         assert [image.tobytes() for image in show_volume(tmp_path / name, rule).images] == wanted
     for name in ("a.npy", "b.npy"):  # which do not say that they are CT
@@ -220,6 +221,10 @@ def place(number):
             "no DICOM files; list its",
         ),
         (lambda folder, paths: (folder / "more").mkdir(), "its more is no DICOM file"),
+        (
+            lambda folder, paths: put_frames(folder / "x", VALUES),
+            "its slice x: it has several frames",
+        ),
     ],
 )
 def test_series_that_are_not_one_volume(tmp_path, fault, message):

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from medtasks.data.document_store import load_documents
+from medtasks.data.duplicates.image_copies import own_images
 from medtasks.data.images.volume_files import GREY
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.hooks import prompts
 from medtasks.prompts.images import images, volume_rule
-from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
+from medtasks.tasks.documents import image_files, task_documents, task_provenance, unreadable_images
 from medtasks.tasks.own_tasks import prepare_own
 from medtasks.tasks.task_files import including, task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -146,6 +147,13 @@ def test_the_rule_is_in_the_fingerprint(own):
         fingerprints[settings] = task_provenance(task, task_documents(task))["fingerprint"]
     assert fingerprints["slices: 8"] == fingerprints["plane: axial"]
     assert len({*fingerprints.values()}) == 3
+
+
+def test_volumes_are_no_images_that_may_be_copies(own):
+    task = own()
+    documents = task_documents(task)
+    with pytest.raises(MedTasksError, match="show no images but volumes"):
+        own_images("own_scans", documents, image_files(task, documents), ())
 
 
 def test_a_broken_volume_is_named(own, tmp_path):

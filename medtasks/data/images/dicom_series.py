@@ -107,18 +107,16 @@ def _naming(name: str) -> Iterator[None]:
     try:
         yield
     except UnreadableImage as error:
-        if isinstance(error, NoReader):
-            raise
         raise UnreadableImage(f"its slice {name}: {error}") from error
 
 
 def _slices_of(path: Path) -> list[_Slice]:
-    if not path.is_dir():
-        with reading_dicom("a DICOM file", path, force=True, headers_only=True, cost=1) as read:
+    files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
+    if len(files) == 1 and _is_dicom(files[0]):
+        with reading_dicom("a DICOM file", files[0], force=True, headers_only=True, cost=1) as read:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
-            return [_slice(path, _of_frame(pydicom, dataset, frame), frame) for frame in frames]
-    files = sorted(filter(is_slice, path.iterdir()))
+            return [_slice(files[0], _of_frame(pydicom, dataset, frame), frame) for frame in frames]
     others = [file for file in files if not _is_dicom(file)]
     if len(others) == len(files):
         raise UnreadableImage("it holds no DICOM files; list its images in 'image_files'")
@@ -138,11 +136,9 @@ def _is_dicom(file: Path) -> bool:
 
 
 def _slice_in(file: Path) -> _Slice:
-    if file.is_dir():
-        raise UnreadableImage(f"it holds the folder {file.name}; name the folder of one series")
     with (
         _naming(file.name),
-        reading_dicom("a DICOM file", file, headers_only=True, cost=1) as (_, dataset),
+        reading_dicom("a DICOM file", file, force=True, headers_only=True, cost=1) as (_, dataset),
     ):
         if int(dataset.get("NumberOfFrames") or 1) > 1:
             raise UnreadableImage("it has several frames; name this file alone")
