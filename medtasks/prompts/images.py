@@ -63,13 +63,13 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
         prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot
         for shot in settings.get("demonstrations") or ()
     ]
-    opened: list[Any] = [_opened(path, doc, settings) for path in shots]
+    opened: list[Any] = [_open_image(path, doc, settings) for path in shots]
     for index in image_order(doc, settings):
         path = image_path(files[index], doc, settings)
         digest = images_of(doc)[index].sha256
         if not holds_volume(path):
-            opened += visible_images(doc, [_opened(path, doc, settings)], [digest])
-        elif slices := _opened_volume(path, doc, settings):
+            opened += visible_images(doc, [_open_image(path, doc, settings)], [digest])
+        elif slices := _slices_of(path, doc, settings):
             digests = [f"{digest} {number}" for number in range(len(slices))]
             opened += visible_images(doc, slices, digests)
         else:
@@ -77,22 +77,22 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     return opened
 
 
-def _opened(path: Path, doc: Document, settings: Settings) -> Image.Image:
+def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
     decoding = image_decoding(doc, settings)
-    with _sources_named(path, doc):
+    with _name_source_in_errors(path, doc):
         seen = decode_image(path, decoding)
     _record(path, doc, decoding, seen.conversions, f"image_rule {decoding.rule}")
     return seen.pixels
 
 
-def _opened_volume(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
+def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
     """Return the images of a volume; none if the model reads the volume itself."""
     from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
 
     rule = volume_rule(doc, settings)
     if not rule.slices:
         return []
-    with _sources_named(path, doc):
+    with _name_source_in_errors(path, doc):
         seen = show_volume(path, rule)
     _record(path, doc, rule, seen.conversions, "a volume")
     return seen.images
@@ -105,7 +105,7 @@ def _volume_itself(path: Path, doc: Document) -> Any:
         raise MedTasksError(
             "files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs"
         )
-    with _sources_named(path, doc):
+    with _name_source_in_errors(path, doc):
         return grey_volume(path) if doc.get(COLUMN) == BLANK else volume_for_model(path)
 
 
@@ -119,7 +119,7 @@ def _is_private(doc: Document) -> bool:
 
 
 @contextlib.contextmanager
-def _sources_named(path: Path, doc: Document) -> Iterator[None]:
+def _name_source_in_errors(path: Path, doc: Document) -> Iterator[None]:
     """Raise SourceError for an image that cannot be read."""
     try:
         yield

@@ -66,7 +66,7 @@ def read_series(path: Path) -> Volume:
         UnusableFile: It would fill the memory.
     """
     try:
-        slices = _in_order(_checked(_slices_of(path)))
+        slices = _in_order(_check_alike(_slices_of(path)))
     except UnusableFile:
         raise
     except MedTasksError as missing:
@@ -102,7 +102,7 @@ def read_series(path: Path) -> Volume:
 
 
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _name_in_errors(name: str) -> Iterator[None]:
     """Name a slice in errors about it."""
     try:
         yield
@@ -137,7 +137,7 @@ def _is_dicom(file: Path) -> bool:
 
 def _slice_in(file: Path) -> _Slice:
     with (
-        _naming(file.name),
+        _name_in_errors(file.name),
         reading_dicom("a DICOM file", file, force=True, headers_only=True, cost=1) as (_, dataset),
     ):
         if int(dataset.get("NumberOfFrames") or 1) > 1:
@@ -219,7 +219,7 @@ def _vector(dataset: Any, name: str, length: int) -> list[float]:
     return numbers
 
 
-def _checked(slices: list[_Slice]) -> list[_Slice]:
+def _check_alike(slices: list[_Slice]) -> list[_Slice]:
     """Return slices that are of one volume but for their places."""
     first = slices[0]
     if not first.kind["photometric interpretation"].startswith("MONOCHROME"):
@@ -284,7 +284,7 @@ def _values(slices: Sequence[_Slice]) -> Iterator[Voxels]:
     for file, of_file in itertools.groupby(slices, key=lambda each: each.file):
         chosen = list(of_file)
         with (
-            _naming(chosen[0].name),
+            _name_in_errors(chosen[0].name),
             reading_dicom("a DICOM file", file, force=True, cost=2) as (pydicom, dataset),
         ):
             for each in chosen:

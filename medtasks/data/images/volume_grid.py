@@ -72,7 +72,7 @@ class Volume:
         where: tuple[Any, ...] = (*(slice(None),) * axis, stored)
         part = self.read(None)[where] if axis else self.read(stored)
         orientation[axis, 1] = 1 if _ACROSS[plane] == _HEAD else -1  # as they were asked for
-        printed = _printed(nibabel.apply_orientation(part, orientation))
+        printed = _to_print(nibabel.apply_orientation(part, orientation))
         slices = np.moveaxis(printed, _HEAD - _ACROSS[plane], 0)
         slices = slices if plane is Plane.AXIAL else slices[:, ::-1]  # the head on top
         slope, intercept = self.scaling
@@ -84,12 +84,12 @@ class Volume:
         import nibabel
 
         voxels = nibabel.apply_orientation(self.read(None), self.orientation)
-        return _printed(voxels).transpose(1, 2, 0)
+        return _to_print(voxels).transpose(1, 2, 0)
 
     def _stored_axis(self, plane: Plane) -> int:
         return int(np.flatnonzero(self.orientation[:, 0] == _ACROSS[plane])[0])
 
 
-def _printed(voxels: Voxels) -> Voxels:
+def _to_print(voxels: Voxels) -> Voxels:
     """Turn axes towards right, front and head into those of a print: to the head, to the back, to the left."""
     return voxels.transpose(2, 1, 0)[:, ::-1, ::-1]

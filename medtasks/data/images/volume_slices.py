@@ -53,7 +53,7 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
         grey = _grey(values, bounds)
         greys.append(255 - grey if volume.is_inverted else grey)
         windows.append(name)
-    images = _arranged(greys, rule.arrangement, volume.pixel_size(rule.plane))
+    images = _arrange(greys, rule.arrangement, volume.pixel_size(rule.plane))
     conversions = [f"volume, {rule}", f"window {' + '.join(windows)}"]
     if all(flat_mark(image) for image in images):
         conversions.append(NEARLY_FLAT)
@@ -122,7 +122,7 @@ def _grey(values: Any, bounds: Range) -> Any:
     return (share * 255).round().astype(np.uint8)
 
 
-def _arranged(
+def _arrange(
     greys: Sequence[Any], arrangement: Arrangement, pixel: tuple[float, float]
 ) -> list[Image.Image]:
     """Return images of grey values of shape (slices, height, width) for each window."""
