@@ -296,7 +296,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     if reply is None:
         raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
     heading = (
-        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+        f"JournalLine by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
     )
     sent = ", ".join(f"{number}: {image_id}" for number, image_id in enumerate(drawn))
     texts = (
@@ -412,7 +412,7 @@ def write_failure_modes(
             f"the LLM named no failure modes: {replies[-1][2]}; nothing was written"
         )
     heading = (
-        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+        f"JournalLine by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
     )
     texts = [f"# Failure modes of {name}\n\n{heading}"]
     for part, (reply, _, reason) in zip(parts, replies, strict=True):
