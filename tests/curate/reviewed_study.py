@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, JournalLine, DraftOutcome, read_drafted, read_drafts
+from medtasks.curate.drafts import Draft, DraftOutcome, JournalLine, read_drafted, read_drafts
 from medtasks.curate.review.reviews import ItemReview, Judgement, Review, empty_review, review_file
 from medtasks.curate.study import (
     DRAFTS,
