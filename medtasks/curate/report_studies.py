@@ -158,6 +158,25 @@ def _image_or_fault(
             return "it has no report, no question pairs and no bounding boxes"
         return "it has no report"
     file = folder.resolve() / row.text("image")
+    digest_or_fault = _digest_or_fault(file)
+    if isinstance(digest_or_fault, str):
+        return digest_or_fault
+    if find is not None:
+        context[PASSAGES] = find(report)
+    has_group = row.values.get("group") is not None
+    return StudyImage(
+        image_id=row.name("id"),
+        file=str(file),
+        sha256=digest_or_fault.hex(),
+        text=report,
+        group=row.name("group") if has_group else None,
+        licence=row.optional_text("licence"),
+        context=context,
+    )
+
+
+def _digest_or_fault(file: Path) -> bytes | str:
+    """Return the SHA-256 of a file that holds an image, or why it does not."""
     try:
         data = read_file(file)
     except (OSError, ValueError):  # also of a text that cannot be a file's name
@@ -166,18 +185,7 @@ def _image_or_fault(
         decode_image(file, LINEAR)
     except OSError as error:
         return fault_of_kind(error) or "its image cannot be read"
-    if find is not None:
-        context[PASSAGES] = find(report)
-    has_group = row.values.get("group") is not None
-    return StudyImage(
-        image_id=row.name("id"),
-        file=str(file),
-        sha256=hashlib.sha256(data).hexdigest(),
-        text=report,
-        group=row.name("group") if has_group else None,
-        licence=row.optional_text("licence"),
-        context=context,
-    )
+    return hashlib.sha256(data).digest()
 
 
 def knowledge_files(paths: Sequence[Path]) -> list[Path]:

@@ -162,15 +162,15 @@ def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
     )
     causes = broken_rules(reply)
     if causes:
-        update = {"outcome": DraftOutcome.REJECTED, "reason": causes[0]}
-        return {"drafts": (draft.model_copy(update=update),)}
+        rejection = {"outcome": DraftOutcome.REJECTED, "reason": causes[0]}
+        return {"drafts": (draft.model_copy(update=rejection),)}
     letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
     texts: dict[str, str] = {}
     for letter, answer in zip(letters, reply.answers, strict=True):
         position = option_of_answer(answer, reply.options)
         texts[letter] = reply.options[position or 0]
-    update = {"options": (texts["A"], texts["B"]), "answers": letters}
-    return {"drafts": (draft.model_copy(update=update),)}
+    lettered = {"options": (texts["A"], texts["B"]), "answers": letters}
+    return {"drafts": (draft.model_copy(update=lettered),)}
 
 
 def read_pair_reply(text: str) -> PairReply | None:
