@@ -35,7 +35,7 @@ from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import (
     YES_NO,
     Flag,
-    normalised,
+    normalise,
     parsed_options,
     resolve_choice,
     resolve_yes_no,
@@ -210,7 +210,7 @@ def drafts_in(
         item = f"{image}/{number}"
         facts = _facts_of(item, question)
         reason = facts.pop("reason")
-        wording = normalised(question.question)
+        wording = normalise(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
         phrase = banned.search(words) if banned else None
         if not reason and wording in wordings:

@@ -112,7 +112,7 @@ def file_reader(
         yield read
 
 
-def unpacked_or_archived(
+def folder_or_archive_reader(
     source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
     """Return a reader of files by name, in one of the ``folders`` of a source or below a prefix in their archive."""

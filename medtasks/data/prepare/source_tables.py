@@ -98,7 +98,7 @@ class SourceRow:
         check_columns(f"{self.place}: {column}", required, value)
         return SourceRow(self.place, self.index, value)
 
-    def encoded(self, column: str) -> bytes | None:
+    def image_bytes(self, column: str) -> bytes | None:
         """Return the image file in a column as the Hub stores it, or None."""
         value = self.values.get(column)
         data = value.get("bytes") if isinstance(value, dict) else value
@@ -374,7 +374,7 @@ class TableReader:
         """Return the document of a row of a split; UnusableRow if it gives none."""
         raise NotImplementedError
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         """Return the names of a row's images, in the order shown."""
         return [row.text(self.image_name)] if self.image_name else ()
 
@@ -407,10 +407,10 @@ class TableReader:
                     return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
                 adding = [
                     (name, functools.partial(lambda name: add(read(name)), name))
-                    for name in self.named(row)
+                    for name in self.names_of_images(row)
                 ]
                 for column in self.embedded:
-                    if (data := row.encoded(column)) is not None:
+                    if (data := row.image_bytes(column)) is not None:
                         adding.append(
                             (column if len(self.embedded) > 1 else "", functools.partial(add, data))
                         )
@@ -446,7 +446,9 @@ class TableReader:
                 self.table(folder, "test").rows(), self.table(folder, "train").spread()
             )
             physionet.fetch(
-                project, itertools.chain.from_iterable(map(self.named, evaluated_rows)), folder
+                project,
+                itertools.chain.from_iterable(map(self.names_of_images, evaluated_rows)),
+                folder,
             )
             return folder
 

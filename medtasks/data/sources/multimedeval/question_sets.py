@@ -184,7 +184,7 @@ class _QuestionsWithImages(TableReader):
     columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
-        if row.encoded("image") is None:
+        if row.image_bytes("image") is None:
             raise UnusableRow("it has no image")
         return open_question(row, f"{split}/{row.index}")
 
@@ -221,7 +221,7 @@ class Slake(TableReader):
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return source_files.unpacked_or_archived(
+        return source_files.folder_or_archive_reader(
             source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",)
         )
 
@@ -269,7 +269,7 @@ class OwnQuestions(TableReader):
         """Return the samples."""
         return self.samples
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         """Return the names of the images."""
         return [] if row.values.get("images") is None else row.texts("images")
 

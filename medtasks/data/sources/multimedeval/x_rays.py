@@ -205,7 +205,7 @@ class _MimicCxr(TableReader):
         }
         return new_document(MULTILABEL, row.text("dicom_id"), **columns)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [image_name(row)]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
@@ -296,7 +296,7 @@ class _VinDrMammo(TableReader):
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
         return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
 
     def rows(
@@ -324,7 +324,7 @@ class _VinDrMammo(TableReader):
                 "label": _GRADES.index(grade),
             }
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-            adding = [(name, functools.partial(add, name)) for name in self.named(row)]
+            adding = [(name, functools.partial(add, name)) for name in self.names_of_images(row)]
             yield source_recipe.images_row(row.place, adding, document)
 
 
