@@ -17,7 +17,13 @@ PHYSIONET_VARIABLES = ("MEDTASKS_PHYSIONET_USER", "MEDTASKS_PHYSIONET_PASSWORD")
 def access_of(name: str | None) -> Access:
     """Return the access level of a dataset, in the catalogue or a user's own.
 
-    Documents that name none are a user's own file, which counts as public.
+    Args:
+        name: That documents name. None is a user's own file, which counts as public; of a dataset that cannot be read
+            nothing is known, so it counts as credentialed.
+
+    Example:
+        >>> access_of(None), access_of("multimedeval_medqa")
+        (<Access.PUBLIC: 'public'>, <Access.PUBLIC: 'public'>)
     """
     if name is None:
         return Access.PUBLIC
@@ -65,7 +71,16 @@ class PrivateText:
 
 
 def hidden_id(kind: str, value: object) -> str:
-    """Return the digest that replaces an id of a ``kind`` of thing, such as ``image-59ad1b2fc74287de``."""
+    """Return the digest that replaces an id.
+
+    Args:
+        kind: What the id is of, such as ``image``.
+        value: The id.
+
+    Example:
+        >>> hidden_id("image", "CXR7_IM-7")
+        'image-2a69cb3f1a168c0c'
+    """
     return f"{kind}-{digest(str(value))}"
 
 
