@@ -131,8 +131,8 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     Args:
         folder: Of the study. Without a journal of drafts there are none.
     """
-    drafts: dict[str, Draft] = {}
-    categories: dict[str, tuple[str, ...]] = {}
+    drafts = {}
+    categories = {}
     for request, line in read_drafted(folder).items():
         if line.categories:
             categories[request] = line.categories
@@ -177,7 +177,7 @@ def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Count
     _remove_torn_line(path)
     lines = read_drafted(folder)
     counts: Counter[DraftOutcome] = Counter()
-    todo: dict[str, Callable[[], JournalLine]] = {}
+    todo = {}
     others = 0
     for request, (digest, job) in jobs.items():
         line = lines.get(request)

@@ -44,7 +44,7 @@ class DatasetInfo:
 
 
 def _read_catalogue() -> dict[str, DatasetInfo]:
-    catalogue: dict[str, DatasetInfo] = {}
+    catalogue = {}
     for shared in packaged_facts(__package__, "catalogue")["sources"]:
         for name, changes in shared.pop("datasets").items():
             facts = {**shared, **changes}

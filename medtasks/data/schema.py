@@ -79,7 +79,7 @@ _ADDED = ("dataset", "image_files", "image_sha256")
 
 def _columns(declared: str) -> Columns:
     """Return the Arrow types of columns written ``name:type``, where a name alone is a text."""
-    types: dict[str, str | list[str]] = {}
+    types = {}
     for column in declared.split():
         name, _, kind = column.partition(":")
         types[name] = _TYPES[kind or "str"]

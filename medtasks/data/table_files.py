@@ -349,7 +349,7 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
-    entries: list[tuple[str, Any]] = []
+    entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             entries.append((f"{location}, line {number}", line))

@@ -361,7 +361,7 @@ def degraded(documents: Documents) -> Changed:
         >>> degraded([{"doc_id": "1", "image_files": []}])[0]["severity"] is None
         True
     """
-    keys: list[list[Hashable]] = []
+    keys = []
     for document in documents:
         of_document: list[Hashable] = [image.sha256 for image in images_of(document)]
         if "pair_id" in document:
@@ -426,7 +426,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
     originals = [images_of(document) for document in documents]
     keys: list[list[Hashable]] = []
     for document, images in zip(documents, originals, strict=True):
-        keys_of_document: list[Hashable] = []
+        keys_of_document = []
         for name in ("patient_id", "image_id"):
             if document.get(name) is not None:
                 keys_of_document.append((name, document[name]))

@@ -260,7 +260,7 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     writer = PromptWriter(processor, None if template is None else Template(), pretrained)
     network = load_model(arguments, device)
     slot = getattr(network.config, "image_token_id", None)
-    language_inputs: list[Any] = []
+    language_inputs = []
 
     def stop(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
         language_inputs.append(kwargs.get("inputs_embeds"))
@@ -332,7 +332,7 @@ def embed_files(
     store = _Store(path, ("images", "vector"), "", disposable=True)
     reasons = {b"": UNREADABLE}
     stored = dict(store.get(set(digests)))
-    todo: dict[bytes, Path] = {}
+    todo = {}
     for digest, file in zip(digests, files, strict=True):
         if digest and digest not in stored:
             todo[digest] = file
@@ -369,7 +369,7 @@ def _join_vectors(
     digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]
 ) -> Embeddings:
     """Return the vectors of images in their order, with the ``reasons`` of images without one."""
-    numbers: list[int] = []
+    numbers = []
     left_out: Counter[str] = Counter()
     for number, digest in enumerate(digests):
         if digest in vectors:
@@ -386,7 +386,7 @@ def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) ->
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         units = (vectors / lengths).astype(np.float16)
-    by_digest: dict[bytes, bytes] = {}
+    by_digest = {}
     for digest, unit in zip(digests, units, strict=True):
         if unit.size and np.isfinite(unit).all():
             by_digest[digest] = unit.tobytes()

@@ -165,7 +165,7 @@ def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
         rejection = {"outcome": DraftOutcome.REJECTED, "reason": causes[0]}
         return {"drafts": (draft.model_copy(update=rejection),)}
     letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
-    texts: dict[str, str] = {}
+    texts = {}
     for letter, answer in zip(letters, reply.answers, strict=True):
         position = option_of_answer(answer, reply.options)
         texts[letter] = reply.options[position or 0]
@@ -181,8 +181,8 @@ def read_pair_reply(text: str) -> PairReply | None:
         >>> read_pair_reply("\n".join(lines)).answers
         ('left', 'right')
     """
-    names: list[str] = []
-    values: list[str] = []
+    names = []
+    values = []
     for line in (without_thoughts(text) or "").splitlines():
         labelled = _LABELLED.fullmatch(line)
         if labelled:
@@ -285,7 +285,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     for draft in read_drafts(folder).values():
         used |= dict.fromkeys(draft.images)
     prompts = prompts_in(PROMPTS)
-    marks: dict[str, str] = {}
+    marks = {}
     if names is None:
         prompt = prompts["category"]
         names = given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
@@ -293,7 +293,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
         prompt = prompts["category_corrected"]
         marks = {"**CATEGORIES**": ", ".join(names)}
     read = _category_reader(names)
-    jobs: dict[str, Job] = {}
+    jobs = {}
     for image in used:
         request = f"categories/{image}"
         values = {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
@@ -396,7 +396,7 @@ def pairs_with_questions(
         prompt A.3.
     """
     study, pairs = _published_pairs(source) if folder is None else _drafted_pairs(folder)
-    blocks: dict[str, dict[str, str]] = {}
+    blocks = {}
     for pair_id, pair in pairs.items():
         options = f"(A) {pair.option_A} (B) {pair.option_B}"
         blocks[pair_id] = {
@@ -411,7 +411,7 @@ def _drafted_pairs(folder: Path) -> tuple[Study, dict[str, _CaptionedPair]]:
     study = read_study(folder, StudyKind.PAIRS)
     images = read_images(folder)
     drafts = read_drafts(folder)
-    pairs: dict[str, _CaptionedPair] = {}
+    pairs = {}
     for pair in read_pairs(folder):
         draft = drafts.get(pair.pair_id)
         if draft is None:
@@ -476,8 +476,8 @@ def write_failure_modes(
             f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'"
         )
     prompt = prompts_in(PROMPTS)["failure_modes"]
-    parts: list[list[str]] = []
-    requests: list[str] = []
+    parts = []
+    requests = []
     for start in range(0, len(pairs), PAIRS_PER_REQUEST):
         part = list(pairs)[start : start + PAIRS_PER_REQUEST]
         parts.append(part)

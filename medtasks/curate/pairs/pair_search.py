@@ -354,8 +354,8 @@ def make_pair_study(
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces: dict[str, Embeddings] = {}
-    dimensions: dict[str, Any] = {}
+    spaces = {}
+    dimensions = {}
     for role, encoder in encoders.items():
         space = embed_files(files, digests, encoder, batch_size)
         spaces[role] = space

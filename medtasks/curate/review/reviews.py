@@ -242,7 +242,7 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
 
 
 def _complete_judgement(judgement: Judgement) -> Judgement:
-    update: dict[str, object] = {}
+    update = {}
     if judgement.correctness is False:
         update["score"] = LOWEST
     elif judgement.score is not None:
@@ -281,11 +281,11 @@ def agreements(
     """
     clusters = clusters_of(drafts, images)
     criteria = (SCORE, PASSES, *ASPECTS)
-    classes: dict[tuple[str, str], dict[Question, int]] = {}
+    classes = {}
     for review in reviews:
         for what in criteria:
             classes[review.reviewer, what] = _classes_of(current(review, drafts), what)
-    results: list[ReviewerAgreement] = []
+    results = []
     for pair in itertools.combinations([review.reviewer for review in reviews], 2):
         for what in criteria:
             first, second = (classes[reviewer, what] for reviewer in pair)
@@ -295,7 +295,7 @@ def agreements(
 
 def _classes_of(reviews: Mapping[str, ItemReview], what: str) -> dict[Question, int]:
     """Return the class of each judged question by a criterion, counted from 0."""
-    classes: dict[Question, int] = {}
+    classes = {}
     for item, review in reviews.items():
         for position, judgement in enumerate(review.judgements):
             value = getattr(judgement, what if what in ASPECTS else "score")

@@ -278,7 +278,7 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
 
 def _cache_keys(files: Sequence[Path]) -> dict[Path, bytes]:
     """Return keys that change when a file does, and do not show its path. Missing files have none."""
-    keys: dict[Path, bytes] = {}
+    keys = {}
     for path in files:
         with contextlib.suppress(OSError):
             state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"

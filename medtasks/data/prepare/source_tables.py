@@ -366,7 +366,7 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
         >>> [row.text("id") for row in table.rows()]
         ['x']
     """
-    rows: list[tuple[str, ReadValues]] = []
+    rows = []
     for location, value in records:
         rows.append((location, functools.partial(_object, location, value, columns)))
     return SourceTable(lambda: iter(rows))
@@ -520,7 +520,7 @@ class TableReader:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                adding: list[tuple[str, Callable[[], StoredImage]]] = []
+                adding = []
                 for name in self.names_of_images(row):
                     adding.append((name, functools.partial(read_and_store, name)))
                 for column in self.embedded:

@@ -184,7 +184,7 @@ def _affirms(text: str, option: str) -> bool:
     if all(_JUST_BEFORE.search(beginning) for beginning in before):
         return False
     pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
-    denials: list[bool] = []
+    denials = []
     for clause in filter(None, _CLAUSES.split(text)):
         denials += [_denies(clause, *mention.span()) for mention in pattern.finditer(clause)]
     return not denials or not all(denials)
@@ -255,7 +255,7 @@ def _denies(clause: str, start: int, end: int) -> bool:
 
 def _content(text: str) -> dict[str, tuple[int, int]]:
     """Return the content words of a text, singular and in one spelling, with their spans."""
-    spans: dict[str, tuple[int, int]] = {}
+    spans = {}
     for word in _WORD.finditer(text.replace("’", "'").casefold()):
         stem = _stem(word[0])
         if stem not in _FILLERS:
@@ -315,7 +315,7 @@ def parsed_options(choices: str) -> list[str]:
 
 def _options_after(marks: str, choices: str) -> list[str]:
     """Return the texts after labels that end with one of ``marks``."""
-    texts: list[str] = []
+    texts = []
     end = -1  # of the label before; each label is the first one after it
     for letter in ascii_uppercase:
         before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"

@@ -265,7 +265,7 @@ def _published_file(source: Path, name: str) -> Path | None:
 
 def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
     """Return the beginnings of the digest and the published digest of each file of a set in which they differ."""
-    changed: dict[Path, tuple[str, str]] = {}
+    changed = {}
     for name, published in info.sha256.items():
         path = _published_file(source, name)
         if path is None:

@@ -408,7 +408,7 @@ def _fetch_article(
     if not keys:
         missing = Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
         return dict.fromkeys(figures, missing)
-    failures: dict[Figure, Failure] = {}
+    failures = {}
     for figure in figures:
         versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
         matches = filter(None, map(versioned.fullmatch, keys))
@@ -429,7 +429,7 @@ def _fetch_article(
 
 def _list_files(storage: ObjectStorage, pmc_id: str) -> list[str]:
     """Return the keys of all files of an article, page by page."""
-    keys: list[str] = []
+    keys = []
     query = {"list-type": "2", "prefix": f"{pmc_id}."}
     while True:
         page = ElementTree.fromstring(storage.get("", query))
