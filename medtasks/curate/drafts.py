@@ -305,7 +305,12 @@ def fill_marks(text: str, values: Mapping[str, str]) -> str:
 
 @cache
 def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
-    """Return the prompts of ``<file>.toml`` of this package by name."""
+    """Return the prompts of ``<file>.toml`` of this package, by name.
+
+    Example:
+        >>> prompts_in("pair_prompts")["question"].label
+        'question v1'
+    """
     return {
         name: DraftingPrompt(name, **facts)
         for name, facts in packaged_facts(__package__, file).items()

@@ -164,6 +164,9 @@ def without_progress_bars() -> Iterator[None]:
 def open_documents(name: str) -> Any:
     """Return the splits of a dataset as memory-mapped tables of the ``datasets`` library.
 
+    Args:
+        name: Of a prepared dataset.
+
     Raises:
         DatasetNotPrepared: It is not prepared.
         SourceError: Its files are damaged.
@@ -178,7 +181,11 @@ def open_documents(name: str) -> Any:
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset, none of a missing split.
+    """Return the documents of a prepared dataset, in order.
+
+    Args:
+        name: Of the dataset.
+        split: ``test`` or ``demonstrations``. One that is missing has no documents.
 
     Raises:
         DatasetNotPrepared: It is not prepared.
@@ -246,7 +253,12 @@ def encoded_image(text: str) -> bytes | None:
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a text in a column of images can be the path of a file."""
+    """Return whether a text in a column of images can be the path of a file.
+
+    Example:
+        >>> is_file_name("scans/1.png"), is_file_name("https://example.org/1.png")
+        (True, False)
+    """
     if _DATA_URI.match(text) or _ADDRESS.match(text) or encoded_image(text) is not None:
         return False
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME

@@ -39,6 +39,10 @@ def is_private(dataset: str) -> bool:
     """Return whether nothing from a dataset's records may enter a log: it is credentialed, or of unknown access.
 
     The user can exempt datasets: ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
+
+    Example:
+        >>> is_private("multimedeval_medqa"), is_private("multimedeval_mednli")
+        (False, True)
     """
     exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
     return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
@@ -85,5 +89,10 @@ def hidden_id(kind: str, value: object) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the first 16 hexadecimal digits of a text's SHA-256."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256.
+
+    Example:
+        >>> digest("")
+        'e3b0c44298fc1c14'
+    """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

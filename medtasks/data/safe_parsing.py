@@ -11,7 +11,11 @@ _MOST_VALUES = 100_000  # in a YAML text; the longest files of tasks and recipes
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
-    """Return the value of a JSON text, see :func:`json.loads`.
+    """Return the value of a JSON text.
+
+    Args:
+        text: In UTF-8, where it is bytes.
+        **options: Of :func:`json.loads`.
 
     Raises:
         ValueError: It is no JSON, or nested too deeply.

@@ -77,14 +77,24 @@ class Sample:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Option texts in order A, B, ..., in the form in which they are compared."""
+        """Option texts in order A, B, ..., in the form in which they are compared.
+
+        Example:
+            >>> Sample({"options": ["CT", "MRI"]}, written_options=["A. CT", "B. MRI"]).options
+            ('A. CT', 'B. MRI')
+        """
         if self.written_options is not None:
             return tuple(self.written_options)
         return tuple(self.document.get("options") or ())
 
     @property
     def target(self) -> int | None:
-        """Index of the one right option, or None if it is unknown or no single option is right."""
+        """Index of the one right option, or None if it is unknown or no single option is right.
+
+        Example:
+            >>> Sample({"answer": "B"}).target, Sample({"label": 3}).target, Sample({"answers": ["A", "B"]}).target
+            (1, 3, None)
+        """
         if "label" in self.document:
             return int(self.document["label"])
         answer = self.document.get("answer")
@@ -92,7 +102,12 @@ class Sample:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Files of the images, in the order they are shown. Empty for a document without images."""
+        """Files of the images, in the order they are shown. Empty for a document without images.
+
+        Example:
+            >>> Sample({"image_files": ["a.png", "b.png"]}).images
+            ('a.png', 'b.png')
+        """
         if "image_files" in self.document:
             return tuple(self.document["image_files"])
         if "image_file" in self.document:
@@ -106,6 +121,10 @@ class Sample:
         A document that repeats a question names its cluster in ``unit_id``. Scores end up in the harness's samples
         file, so ids of patients are hashed. Where patients share images,
         :func:`medtasks.stats.standard_error.joined_clusters` joins them.
+
+        Example:
+            >>> Sample({"doc_id": "1", "patient_id": "7", "image_id": "a"}).cluster_id
+            'patient-7902699be42c8a8e'
         """
         keys = map(self._hashed_id, ("unit", "patient", "image", "doc"))
         return next((key for key in keys if key is not None), "unknown")

@@ -417,6 +417,9 @@ def swapped_images(documents: Documents) -> list[Shown]:
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
 
+    Args:
+        documents: Of one dataset.
+
     Raises:
         MedTasksError: No patient has others.
     """

@@ -69,7 +69,12 @@ class Space:
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
-        """Return ``size`` vectors, scaled to length 1."""
+        """Return vectors scaled to length 1, shape (size, dimension).
+
+        Args:
+            start: Number of the first one.
+            size: Most of them.
+        """
         part = slice(start, start + size)
         return np.asarray(
             self.vectors[part] / self.lengths[part].astype(np.float32)[:, None], np.float32

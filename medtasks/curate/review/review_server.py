@@ -123,7 +123,11 @@ class ReviewerFile:
             )
 
     def review(self, item: str) -> ItemReview:
-        """Return the review of a draft in its present form."""
+        """Return the review of a draft in its present form.
+
+        Args:
+            item: Id of the draft.
+        """
         draft = self.drafts[item]
         review = self._review.items.get(item)
         if review is None or review.digest != draft.digest:
@@ -189,7 +193,15 @@ class ReviewerFile:
 
 @contextlib.contextmanager
 def open_reviewer_file(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
-    """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
+    """Yield a reviewer's file that no other process works on meanwhile.
+
+    Args:
+        folder: Of the study.
+        reviewer: Name of the reviewer.
+
+    Raises:
+        MedTasksError: Another process works on it, or the study has no drafts or is damaged.
+    """
     path = review_file(folder, reviewer)
     read_study(folder)
     try:
@@ -283,7 +295,11 @@ class ReviewServer(ThreadingHTTPServer):
         }
 
     def state(self, item: str) -> dict[str, Any]:
-        """Return the review of a draft, its version, and the drafting rules of pairs that its wording breaks."""
+        """Return the review of a draft, its version, and the drafting rules of pairs that its wording breaks.
+
+        Args:
+            item: Id of the draft.
+        """
         review = self.file.review(item)
         remarks = list[str]()
         if len(self.file.drafts[item].images) == 2:

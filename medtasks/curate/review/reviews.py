@@ -132,7 +132,12 @@ def read_reviews(folder: Path, study: Study) -> list[Review]:
 
 
 def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
-    """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since."""
+    """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
+
+    Args:
+        review: Of one reviewer.
+        drafts: By item id, as they are now.
+    """
     return {
         item: of
         for item, of in review.items.items()
@@ -141,7 +146,13 @@ def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview
 
 
 def empty_review(draft: Draft) -> ItemReview:
-    """Return the empty review of a draft: its own wording, no scores."""
+    """Return the empty review of a draft: its own wording, no scores.
+
+    Example:
+        >>> draft = Draft(item_id="p1", images=("a", "b"), question="Which side?", answers=("A", "B"))
+        >>> empty_review(draft).judgements == (Judgement(), Judgement())
+        True
+    """
     wording = {
         name: getattr(draft, name) for name in ("question", "options", "answers", "categories")
     }
@@ -492,5 +503,11 @@ def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]
 
 
 def is_yes_no(draft: Draft) -> bool:
-    """Return whether a draft is answered by yes or no, in either order of the options."""
+    """Return whether a draft is answered by yes or no, in either order of the options.
+
+    Example:
+        >>> draft = Draft(item_id="1", images=("a",), question="?", options=("No", "Yes"), answers=("A",))
+        >>> is_yes_no(draft)
+        True
+    """
     return sorted(draft.options) == sorted(YES_NO)

@@ -242,6 +242,9 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
 
     A file whose path, size and time of change are those of an earlier call is not decoded again.
 
+    Args:
+        files: Of any format that Pillow or pydicom reads.
+
     Returns:
         The hashes by file, and the error message of each unreadable file.
     """

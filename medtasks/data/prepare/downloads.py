@@ -304,6 +304,10 @@ def _download_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path)
 def hub_revision(info: DatasetInfo, source: Path) -> str:
     """Return the revision of a source folder.
 
+    Args:
+        info: Of the dataset.
+        source: The folder, which may be a user's copy.
+
     Returns:
         The commit that it was downloaded at, if it was. Otherwise it is the catalogue's if all files with a known
         checksum are the published ones, or ``"local"``.

@@ -65,7 +65,12 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
 
 
 def obtaining(info: DatasetInfo) -> Obtaining:
-    """Return the way to the files of a dataset. A user's own is made of a copy."""
+    """Return the way to the files of a dataset. A user's own is made of a copy.
+
+    Example:
+        >>> obtaining(CATALOGUE["multimedeval_mimic_cxr_classification"])
+        <Obtaining.LOGIN: 'download with a PhysioNet login'>
+    """
     if info.name not in CATALOGUE:
         return Obtaining.COPY
     recipe = recipe_of(info.part_of or info.name)
@@ -79,7 +84,12 @@ def obtaining(info: DatasetInfo) -> Obtaining:
 
 
 def copy_arguments(info: DatasetInfo) -> Sequence[str]:
-    """Return the options with which a dataset is prepared from a copy, with words in capitals to fill in."""
+    """Return the options with which a dataset is prepared from a copy, with words in capitals to fill in.
+
+    Example:
+        >>> copy_arguments(CATALOGUE["medheval_visual_mm"])
+        ['--source CLONE', '--images slake=DIR', '--images vqa_rad=DIR']
+    """
     if info.name not in CATALOGUE:
         return ()
     return recipe_of(info.part_of or info.name).arguments
@@ -144,7 +154,14 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
 
 
 def verify(name: str) -> Iterator[str]:
-    """Read a prepared dataset completely and yield one sentence for each difference from its manifest."""
+    """Read a prepared dataset completely.
+
+    Args:
+        name: Of the dataset.
+
+    Yields:
+        One sentence for each difference from its manifest.
+    """
     folder = prepared_folder(name)
     manifest = Manifest.read(folder)
     open_documents(name)  # as the harness does, which reads more files than the next line

@@ -65,7 +65,16 @@ class SourceRow:
         return SourceError(f"{self.place}: {what}")
 
     def text(self, column: str) -> str:
-        """Return a text."""
+        """Return a text.
+
+        Example:
+            >>> row = SourceRow("test.csv row 1", 0, {"question": "Which side?", "answer": 1})
+            >>> row.text("question")
+            'Which side?'
+            >>> row.text("answer")
+            Traceback (most recent call last):
+            medtasks.errors.SourceError: test.csv row 1: answer is a number and not a text
+        """
         value = self.values[column]
         if not isinstance(value, str):
             raise self.error(f"{column} is {kind_of(value)} and not a text")
@@ -85,11 +94,21 @@ class SourceRow:
         return value
 
     def optional_text(self, column: str) -> str | None:
-        """Return a text, or None where the column is missing or null."""
+        """Return a text, or None where the column is missing or null.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"hint": None}).optional_text("hint") is None
+            True
+        """
         return None if self.values.get(column) is None else self.text(column)
 
     def texts(self, column: str) -> list[str]:
-        """Return a list of texts."""
+        """Return a list of texts.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"options": ["CT", "MRI"]}).texts("options")
+            ['CT', 'MRI']
+        """
         value = self.values[column]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
@@ -109,7 +128,12 @@ class SourceRow:
         return SourceRow(self.place, self.index, value)
 
     def image_bytes(self, column: str) -> bytes | None:
-        """Return the image file in a column as the Hub stores it, or None."""
+        """Return the image file in a column as the Hub stores it, or None.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"image": {"bytes": b"...", "path": None}}).image_bytes("image")
+            b'...'
+        """
         value = self.values.get(column)
         if value is None:
             return None
@@ -130,7 +154,12 @@ class SourceRow:
         return str(self.integer(column))
 
     def integer(self, column: str) -> int:
-        """Return a whole number."""
+        """Return a whole number.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"label": 3}).integer("label")
+            3
+        """
         value = self.values[column]
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(f"{column} is {kind_of(value)} and not a whole number")
@@ -162,7 +191,11 @@ class SourceTable:
                 yield SourceRow(location, index, values())
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
-        """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
+        """Read the rows MultiMedEval shows as solved examples, evenly spread, first row first.
+
+        Args:
+            count: Number of them.
+        """
         total = self.count()
         return self.rows({int(position / count * total) for position in range(count)})
 
@@ -373,7 +406,11 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
 
 
 def read_json(file: SourceFile) -> Any:
-    """Return the content of a JSON file."""
+    """Return the content of a JSON file.
+
+    Raises:
+        SourceError: It is no JSON, or holds half a surrogate pair.
+    """
     with file.open() as stream:
         return _json(file.name, read_stream(stream))
 
@@ -416,7 +453,11 @@ def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, A
 
 
 def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
-    """Return a function that reads one of these files by its name alone, within a block."""
+    """Return a function that reads one of these files by its name alone, within a block.
+
+    Args:
+        files: Of distinct names; of equal ones the last counts.
+    """
     paths = {path.name: path for path in files}
     return contextlib.nullcontext(lambda name: read_named(paths[name]))
 
@@ -482,11 +523,22 @@ class TableReader:
         raise NotImplementedError
 
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
-        """Return the names of a row's images, in the order shown."""
+        """Return the names of a row's images, in the order shown.
+
+        Args:
+            row: Of the table.
+        """
         return [row.text(self.image_name)] if self.image_name else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        """Open the image files of a source."""
+        """Open the image files of a source.
+
+        Args:
+            source: Folder of the user.
+
+        Returns:
+            A context manager that gives a function from a name of :meth:`names_of_images` to the file's bytes.
+        """
         return by_name(())
 
     def rows(

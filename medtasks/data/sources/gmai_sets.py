@@ -80,6 +80,9 @@ class GmaiFile(TableReader):
 
         Its ``image_id`` is the index of the row that holds its image, and empty for its own row.
 
+        Args:
+            row: With the texts and the image of :meth:`table`.
+
         Raises:
             UnusableRow: Something of the question is missing, or the answer is none of the options.
         """

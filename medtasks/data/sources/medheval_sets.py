@@ -126,7 +126,12 @@ class ImageRoots:
             self._folders[key] = [folder for folder in below if folder.is_dir()]
 
     def find(self, key: str, name: str) -> Path | None:
-        """Return the file of an image, or None where there is no such file."""
+        """Return the file of an image, or None where there is no such file.
+
+        Args:
+            key: In :data:`IMAGE_SOURCES`.
+            name: As questions have it.
+        """
         for folder in self._folders[key]:
             if (folder / name).is_file():
                 return folder / name
@@ -134,7 +139,12 @@ class ImageRoots:
 
 
 def source_of(row: SourceRow) -> str:
-    """Return the source of a record's image, see :data:`IMAGE_SOURCES`."""
+    """Return the source of a record's image, see :data:`IMAGE_SOURCES`.
+
+    Example:
+        >>> source_of(SourceRow("a.json row 1", 0, {"img_name": "xmlab7/source.jpg"}))
+        'slake'
+    """
     name = row.text("img_name")
     for key, images in IMAGE_SOURCES.items():
         if re.fullmatch(images.names, name):

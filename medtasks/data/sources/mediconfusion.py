@@ -247,7 +247,10 @@ def _fetch_images(
 
 
 def find_question_file(folder: Path) -> Path:
-    """Return ``dataset.json`` in ``folder`` or its ``data/`` subfolder.
+    """Return ``dataset.json`` in a folder.
+
+    Args:
+        folder: Of the user. The file may also be in its subfolder ``data``.
 
     Raises:
         SourceError: There is none.
@@ -263,6 +266,9 @@ def find_question_file(folder: Path) -> Path:
 
 def read_pairs(path: Path) -> list[Pair]:
     """Read all pairs of a question file in file order.
+
+    Args:
+        path: ``dataset.json``.
 
     Raises:
         SourceError: The file is malformed or holds no pairs.

@@ -73,7 +73,12 @@ def answer_index(row: SourceRow, column: str, options: int) -> int:
 
 
 def keyed_options(row: SourceRow) -> Mapping[str, str]:
-    """Return the texts of options that are published as an object, by their letters."""
+    """Return the texts of options that are published as an object, by their letters.
+
+    Example:
+        >>> dict(keyed_options(SourceRow("test.jsonl row 1", 0, {"options": {"A": "CT", "B": "MRI"}})))
+        {'A': 'CT', 'B': 'MRI'}
+    """
     value: Any = row.values["options"]
     if not isinstance(value, dict):
         raise row.error("options are no object")

@@ -176,7 +176,13 @@ def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
 
 
 def image_name(row: SourceRow) -> str:
-    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table."""
+    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table.
+
+    Example:
+        >>> values = {"subject_id": "10000032", "study_id": "50414267", "dicom_id": "02aa"}
+        >>> image_name(SourceRow("split row 1", 0, values))
+        'files/p10/p10000032/s50414267/02aa.jpg'
+    """
     folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
     return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
 
