@@ -24,7 +24,6 @@ from medtasks.curate.drafts import (
     Draft,
     DraftingPrompt,
     DraftOutcome,
-    Job,
     draft_all,
     job_of,
     prompts_in,
@@ -140,7 +139,7 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
     first = None
     if kind is StudyKind.KNOWLEDGE_OPEN:
         first = (prompts["knowledge_filter"], "{filtered_knowledge}")
-    jobs: dict[str, Job] = {}
+    jobs = {}
     for name, image in read_images(folder).items():
         # The prompt is the paper's, and our form of replies follows its system message.
         published = prompt_for(kind, image)

@@ -123,7 +123,7 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     find = None
     if knowledge:
         find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
-    images: list[StudyImage] = []
+    images = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
         image = _image_or_fault(path.parent, row, planned.kind, find)
@@ -194,7 +194,7 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
     Raises:
         SourceError: A file is of another kind, or a folder has no text file.
     """
-    texts: list[Path] = []
+    texts = []
     for path in paths:
         files = [path]
         if path.is_dir():
@@ -216,7 +216,7 @@ def read_passages(files: Sequence[Path]) -> list[str]:
     Raises:
         SourceError: A file is no text, or the files hold nothing.
     """
-    texts: list[str] = []
+    texts = []
     for file in files:
         try:
             if file.suffix == ".jsonl":

@@ -196,7 +196,7 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
     folder = prepared_folder(name)
     if split != SPLIT and not (folder / split).exists():
         return []
-    rows: list[dict[str, Any]] = []
+    rows = []
     with _report_damage(name, folder):
         state = json.loads((folder / split / "state.json").read_text())
         for file in state["_data_files"]:

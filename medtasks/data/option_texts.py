@@ -68,8 +68,8 @@ def refers_to_others(option: str, count: int) -> bool:
     if _REFERRING.search(text):
         return True
     letters = {letter(index).casefold() for index in range(count)}
-    named: list[str] = []
-    kinds: set[str | None] = set()
+    named = []
+    kinds = set()
     for word in _WORD.findall(text):
         if word in letters:
             named.append(word)

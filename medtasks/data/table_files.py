@@ -150,8 +150,8 @@ def _table_in_archive(
         tables = [
             _table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names
         ]
-    rows: list[TableRow] = []
-    notes: list[str] = []
+    rows = []
+    notes = []
     for table in tables:
         rows += table.rows
         notes += table.notes
@@ -324,8 +324,8 @@ def _rows(
         raise SourceError(
             f"{location} has several columns called '{repeated}'; give each its own name"
         )
-    rows: list[TableRow] = []
-    faults: list[str] = []
+    rows = []
+    faults = []
     for number, cells in others:
         row_place = f"{location}, row {number}"
         if any(cells[len(names) :]):
@@ -357,8 +357,8 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     if field or not (first.startswith("{") and first.endswith("}")):
         numbered = enumerate(_json_list(location, text, field), 1)
         entries = [(f"{location}, entry {number}", entry) for number, entry in numbered]
-    rows: list[TableRow] = []
-    faults: list[str] = []
+    rows = []
+    faults = []
     for entry_place, entry in entries:
         try:
             content = parse_json(entry) if isinstance(entry, str) else entry

@@ -308,7 +308,7 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     The number of others is logged. They include questions with the right text twice, and those that list their options
     in a form of their own. MedTasksError if no document remains.
     """
-    usable: list[Document] = []
+    usable = []
     for document in documents:
         options = document.get("options") or ()
         target = Sample(document).target
@@ -427,7 +427,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
     if None not in from_pairs:
         return [images for images in from_pairs if images is not None]
     originals = [images_of(document) for document in documents]
-    keys: list[list[Hashable]] = []
+    keys = []
     for document, images in zip(documents, originals, strict=True):
         keys_of_document = []
         for name in ("patient_id", "image_id"):
@@ -445,7 +445,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
 def _partner_images(documents: Documents) -> list[Shown | None]:
     """Return the images of the other question of each pair, or None if there is none, or none with other images."""
     at = {(row.get("pair_id"), row.get("position")): row for row in documents}
-    partner_images: list[Shown | None] = []
+    partner_images = []
     for row in documents:
         partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
         images = images_of(partner) if partner else ()

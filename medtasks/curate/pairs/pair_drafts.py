@@ -33,7 +33,6 @@ from medtasks.curate.drafts import (
     Draft,
     DraftingPrompt,
     DraftOutcome,
-    Job,
     ask,
     draft_all,
     fill_marks,
@@ -124,7 +123,7 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
     """
     images = read_images(folder)
     prompt = prompts_in(PROMPTS)["question"]
-    jobs: dict[str, Job] = {}
+    jobs = {}
     for pair in read_pairs(folder):
         if not images.keys() >= set(pair.images):
             raise SourceError(

@@ -111,19 +111,19 @@ class ConfusingPairs:
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
 
+    @property
+    def images(self) -> list[tuple[int, int]]:
+        """Numbers of the images of each pair."""
+        return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
+
     def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
         """Return some of the pairs.
 
         Args:
             mask: Shape (pairs,), true for those to return.
         """
-        return replace(
-            self,
-            first=self.first[mask],
-            second=self.second[mask],
-            sim_med=self.sim_med[mask],
-            sim_gen=self.sim_gen[mask],
-        )
+        columns = ("first", "second", "sim_med", "sim_gen")
+        return replace(self, **{name: getattr(self, name)[mask] for name in columns})
 
 
 class _WidestGaps:
@@ -255,7 +255,7 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
         raise SourceError(
             f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}"
         )
-    images: list[StudyImage] = []
+    images = []
     left_out: Counter[str] = Counter()
     keys: set[str] = set()
     for row in list_rows(source, "id"):
@@ -377,18 +377,13 @@ def make_pair_study(
 
 def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> list[ImagePair]:
     """Return the records of pairs in their order, whose numbers are positions in ``ids``."""
-    columns = (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    rows = zip(pairs.images, pairs.sim_med.tolist(), pairs.sim_gen.tolist(), strict=True)
     width = len(str(len(pairs.first)))
     records = []
-    for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
-        record = ImagePair(
-            pair_id=f"pair_{number:0{width}d}",
-            images=(ids[first], ids[second]),
-            sim_med=sim_med,
-            sim_gen=sim_gen,
-        )
-        records.append(record)
+    for number, ((first, second), sim_med, sim_gen) in enumerate(rows, 1):
+        pair_id = f"pair_{number:0{width}d}"
+        images = (ids[first], ids[second])
+        records.append(ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen))
     return records
 
 
@@ -448,15 +443,14 @@ def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> npt
     hashes, _ = hash_images([files[number] for number in used])
     unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
     hashes_by_image = [(file, hashes.get(file, unreadable)) for file in files]
-    numbers = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
-    return np.array(near_pairs(hashes_by_image, numbers), bool)
+    return np.array(near_pairs(hashes_by_image, pairs.images), bool)
 
 
 def _within_limit(pairs: ConfusingPairs, per_image: int) -> npt.NDArray[np.bool_]:
     """Return for each pair, in order, whether both images are in fewer than ``per_image`` pairs before it."""
     uses: Counter[int] = Counter()
     mask = np.zeros(len(pairs.first), bool)
-    for number, pair in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+    for number, pair in enumerate(pairs.images):
         if all(uses[image] < per_image for image in pair):
             uses.update(pair)
             mask[number] = True

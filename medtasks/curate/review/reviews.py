@@ -174,7 +174,7 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     has_categories = len(review.categories) in (0, images)
     if len(review.options) != len(draft.options) or not is_complete or not has_categories:
         return {"": "it does not have the options, images or categories of the draft"}
-    causes: dict[str, str] = {}
+    causes = {}
     if not review.question.strip():
         causes["question"] = "the question is empty"
     causes |= _option_problems(review.options)
@@ -415,7 +415,7 @@ def accept_drafts(
         wording: Name of the reviewer whose words count if they differ.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
-    published: dict[str, Draft] = {}
+    published = {}
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
         of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}

@@ -81,7 +81,7 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     images = [image for image in dataset.images if image.known.views]
     views = _views_of(images)
     within = _pairs_within(images, views, distance)
-    outside: list[DuplicatePair] = []
+    outside = []
     uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]

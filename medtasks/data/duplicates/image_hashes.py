@@ -249,8 +249,8 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
         The hashes by file, and the error message of each unreadable file.
     """
     cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
-    hashes: dict[Path, ImageHash] = {}
-    errors: dict[Path, str] = {}
+    hashes = {}
+    errors = {}
     total = len(files)
     with (
         warnings.catch_warnings(),

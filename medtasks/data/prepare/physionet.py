@@ -76,7 +76,7 @@ class PhysioNet:
             return
         target = folder / f"{project.replace('/', '-')}-{_CHECKSUMS}"
         checksums = self._download(project, _CHECKSUMS, target)
-        digests: dict[str, str] = {}
+        digests = {}
         with checksums.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 digest, _, name = line.strip().partition(" ")

@@ -17,7 +17,7 @@ from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
-from medtasks.data.images.image_store import ImageFacts, read_facts
+from medtasks.data.images.image_store import read_facts
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
@@ -174,7 +174,7 @@ def verify(name: str) -> Iterator[str]:
     for document in documents:
         digests |= image_digests(document)
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
-    facts: dict[str, ImageFacts] = {}
+    facts = {}
     for file, digest in digests.items():
         path = images / file
         try:

@@ -107,7 +107,7 @@ def file_reader(
         below: Prefixes of names in the archives.
     """
     with contextlib.ExitStack() as stack:
-        opened: dict[Path, zipfile.ZipFile] = {}
+        opened = {}
         for path in archives:
             with unpacking(path):
                 opened[path] = stack.enter_context(open_archive(path))
@@ -268,7 +268,7 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
         return [SourceFile(path) for path in paths if path.is_file()]
     if not source.is_dir() and zipfile.is_zipfile(source):
         paths = [source]
-    files: list[SourceFile] = []
+    files = []
     for archive in paths:
         with unpacking(archive), open_archive(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))

@@ -21,7 +21,7 @@ from medtasks.data.images.strict_pillow import NoReader, UnclearRange, Unreadabl
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.data.samples import Document
-from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
+from medtasks.data.schema import Columns, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile, listed
 
 _NAMED = 3
@@ -226,8 +226,8 @@ def _gather(
     info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
 ) -> tuple[DocumentCollection, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[NewDocument] = []
-    causes: list[str] = []
+    documents = []
+    causes = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
     for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):

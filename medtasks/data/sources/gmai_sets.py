@@ -229,7 +229,7 @@ def _image_of(
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
-    changed: list[Path] = []  # files that are not the published ones
+    changed = []  # files that are not the published ones
 
     def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read all files of a folder, or the single file itself, and note which are changed."""

@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.named_files import read_stream
@@ -73,7 +72,7 @@ class _RadReStruct(_Studies):
         files = source_files.required_shards(
             source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}"
         )
-        records: list[tuple[str, Mapping[str, Any]]] = []
+        records = []
         for file in sorted(files, key=lambda file: (len(file.name), file.name)):
             report = file.path.stem
             questions = source_tables.read_json(file)

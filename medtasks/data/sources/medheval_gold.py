@@ -218,7 +218,7 @@ def yes_or_no(text: str, question: str) -> str | None:
 
 def _stated_verdicts(text: str) -> set[str]:
     """Return the words for yes, no or maybe that begin a text, or are a sentence of it."""
-    verdicts: set[str] = set()
+    verdicts = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
         if not match or (number and re.search(r"\w", sentence[match.end() :])):
