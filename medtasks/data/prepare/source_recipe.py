@@ -145,10 +145,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         SourceError: The source is missing, malformed or incomplete; the message names file and row.
         MedTasksError: The disk is full, or another process prepares the same dataset.
     """
-    if options.source is None and recipe.download is None:
-        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
-    if options.source is not None and not options.source.exists():
-        raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
+    _check_source(info, recipe, options.source)
     with work_folder(info.name, info.access) as work:
         source = options.source or _download_source(recipe, work / SCRATCH / "source")
         images = ImageStore(work, recipe.decoding)
@@ -161,11 +158,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         if recipe.counted and info.rows not in (None, rows) and not options.sample:
             left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
-            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-            raise SourceError(
-                f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
-                f"the loss with --allow-incomplete"
-            )
+            raise _incomplete(info, left_out)
         files = {file for document in documents for file in image_digests(document)}
         images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
@@ -187,10 +180,25 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     return manifest
 
 
+def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
+    if source is None and recipe.download is None:
+        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+    if source is not None and not source.exists():
+        raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
+
+
 def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
     assert recipe.download is not None
     folder.mkdir(parents=True, exist_ok=True)
     return recipe.download(folder)
+
+
+def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
+    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+    return SourceError(
+        f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
+        f"the loss with --allow-incomplete"
+    )
 
 
 def _origin_of(

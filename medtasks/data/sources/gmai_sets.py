@@ -156,10 +156,7 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
     for file in files:
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    broken = set[str]()
-    for row in rows:
-        if row.cause.startswith("its image"):
-            broken.add(row.place.partition(" (index ")[2].removesuffix(")"))
+    broken = _indices_with_broken_images(rows)
     images = [_image_of(row, by_id, broken) if row.document else row.cause for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
@@ -172,6 +169,11 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
         document = {name: value for name, value in row.document.items() if name != "image_id"}
         document["image_id"] = _case_of(image.image_id, first)
         yield PublishedRow(row.place, document, [image])
+
+
+def _indices_with_broken_images(rows: Iterable[PublishedRow]) -> set[str]:
+    places = [row.place for row in rows if row.cause.startswith("its image")]
+    return {place.partition(" (index ")[2].removesuffix(")") for place in places}
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:

@@ -149,23 +149,29 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
         )
     yield from (PublishedRow("", None, cause=cause) for cause in notes)
     for pair in usable:
-        place = f"{question_file.name} pair {pair.pair_id}"
-        for position, image in enumerate(pair.images, 1):
-            document = {
-                **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-                "doc_id": f"{pair.pair_id}/{position}",
-                "pair_id": pair.pair_id,
-                "position": position,
-                "image_id": image.image_id,
-                "question": pair.question,
-                "options": [pair.option_A, pair.option_B],
-                "answer": image.answer,
-                "categories": list(image.categories),
-            }
-            yield PublishedRow(place, document, [stored[image.image_id]])
+        yield from _rows_of_pair(pair, question_file.name, stored)
     _copy_demonstrations(
         question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER
     )
+
+
+def _rows_of_pair(
+    pair: Pair, question_file: str, images: Mapping[str, StoredImage]
+) -> Iterator[PublishedRow]:
+    for position, image in enumerate(pair.images, 1):
+        document = {
+            **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+            "doc_id": f"{pair.pair_id}/{position}",
+            "pair_id": pair.pair_id,
+            "position": position,
+            "image_id": image.image_id,
+            "question": pair.question,
+            "options": [pair.option_A, pair.option_B],
+            "answer": image.answer,
+            "categories": list(image.categories),
+        }
+        place = f"{question_file} pair {pair.pair_id}"
+        yield PublishedRow(place, document, [images[image.image_id]])
 
 
 def _fetches(options: Options) -> bool:
