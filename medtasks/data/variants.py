@@ -443,7 +443,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:
-    """Return the images of the other question of each pair, or None if there is none, or none with other images."""
+    """Return the images of the other question of each pair, None without one or if its images are the same."""
     at = {(row.get("pair_id"), row.get("position")): row for row in documents}
     partner_images = []
     for row in documents:
@@ -483,8 +483,8 @@ def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
         turned = lists[step:] + lists[:step]
         return dict(zip(lists, turned, strict=True))
     # The largest cluster gets lists of the others, some of them more than once, and they get its.
-    rest = [of_cluster for of_cluster in members if of_cluster is not largest]
-    smaller = list(itertools.chain.from_iterable(rest))
+    smaller_clusters = [of_cluster for of_cluster in members if of_cluster is not largest]
+    smaller = list(itertools.chain.from_iterable(smaller_clusters))
     others = {images: largest[row % step] for row, images in enumerate(smaller)}
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 

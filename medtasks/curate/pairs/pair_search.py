@@ -141,11 +141,11 @@ class _WidestGaps:
         self._parts.append(pairs)
         self._count += len(pairs[0])
         if self._count > 2 * self._most:
-            kept = tuple(part[: self._most] for part in _by_gap(self._parts))
-            self._parts = [kept]
+            widest = tuple(part[: self._most] for part in _by_gap(self._parts))
+            self._parts = [widest]
             self._count = self._most
             self._more = True
-            self.floor = float(kept[2][-1] - kept[3][-1])
+            self.floor = float(widest[2][-1] - widest[3][-1])
 
     def pairs(self, of_one_group: int) -> ConfusingPairs:
         """Return the pairs in order."""

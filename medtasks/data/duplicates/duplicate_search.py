@@ -184,7 +184,7 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
         second: Another one that looks the same, or the same one.
 
     Returns:
-        The weightiest concern, or None if there is none.
+        The weightiest concern, or None without one.
     """
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE

@@ -245,7 +245,7 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     """Hash the images of a folder or of a prepared dataset.
 
     Args:
-        named: A folder or, if there is none of this name, a dataset.
+        named: A folder or, without one of this name, a dataset.
         without: Files and folders to leave out of the folder.
 
     Raises:

@@ -178,7 +178,7 @@ def required_file(source: Path, patterns: Sequence[str], what: str | None = None
         what: Name of the file in messages, by default the first pattern.
 
     Raises:
-        SourceError: There is none, or several.
+        SourceError: No file matches, or several do.
     """
     file = find_file(source, patterns)
     if file is None:
@@ -213,7 +213,7 @@ def required_shards(
         what: Name of the files in messages, by default the first pattern.
 
     Raises:
-        SourceError: There is none, or a part of several is missing.
+        SourceError: No file matches, or a part of several is missing.
     """
     files = _matching(source, patterns)
     if not files:

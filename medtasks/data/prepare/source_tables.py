@@ -241,8 +241,10 @@ class ParquetTable(SourceTable):
                     ):
                         for offset in range(batch.num_rows):
                             if positions is None or index in positions:
-                                place = f"{file.name} row {index - first + 1}"
-                                yield SourceRow(place, index, batch.slice(offset, 1).to_pylist()[0])
+                                location = f"{file.name} row {index - first + 1}"
+                                yield SourceRow(
+                                    location, index, batch.slice(offset, 1).to_pylist()[0]
+                                )
                             index += 1
                 except (
                     ArrowException,

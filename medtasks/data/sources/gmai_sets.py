@@ -146,7 +146,9 @@ def _option_letters(values: Mapping[str, Any]) -> list[str]:
 
 
 def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
-    """Read all rows. Those without an image get that of the row they name, and each gets the id of the case it shows.
+    """Read all rows, each with its image and the id of the case it shows.
+
+    A row without an image gets that of the row it names.
 
     Args:
         files: Of one dataset. Rows may name those of other files.
@@ -172,8 +174,8 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
 
 
 def _indices_with_broken_images(rows: Iterable[PublishedRow]) -> set[str]:
-    places = [row.place for row in rows if row.cause.startswith("its image")]
-    return {place.partition(" (index ")[2].removesuffix(")") for place in places}
+    locations = [row.place for row in rows if row.cause.startswith("its image")]
+    return {location.partition(" (index ")[2].removesuffix(")") for location in locations}
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:
@@ -212,7 +214,7 @@ def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
 def _image_of(
     row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]
 ) -> StoredImage | str:
-    """Return the image of a row or, if need be through others, of the row it names. If it is missing, say why."""
+    """Return the image of a row or, if need be through others, of the row it names, or why it has none."""
     followed = set()
     target: PublishedRow | None = row
     while target and target.document and not target.images:

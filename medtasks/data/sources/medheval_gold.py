@@ -351,7 +351,7 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
         choices: As published. Some yes/no questions list ``A. Yes, B. No``.
 
     Example:
-        >>> resolve_yes_no("There is none.", "Is there an effusion?", "")
+        >>> resolve_yes_no("There is no effusion.", "Is there an effusion?", "")
         ('B', (<Flag.GOLD_INTERPRETED: 'gold_interpreted'>,))
     """
     text = gold.strip()

@@ -170,8 +170,8 @@ def _rows_of_pair(
             "answer": image.answer,
             "categories": list(image.categories),
         }
-        place = f"{question_file} pair {pair.pair_id}"
-        yield PublishedRow(place, document, [images[image.image_id]])
+        location = f"{question_file} pair {pair.pair_id}"
+        yield PublishedRow(location, document, [images[image.image_id]])
 
 
 def _fetches(options: Options) -> bool:
@@ -259,7 +259,7 @@ def find_question_file(folder: Path) -> Path:
         folder: Of the user. The file may also be in its subfolder ``data``.
 
     Raises:
-        SourceError: There is none.
+        SourceError: The file is missing.
     """
     for path in (folder / "dataset.json", folder / "data" / "dataset.json"):
         if path.is_file():
