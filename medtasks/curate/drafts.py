@@ -267,7 +267,8 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
         unit = "images"
         requests = set(read_images(folder))
     lines = read_drafted(folder)
-    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
+    not_asked = len(requests - lines.keys())
+    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): not_asked})
     for line in lines.values():
         subject = unit if line.request in requests else "categories"
         counts[subject, line.outcome, line.reason] += 1

@@ -44,7 +44,8 @@ def is_private(dataset: str) -> bool:
         >>> is_private("multimedeval_medqa"), is_private("multimedeval_mednli")
         (False, True)
     """
-    exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
+    names = os.environ.get(LOG_TEXT_VARIABLE, "").split(",")
+    exempt = {name.strip() for name in names} - {""}
     return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
 
 

@@ -56,9 +56,11 @@ Encode = Callable[[Sequence[Image.Image]], Any]
 """From RGB images to an array of shape (images, dimension)."""
 
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
-_OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
+_OPEN_CLIP = "open_clip_config.json"
+_VLM = "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
-UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
+UNREADABLE = "image cannot be read"
+UNUSABLE = "without a usable embedding"
 _BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 
@@ -269,7 +271,8 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
 
     def features(images: Sequence[Image.Image]) -> Any:
-        inputs = writer.batch([writer.write("", 1)] * len(images), [[image] for image in images])
+        prompts = [writer.write("", 1)] * len(images)
+        inputs = writer.batch(prompts, [[image] for image in images])
         for key, value in inputs.items():
             dtype = network.dtype if value.is_floating_point() else None
             inputs[key] = value.to(device, dtype)

@@ -163,7 +163,8 @@ def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
     if causes:
         rejection = {"outcome": DraftOutcome.REJECTED, "reason": causes[0]}
         return {"drafts": (draft.model_copy(update=rejection),)}
-    letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
+    is_first_a = int(digest_of(pair.pair_id)[0], 16) % 2
+    letters = ("A", "B") if is_first_a else ("B", "A")
     texts = {}
     for letter, answer in zip(letters, reply.answers, strict=True):
         position = option_of_answer(answer, reply.options)

@@ -222,7 +222,8 @@ def _blocks(count: int) -> Iterator[tuple[int, int]]:
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
     """Join parts of pairs, and sort these as :class:`ConfusingPairs` says."""
     pairs = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
+    gaps = np.round(pairs[2] - pairs[3], _DIGITS)
+    order = np.lexsort((pairs[1], pairs[0], -gaps))
     return [part[order] for part in pairs]
 
 

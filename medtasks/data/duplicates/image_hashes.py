@@ -57,8 +57,10 @@ _FLAT = 8  # grey levels
 _BORDER = 4  # grey levels that a plain border may vary by, which JPEG makes of a single one
 _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
-_BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
-_ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
+_BLUR = 2.0  # pixels
+_FLOOR = 4.0  # grey levels of contrast below which there is only noise
+_ROWS = 8  # hashes compared with all others at once
+_BLOCK = 4096  # and between two results
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used
 _CHUNK = 1000  # files between two writes to the cache
@@ -108,7 +110,8 @@ def sketches(image: Image.Image) -> list[Sketch]:
     core = min((right - left) / width, (bottom - top) / height)
     if box == (0, 0, width, height) or core < _CORE:
         return [whole]
-    return [whole, np.asarray(grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS))]
+    inside = grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return [whole, np.asarray(inside)]
 
 
 def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
@@ -405,7 +408,7 @@ def near_pairs(
         rows[view.image].append(row)
 
     def are_near(pair: tuple[int, int]) -> bool:
-        for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
+        for first, second in product(*(rows.get(image, ()) for image in pair)):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
             if min(bits, BITS - bits) > DISTANCE:
                 continue

@@ -483,7 +483,9 @@ class TableReader:
     Example:
         >>> from medtasks.data.schema import CHOICE, choice_document
         >>> class Yours(TableReader):
-        ...     columns, required, image_name = CHOICE, ("id", "question", "answer", "file"), "file"
+        ...     columns = CHOICE
+        ...     required = ("id", "question", "answer", "file")
+        ...     image_name = "file"
         ...     def document(self, row, split):
         ...         options = ["Yes", "No"]
         ...         right = options.index(row.one_of("answer", options, "answer is none of"))

@@ -82,7 +82,8 @@ _FRAME_COLUMNS = (
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 _CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
 SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
-_CLOSED, _OPEN = "multiple-choice", "open"
+_CLOSED = "multiple-choice"
+_OPEN = "open"
 _MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
 _PRO_COLUMNS = ("id", "options", "answer", "subject")
 _MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
@@ -153,7 +154,8 @@ def _parts(source: Path) -> list[source_files.SourceFile]:
 
 
 class _OmniMedVQA(TableReader):
-    columns, image_name = schema.KIT_CHOICE, "image_path"
+    columns = schema.KIT_CHOICE
+    image_name = "image_path"
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
@@ -242,7 +244,8 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
 
 
 class _PmcVqa(TableReader):
-    columns, image_name = schema.KIT_CHOICE, "Figure_path"
+    columns = schema.KIT_CHOICE
+    image_name = "Figure_path"
 
     def __init__(
         self, name: str, gold: str, folder: str, archive: str, text: str | None = None
@@ -319,8 +322,10 @@ class _MedXpertQA(TableReader):
 
 
 class _MedFrameQA(TableReader):
-    columns, embedded = schema.KIT_CHOICE, _FRAMES
-    required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
+    columns = schema.KIT_CHOICE
+    embedded = _FRAMES
+    required = _FRAME_COLUMNS
+    optional = (*_FRAMES[2:], "modality", "system")
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = row.texts("options")
@@ -427,7 +432,8 @@ class _MMMUPro(TableReader):
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = _literal_options(row)
         question = row.optional_text("question") or ""
-        named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
+        texts = "\n".join([question, *options])
+        named = max(map(int, _NAMED_IMAGE.findall(texts)), default=0)
         images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
         if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")

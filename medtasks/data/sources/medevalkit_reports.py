@@ -37,7 +37,8 @@ _LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
-    columns, folder = schema.REPORT, "images"
+    columns = schema.REPORT
+    folder = "images"
 
     def table(self, source: Path, _split: str) -> SourceTable:
         with source_files.required_file(source, [_STUDIES]).open() as stream:
@@ -65,7 +66,8 @@ class _Studies(TableReader):
 
 
 class _RadReStruct(_Studies):
-    columns, folder = schema.STRUCTURED_QUESTION, "imgs"
+    columns = schema.STRUCTURED_QUESTION
+    folder = "imgs"
 
     def table(self, source: Path, _split: str) -> SourceTable:
         frontal = source_tables.read_json(source_files.required_file(source, [_FRONTAL]))

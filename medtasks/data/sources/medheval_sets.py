@@ -298,7 +298,8 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
             f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest} and not with "
             f"{published}; check out that commit, or accept this file with --allow-changed"
         )
-    rows = list(listed_records(path.name, read_file(path), _KINDS[info.name][1]).rows())
+    _, fields, _ = _KINDS[info.name]
+    rows = list(listed_records(path.name, read_file(path), fields).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)

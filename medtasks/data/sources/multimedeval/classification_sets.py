@@ -166,7 +166,8 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
 
 
 class _PadUfes(TableReader):
-    columns, image_name = CLASSIFICATION, "img_id"
+    columns = CLASSIFICATION
+    image_name = "img_id"
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":

@@ -112,7 +112,8 @@ class _MedQA(TableReader):
 class _MedMCQA(TableReader):
     columns = CHOICE
     options = ("opa", "opb", "opc", "opd")
-    required, optional = ("id", "question", *options, "cop"), ("subject_name",)
+    required = ("id", "question", *options, "cop")
+    optional = ("subject_name",)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
@@ -154,7 +155,9 @@ class _PubMedQA(TableReader):
 
 
 class _MMLU(TableReader):
-    columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
+    columns = CHOICE
+    hub_folder = "all"
+    required = ("question", "subject", "choices", "answer")
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options = row.texts("choices")
@@ -205,7 +208,9 @@ def open_question(row: SourceRow, doc_id: str, **more: str | None) -> NewDocumen
 
 
 class _QuestionsWithImages(TableReader):
-    columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
+    columns = OPEN_QUESTION
+    embedded = ("image",)
+    required = ("image", "question", "answer")
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         if row.image_bytes("image") is None:
@@ -216,7 +221,8 @@ class _QuestionsWithImages(TableReader):
 class Slake(TableReader):
     """SLAKE's questions in one language, or in all."""
 
-    columns, image_name = OPEN_QUESTION, "img_name"
+    columns = OPEN_QUESTION
+    image_name = "img_name"
     language: str | None = "en"
 
     def table(self, source: Path, split: str) -> SourceTable:

@@ -113,7 +113,8 @@ _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
 class _ChestXray14(TableReader):
-    columns, image_name = MULTILABEL, "Image Index"
+    columns = MULTILABEL
+    image_name = "Image Index"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
