@@ -409,7 +409,7 @@ def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limit
         member.size = len(BOMB)
         archive.addfile(member, io.BytesIO(BOMB))
     with pytest.raises(UnusableFile, match="takes more than 1 MB"):
-        list(_OpenI(tmp_path / "unpacked").published(tmp_path, packed.name, ".png"))
+        list(_OpenI(tmp_path / "unpacked").unpacked_files(tmp_path, packed.name, ".png"))
     assert not (tmp_path / "unpacked" / "1.png").exists()
     table.write_bytes(gzip.compress(b"a,b\n" + b"x" * (3 << 20) + b",y\n"))
     with pytest.raises(SourceError, match=r"a line of t.csv.gz takes more than"):
@@ -483,7 +483,7 @@ def test_a_report_named_by_more_digits_than_python_reads(monkeypatch, tmp_path):
         data = f"<r><uId id='CXR{stem[:3]}'/></r>".encode()
         reports[stem] = SimpleNamespace(stem=stem, name=f"{stem}.xml", data=data)
     monkeypatch.setattr("medtasks.data.sources.iu_xray.read_named", lambda path: path.data)
-    monkeypatch.setattr(_OpenI, "published", lambda *_: iter(reports.values()))
+    monkeypatch.setattr(_OpenI, "unpacked_files", lambda *_: iter(reports.values()))
     rows = _OpenI(tmp_path).table(tmp_path, "test").rows()
     assert [row.text("id") for row in rows] == ["CXRx", "CXR2", "CXR10", "CXR777"]
 
