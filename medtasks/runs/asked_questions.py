@@ -38,9 +38,8 @@ _TEXTS = (
     DEGRADATION,
     SEVERITY,
 )
-_NAMES = frozenset(
-    ("dataset", "doc_id", "pair_id", "position")
-)  # columns that say which sample it is
+# columns that say which sample it is
+_NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
 _DOCUMENT = "doc"  # kind of thing whose ids these are
 _LONGEST_ROW = 11  # digits

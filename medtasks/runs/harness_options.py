@@ -78,9 +78,8 @@ class HarnessOptions:
     # file what YAML makes of it.
     given: Mapping[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # arguments that the harness does not have
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # variables set by a ``--config`` file
+    # variables set by a ``--config`` file
+    environment: Mapping[str, str] = field(default_factory=dict)
     evaluations: int = 1  # number of evaluations in a ``--config`` file
 
     def text(self, name: str) -> str:

@@ -149,9 +149,8 @@ class _SavedRun:
     """The file of one process in one run of a task."""
 
     path: Path
-    read: set[tuple[str, str | None]] = field(
-        default_factory=set
-    )  # document ids with the rule that read the reply
+    # document ids with the rule that read the reply
+    read: set[tuple[str, str | None]] = field(default_factory=set)
     replies: dict[str, str] = field(default_factory=dict)
     pending: bytes = b""  # lines that could not be written yet
     fault: str = ""  # why not, one sentence

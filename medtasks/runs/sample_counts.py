@@ -8,9 +8,8 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
-GREEN_FAILED = (
-    "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
-)
+# count of reports whose errors a judge did not state; only their GREEN is lost
+GREEN_FAILED = "green_failed"
 
 
 @dataclass(frozen=True)

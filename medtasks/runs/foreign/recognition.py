@@ -36,7 +36,8 @@ FORMATS: Mapping[str, KitReader] = {
     "table": table_reader({}),
 }
 """Readers by the names that a user can give."""
-_ENDINGS = (".jsonl", ".ndjson", ".json", ".xlsx", ".tsv", ".csv", ".eval")
+_LINES = (".jsonl", ".ndjson")
+_ENDINGS = (*_LINES, ".json", ".xlsx", ".tsv", ".csv", ".eval")
 
 
 def read_foreign(
@@ -50,7 +51,7 @@ def read_foreign(
         columns: Columns of a table by the names in ``named_columns.FIELDS``, and ``sheet`` for the sheet of a workbook.
 
     Returns:
-        The rows; None for files of our own forms, and for a folder without a file of a kit.
+        The rows, or None for files of our own forms, and for a folder without a file of a kit.
 
     Raises:
         RepliesError: A file cannot be read, or its form cannot be told.
@@ -59,7 +60,7 @@ def read_foreign(
     if format is not None and format not in FORMATS:
         raise unknown_name("format of replies", format, FORMATS)
     try:
-        return _read(paths, format, dict(columns or {}))
+        return _read_files(paths, format, dict(columns or {}))
     except (SourceError, zipfile.BadZipFile) as error:
         raise RepliesError(f"cannot read replies: {error}") from error
     except OSError as error:
@@ -67,7 +68,9 @@ def read_foreign(
         raise RepliesError(f"cannot read replies from {path}: {error.strerror or error}") from error
 
 
-def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
+def _read_files(
+    paths: Sequence[Path], format: str | None, columns: dict[str, str]
+) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
     header = [name for field, name in columns.items() if field != "options"]
@@ -84,11 +87,9 @@ def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) ->
                 f"some files are in our own form, and others of {reader.name}; name those of one run"
             )
         return None
-    if (
-        reader is None
-        and all(map(Path.is_file, paths))
-        and not all(map(_has_id_alone, all_contents))
-    ):
+    if reader is None and all(map(Path.is_file, paths)):
+        if all(map(_has_id_alone, all_contents)):
+            return None
         reader = FORMATS["table"]
     return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
 
@@ -145,7 +146,7 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def _rank(file: Path) -> bool:
-    return file.suffix.lower() not in _ENDINGS[:2]
+    return file.suffix.lower() not in _LINES
 
 
 def _is_ours(content: FileContent) -> bool:
@@ -155,32 +156,28 @@ def _is_ours(content: FileContent) -> bool:
     if not content.head or any(map(_is_our_record, content.head)):
         return True
     name = task_of(content.path)
-    is_of_run = (
-        results_next_to(content.path, lambda sentence: None) is not None
-    )  # else a file of the same name
+    # else a file of the same name
+    is_of_run = results_next_to(content.path, lambda sentence: None) is not None
     return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    return (
-        content.form == "lines"
-        and bool({"doc_id", "id"} & {*content.keys})
-        and not has_reply(content)
-    )
+    has_id = bool({"doc_id", "id"} & {*content.keys})
+    return content.form == "lines" and has_id and not has_reply(content)
 
 
 def _is_our_record(record: Mapping[str, Any]) -> bool:
     if not record.keys() & {"doc_id", "id"}:
         return False
-    score = record.get(SCORE)
-    doc = record.get("doc")
     if "reply" in record or ASKED in record:
         return True
     if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
         return True  # a file of the harness that says nothing of its questions
+    doc = record.get("doc")
     if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
         return True
+    score = record.get(SCORE)
     return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
 
 

@@ -56,7 +56,18 @@ class RowMatch:
 
 
 def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
-    """Match each row of a file to the samples of a task. RepliesError: its ids could be the numbers of any rows."""
+    """Match each row of a file to the samples of a task.
+
+    Args:
+        file: The rows.
+        index: The samples.
+
+    Returns:
+        One match per row, in their order.
+
+    Raises:
+        RepliesError: The file's ids could be the numbers of any rows.
+    """
     matches = _by_texts(file.rows, index)
     ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
     for match in matches:
@@ -123,9 +134,9 @@ def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIn
     """Select the samples with which a row has a text in common."""
     if match.has_text:
         return [number for number in samples if index.texts[number][0]]
-    return [
-        number for number in samples if match.row.options is not None and index.texts[number][1]
-    ]
+    if match.row.options is None:
+        return []
+    return [number for number in samples if index.texts[number][1]]
 
 
 def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
@@ -195,9 +206,9 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows = Counter(
-        tuple(padded[position : position + 2 * near + 1]) for position in range(len(texts))
-    )
+    windows: Counter[tuple[object, ...]] = Counter()
+    for position in range(len(texts)):
+        windows[tuple(padded[position : position + 2 * near + 1])] += 1
     unique = sum(count == 1 for count in windows.values())
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 

@@ -38,12 +38,10 @@ class SampleIndex:
         self.documents = documents
         self.texts: list[tuple[str, Options]] = []
         self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
-        self.shown: dict[
-            str, dict[Options, Options]
-        ] = {}  # by question: options as prompts show them, and compared
-        self.worded: dict[
-            str, list[Options]
-        ] = {}  # by question: options that prompts need not list
+        # By question: options as prompts show them, and compared.
+        self.shown: dict[str, dict[Options, Options]] = {}
+        # By question: options that prompts need not list.
+        self.worded: dict[str, list[Options]] = {}
         self._reordered: set[Texts] = set()  # with sorted options
         self._blank: dict[Texts, dict[Texts, None]] = {}  # by options with blanks
         for number, document in enumerate(documents):
@@ -52,15 +50,17 @@ class SampleIndex:
             options = comparable_options(written)
             self.texts.append((question, options))
             if question:
-                if are_words(options) and (question, options) not in self.groups:
-                    self.worded.setdefault(question, []).append(options)
-                self.groups.setdefault((question, options), []).append(number)
-                self.groups.setdefault((question, None), []).append(number)
-                self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
-                self._reordered.add((question, tuple(sorted(options))))
-                self._blank.setdefault((question, with_blanks(options)), {})[question, options] = (
-                    None
-                )
+                self._add_question(number, question, options, shown_options(written))
+
+    def _add_question(self, number: int, question: str, options: Options, shown: Options) -> None:
+        texts = (question, options)
+        if are_words(options) and texts not in self.groups:
+            self.worded.setdefault(question, []).append(options)
+        self.groups.setdefault(texts, []).append(number)
+        self.groups.setdefault((question, None), []).append(number)
+        self.shown.setdefault(question, {}).setdefault(shown, options)
+        self._reordered.add((question, tuple(sorted(options))))
+        self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
 
     @cached_property
     def _names(self) -> QuestionIndex:
@@ -118,7 +118,12 @@ class SampleIndex:
         return [] if doc_id is None else self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
 
     def with_texts(self, question: str, options: Options | None) -> list[Texts]:
-        """Return the texts of samples with a question, and with these options in this order unless they are None."""
+        """Return the texts of samples with a question.
+
+        Args:
+            question: Question in comparable form.
+            options: Options in comparable form, which the samples have in this order, or None for any.
+        """
         if (question, options) in self.groups:
             return [(question, options)]
         if options is None:
