@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,7 +66,10 @@ def _is_failed(reply: Any) -> bool:
 
 
 def _rows(
-    manifest: RunManifest, name: str, record: TaskRecord, task: Any
+    manifest: RunManifest,
+    name: str,
+    record: TaskRecord,
+    task: Any,
 ) -> Iterator[tuple[int, list[Any], SampleLine]]:
     """Yield each unchanged row with its replies, from the samples file or, if withheld there, the saved ones."""
     assert manifest.path is not None
@@ -77,8 +80,8 @@ def _rows(
     documents = task.eval_docs_no_media
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     index = QuestionIndex(documents, {})
-    withheld: dict[int, SampleLine] = {}
-    changed: set[int] = set()
+    withheld = {}
+    changed = set()
     for line in _lines_of_one_run(samples):
         row = _unchanged_row(line, index, settings)
         if row is None:
@@ -87,10 +90,8 @@ def _rows(
         replies = _single_replies(line)
         if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
             withheld[row] = line
-        elif task.config.output_type == "multiple_choice":
-            yield row, list(map(parse_loglikelihood, replies)), line
-        elif len(replies) == 1 and isinstance(replies[0], str):
-            yield row, replies, line
+        else:
+            yield row, _replies_to_requests(replies, task.config.output_type), line
     for row, line, saved_line in _saved_replies(manifest, name, documents, withheld):
         if changed_parts(saved_line.fingerprint or {}, documents[row], settings):
             changed.add(row)
@@ -102,8 +103,17 @@ def _rows(
         )
 
 
+def _replies_to_requests(replies: Sequence[Any], output_type: str) -> list[Any]:
+    """Return the replies as the harness's models give them, none if they are of another form."""
+    if output_type == "multiple_choice":
+        return list(map(parse_loglikelihood, replies))
+    return [reply for reply in replies if len(replies) == 1 and isinstance(reply, str)]
+
+
 def _unchanged_row(
-    line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]
+    line: SampleLine,
+    index: QuestionIndex,
+    settings: Mapping[str, Any],
 ) -> int | None:
     """Return the row that a line answers, or None if its sample has changed since it was asked."""
     if line.fingerprint is None:
@@ -122,7 +132,10 @@ def _single_replies(line: SampleLine) -> list[Any]:
 
 
 def _saved_replies(
-    manifest: RunManifest, name: str, documents: Sequence[Any], withheld: Mapping[int, SampleLine]
+    manifest: RunManifest,
+    name: str,
+    documents: Sequence[Any],
+    withheld: Mapping[int, SampleLine],
 ) -> Iterator[tuple[int, SampleLine, SampleLine]]:
     """Yield each row whose reply the samples file withholds, with its line there and the saved one."""
     saved = _saved_lines(manifest, name) if withheld else {}
@@ -165,38 +178,29 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     """Return the newest run in a folder for results whose replies a new run may keep.
 
     It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
-
-    Args:
-        output: Folder for results.
-        current: Manifest of the new run.
-        arguments: Arguments of the harness in the new run.
-
-    Raises:
-        MedTasksError: No run fits.
+    Raises MedTasksError if no run fits.
     """
     question = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
         shared = earlier.tasks.keys() & current.tasks.keys()
-        if not shared or earlier.path == current.path:
-            continue
-        if not any(record.samples for record in earlier.tasks.values()):
-            continue
-        if what_is_asked(read_options(earlier.arguments)) != question:
-            continue
-        if _facts_of_data(earlier, shared) == _facts_of_data(current, shared):
+        if (
+            shared
+            and any(record.samples for record in earlier.tasks.values())
+            and earlier.path != current.path
+            and what_is_asked(read_options(earlier.arguments)) == question
+            and earlier.shard == current.shard
+            and all(
+                earlier.versions.get(name) == current.versions.get(name)
+                for name in ("lmms_eval", "medtasks")
+            )
+            and earlier.commit == current.commit
+            and all(
+                earlier.tasks[name].fingerprint == current.tasks[name].fingerprint
+                for name in shared
+            )
+        ):
             return earlier
     raise MedTasksError(
         f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
         f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
     )
-
-
-def _facts_of_data(manifest: RunManifest, tasks: Iterable[str]) -> dict[str, Any]:
-    """Return the versions, shard and data of a run, which decide about the samples that it asks."""
-    return {
-        "shard": manifest.shard,
-        "commit": manifest.commit,
-        "lmms_eval": manifest.versions.get("lmms_eval"),
-        "medtasks": manifest.versions.get("medtasks"),
-        "tasks": {name: manifest.tasks[name].fingerprint for name in tasks},
-    }

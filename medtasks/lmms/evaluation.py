@@ -81,7 +81,7 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     try:
         with (
             private_calls(lm, datasets),
-            _ask_only(shard, tasks) as rows,
+            _asking_only(shard, tasks) as rows,
             _watch(lm, ours, origins),
             score_as_intended(others),
         ):
@@ -112,7 +112,11 @@ def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
             task.config.process_results = without_scoring
 
 
-def _prepare_model(lm: Any, tasks: HarnessTasks, datasets: Collection[str]) -> None:
+def _prepare_model(
+    lm: Any,
+    tasks: HarnessTasks,
+    datasets: Collection[str],
+) -> None:
     """Tell a model of ours its tasks and whether its errors may quote text, and forget what it copied."""
     if hasattr(lm, "quote_errors"):
         lm.quote_errors(allowed=not any(map(is_private, datasets)))
@@ -125,7 +129,12 @@ def _is_ours(task: Any) -> bool:
     return is_our_hook(getattr(task.config, "process_results", None))
 
 
-def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms: bool) -> None:
+def _refuse_examples(
+    ours: HarnessTasks,
+    options: Mapping[str, Any],
+    *,
+    is_lmms: bool,
+) -> None:
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
@@ -148,8 +157,11 @@ def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> 
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval"
         )
-    is_limited = options.get("limit") not in (None, -1) or options.get("offset")
-    if is_limited or options.get("cache_requests"):
+    if (
+        options.get("limit") not in (None, -1)
+        or options.get("offset")
+        or options.get("cache_requests")
+    ):
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
@@ -162,7 +174,7 @@ def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
         tasks: All tasks of the run, by name.
         ours: Those of them that are ours.
     """
-    datasets: set[str] = set()
+    datasets = set()
     for name, task in tasks.items():
         datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
@@ -235,7 +247,11 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def _watch(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[None]:
+def _watch(
+    lm: Any,
+    ours: HarnessTasks,
+    origins: SampleOrigins,
+) -> Iterator[None]:
     """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield
@@ -243,7 +259,12 @@ def _watch(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[None
     from medtasks.lmms.earlier_replies import kept_replies
     from medtasks.lmms.model_failures import watch_replies
 
-    def score_task(name: str, score: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    def score_task(
+        name: str,
+        score: AnyFunction,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         before = SCORED_TASK.set(name)
         settings = SCORED_SETTINGS.set(getattr(ours[name], "lmms_eval_specific_kwargs", None) or {})
         try:
@@ -262,9 +283,10 @@ def _watch(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[None
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record image conversions in the results of tasks without a prepared dataset, and warn of nearly flat images."""
+    """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
+    from medtasks.data.dataset_manifest import counted_conversions
     from medtasks.data.images.decoding import NEARLY_FLAT
-    from medtasks.prompts.images import OPENED
+    from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)
     OPENED.clear()
@@ -272,34 +294,20 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
         opened |= part
     if results is None or not opened:
         return
-    flat = [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]
-    if flat:
+    if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
         say(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({listed(flat)})")
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" in metadata:
-            continue
-        facts = _image_facts(task, opened)
-        if facts:
-            config["metadata"] = {**metadata, "data": facts}
-
-
-def _image_facts(task: Any, opened: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return how a task's images were decoded, empty if none of them was opened."""
-    from medtasks.data.dataset_manifest import counted_conversions
-    from medtasks.prompts.images import image_keys
-
-    all_keys = image_keys(task)
-    keys = all_keys & opened.keys()
-    if not keys:
-        return {}
-    rules = sorted({decoding.rule for _, decoding in keys})
-    counts = counted_conversions(opened[key].conversions for key in keys)
-    unopened = len(all_keys - keys)  # such as those of replies from an earlier run
-    if unopened:
-        counts["not opened in this run"] = unopened
-    return {"image_rule": " and ".join(rules), "image_conversions": counts}
+        if "data" not in metadata and (keys := (all_keys := image_keys(task)) & opened.keys()):
+            rules = sorted({decoding.rule for _, decoding in keys})
+            counts = counted_conversions(opened[key].conversions for key in keys)
+            if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
+                counts["not opened in this run"] = unopened
+            config["metadata"] = {
+                **metadata,
+                "data": {"image_rule": " and ".join(rules), "image_conversions": counts},
+            }
 
 
 def _annotate(
@@ -332,7 +340,11 @@ def _annotate(
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
+def _record_shard(
+    results: Mapping[str, Any],
+    shard: Shard,
+    rows: Mapping[str, int],
+) -> None:
     """Record how many rows of each task a shard asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
@@ -351,29 +363,27 @@ def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, i
 
 
 @contextlib.contextmanager
-def _ask_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a shard within the block.
-
-    Yields:
-        The number of rows by task, empty without a shard.
-    """
-    if shard is None:
-        yield {}
-        return
-    numbers = {}
+def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
+    """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+    chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
+        if shard is None:
+            break
         documents = task.eval_docs_no_media
-        # those of others are unknown
-        has_clusters = _is_ours(task) or bool(datasets_of_files(vars(task.config)))
-        clusters = clusters_of(documents) if has_clusters else range(len(documents))
-        rows = frozenset(shard.rows(clusters))
-        task.build_all_requests = partial(_build_requests, task, task.build_all_requests, rows)
-        numbers[name] = len(rows)
+        has_clusters = _is_ours(task) or bool(
+            datasets_of_files(vars(task.config))
+        )  # those of others are unknown
+        chosen[name] = frozenset(
+            shard.rows(clusters_of(documents) if has_clusters else range(len(documents)))
+        )
+        task.build_all_requests = partial(
+            _build_requests, task, task.build_all_requests, chosen[name]
+        )
     try:
-        yield numbers
+        yield {name: len(rows) for name, rows in chosen.items()}
     finally:
-        for task in tasks.values():
-            del task.build_all_requests
+        for name in chosen:
+            del tasks[name].build_all_requests
 
 
 def _build_requests(

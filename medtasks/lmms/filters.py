@@ -74,7 +74,11 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         """Name of the rule, empty where replies are handed on unread."""
         return self._row.extractor or ""
 
-    def _answers(self, replies: Sequence[Any], documents: Documents) -> list[str]:
+    def _answers(
+        self,
+        replies: Sequence[Any],
+        documents: Documents,
+    ) -> list[str]:
         """Read the answers as texts, such as the letter of an option, empty where a reply has none."""
         texts = [open_envelope(reply)[0] for reply in replies]
         if self._row.reasoned:
@@ -98,7 +102,11 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
     def __init__(self, rule: str) -> None:
         self._rule = extractor_of(rule, AnswerKind.LIKELIHOODS).name
 
-    def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[dict[str, Any]]:
+    def apply(
+        self,
+        resps: Sequence[Sequence[Any]],
+        docs: Any,
+    ) -> list[dict[str, Any]]:
         """Return rule, loss and greedy flag per option."""
         parsed = [parse_loglikelihood(replies[0]) for replies in resps]
         return [{"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed]

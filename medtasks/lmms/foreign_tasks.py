@@ -38,7 +38,7 @@ def score_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
             if getattr(task, "OUTPUT_TYPE", "") in _LIKELIHOODS:
                 score = partial(_score_numbers, task.process_results, task, failed)
                 stack.enter_context(replace_attribute(task, "process_results", score))
-            readers: list[ReadWith] = []
+            readers = []
             for ensemble in getattr(task, "_filters", ()):
                 readers += [each for each in ensemble.filters if isinstance(each, ReadWith)]
             if readers:
@@ -54,7 +54,11 @@ def score_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _score_numbers(
-    score: AnyFunction, task: Any, failed: Counter[str], doc: Any, results: Sequence[Any]
+    score: AnyFunction,
+    task: Any,
+    failed: Counter[str],
+    doc: Any,
+    results: Sequence[Any],
 ) -> Any:
     """Score likelihoods as pairs of numbers, mean negative log-likelihood and greedy flag."""
     pairs = []
@@ -72,7 +76,11 @@ def _score_numbers(
     return score(doc, pairs)
 
 
-def _apply_with_documents(apply: AnyFunction, task: Any, readers: Sequence[ReadWith]) -> Any:
+def _apply_with_documents(
+    apply: AnyFunction,
+    task: Any,
+    readers: Sequence[ReadWith],
+) -> Any:
     documents = task.eval_docs_no_media
     answered = [documents[request.doc_id] for request in task.instances]
     with contextlib.ExitStack() as stack:

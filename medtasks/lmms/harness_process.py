@@ -53,7 +53,10 @@ def say(sentence: str, *, in_all: bool = False) -> None:
 
 
 def unclaimed_stamp(
-    stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any
+    stamp_now: Callable[..., str],
+    output: Path,
+    claims: contextlib.ExitStack,
+    **options: Any,
 ) -> str:
     """Return the time for the names of a run's files, when no other run into the folder has the same second.
 

@@ -55,7 +55,11 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         if evaluator := sys.modules.get("lm_eval.evaluator"):
             guard_evaluation(evaluator)
 
-    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def download(
+        self,
+        dataset_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Open the prepared documents."""
         self.dataset = open_documents(self.config.metadata["dataset"])
         if any(self.dataset[self.config.test_split]["image_files"]):

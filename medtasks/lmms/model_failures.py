@@ -77,9 +77,9 @@ class _Watch:
         Returns:
             One reply per request, in their order.
         """
-        kept = [self.kept_reply(request) for request in requests]
+        earlier = [self.kept_reply(request) for request in requests]
         remaining = [
-            request for request, reply in zip(requests, kept, strict=True) if reply is None
+            request for request, reply in zip(requests, earlier, strict=True) if reply is None
         ]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
@@ -90,7 +90,7 @@ class _Watch:
             replies = [surplus] * len(remaining)
         new_replies = iter(replies)
         answers = []
-        for request, reply in zip(requests, kept, strict=True):
+        for request, reply in zip(requests, earlier, strict=True):
             if reply is None:
                 answers.append(self.mark(next(new_replies), request, method))
             else:

@@ -49,7 +49,7 @@ def model_manifests() -> list[Any]:
     """
     if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
         return []
-    manifests: list[Any] = []
+    manifests = []
     with or_warn():
         if (module := sys.modules.get(_TASKS_MODULE)) is not None:
             extend_task_search(module)
@@ -84,7 +84,7 @@ def installed_adapters() -> dict[str, str]:
 
     taken = {*_MODELS, *AVAILABLE_SIMPLE_MODELS, *AVAILABLE_CHAT_TEMPLATE_MODELS}
     taken.update(*MODEL_ALIASES.values())
-    adapters: dict[str, str] = {}
+    adapters = {}
     for point in points:
         if point.name in taken:
             warnings.warn(
@@ -102,7 +102,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     """Makes our tasks visible right after the first import of the harness's, so that we need not import them."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != _TASKS_MODULE:
             return None
@@ -156,42 +159,43 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     redact_log()
     call = inspect.signature(build).bind(*args, **kwargs)
     call.apply_defaults()
-    with_defaults = call.arguments["include_defaults"]
-    if not with_defaults:  # the files alone count, twins included
-        return _add_variants(build(*args, **kwargs), [], sanity=with_defaults)
-    included = call.arguments["include_path"]
-    folders = [included] if isinstance(included, str) else list(included or [])
+    with_defaults, chosen = call.arguments["include_defaults"], call.arguments["include_path"]
+    folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
     failure: Exception | None = None
-    try:
-        ours = [str(tasks_folder()), *map(str, own_tasks_folders())]
-        call.arguments["include_path"] = [*folders, *ours]
-        index = build(*call.args, **call.kwargs)
-    except Exception as error:  # noqa: BLE001
-        failure = error
-        index = build(*args, **kwargs)  # raises the user's own error, as without us
-    if failure is None:
-        index = _add_variants(index, folders, sanity=with_defaults)
-    else:
+    if with_defaults:
+        try:
+            call.arguments["include_path"] = [
+                *folders,
+                str(tasks_folder()),
+                *map(str, own_tasks_folders()),
+            ]
+            index = build(*call.args, **call.kwargs)
+        except Exception as error:  # noqa: BLE001
+            failure, index = (
+                error,
+                build(*args, **kwargs),
+            )  # the user's own error is raised here, as without us
+    else:  # the files alone count, twins included
+        index, folders = build(*args, **kwargs), []
+    if failure is not None:
         with or_warn():
             raise failure
-    return index
+    elif isinstance(index, dict):
+        variants = "the variants of its tasks (_blind, _rotated, _nota, _think and others)"
+        with or_warn(f"add {variants} to", "all other tasks are there"):
+            from medtasks.tasks.task_files import include, index_entries
 
-
-def _add_variants(index: Any, folders: Sequence[str], *, sanity: bool) -> Any:
-    """Add the variants of indexed tasks, and remember the folders that the user included."""
-    if not isinstance(index, dict):
-        return index
-    variants = "the variants of its tasks (_blind, _rotated, _nota, _think and others)"
-    with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.tasks.task_files import include, index_entries
-
-        include([Path(folder) for folder in folders if os.path.isdir(folder)])
-        index.update(index_entries(index, sanity=sanity))
+            include([Path(folder) for folder in folders if os.path.isdir(folder)])
+            index.update(index_entries(index, sanity=with_defaults))
     return index
 
 
 def _match_without_variants(
-    match: AnyFunction, manager: Any, task_list: Any, *args: Any, **kwargs: Any
+    match: AnyFunction,
+    manager: Any,
+    task_list: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
     names = match(manager, task_list, *args, **kwargs)
@@ -199,7 +203,7 @@ def _match_without_variants(
     with contextlib.suppress(Exception):  # a pattern is not worth a failed run
         from medtasks.tasks.task_files import VARIANT_OF
 
-        meant = []
+        names_kept = []
         for name in names:
             base = manager.task_index[name].get(VARIANT_OF)
             any_variant = f"{base}_\0"
@@ -207,12 +211,17 @@ def _match_without_variants(
             if base is None or not all(
                 fnmatch.fnmatch(any_variant, pattern) for pattern in matching
             ):
-                meant.append(name)
-        return meant
+                names_kept.append(name)
+        return names_kept
     return names
 
 
-def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
+def download_and_check(
+    download: AnyFunction,
+    task: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """Check that a task's documents exist, let the harness load them, check them, and add the columns that follow.
 
     The harness would hide a dataset of ours that is not prepared, and a variant that its data do not allow.
@@ -309,7 +318,7 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
-    tasks: list[Any] = []
+    tasks = []
     # Names and files that cannot be read are reported by the harness.
     with contextlib.suppress(Exception):
         from medtasks.tasks.documents import check_judge

@@ -155,7 +155,8 @@ def check_model(
 
 
 def check_question_files(
-    datasets: Iterable[str], environment: Mapping[str, str] = os.environ
+    datasets: Iterable[str],
+    environment: Mapping[str, str] = os.environ,
 ) -> bool:
     """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
 
@@ -194,7 +195,7 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
 
     Example:
         >>> trusted_model({TRUSTED: "https://models.hospital.org/v1"})
-        'https://models.hospital.org'
+        'https://models.hospital.org:443'
     """
     text = environment.get(TRUSTED, "").strip()
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
@@ -246,7 +247,11 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
 
 
-def _proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> str:
+def _proxy_variable(
+    scheme: str,
+    host: str,
+    environment: Mapping[str, str],
+) -> str:
     """Return the variable that names a proxy for a host, empty if there is none."""
     # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
     exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
@@ -340,7 +345,10 @@ def client_address(client: object) -> str:
 
 
 def _destinations(
-    addresses: object, source: str = "base_url", *, obeys_proxies: bool
+    addresses: object,
+    source: str = "base_url",
+    *,
+    obeys_proxies: bool,
 ) -> list[Destination]:
     """Return the destinations in an argument, which may hold several addresses between semicolons."""
     texts = [text.strip() for text in str(addresses or "").split(";")]
@@ -443,7 +451,10 @@ def _without_text(error: BaseException) -> BaseException:
 def _without_redirects() -> Iterator[None]:
     """Make a redirect an error of the client: it would carry the request to an unchecked address."""
 
-    def not_following(send: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    def not_following(
+        send: Callable[..., Any],
+        argument: str,
+    ) -> Callable[..., Any]:
         def send_directly(self: Any, request: Any, **options: Any) -> Any:
             return send(self, request, **{**options, argument: False})
 

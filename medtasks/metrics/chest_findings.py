@@ -86,9 +86,9 @@ def label_scores(
     present = [Finding.POSITIVE]
     if uncertain == "positive":
         present.append(Finding.UNCERTAIN)
-    samples: dict[str, Sequence[float]] = {}
-    totals: dict[str, float] = {}
-    cells: list[Integers] = []
+    samples = {}
+    totals = {}
+    cells = []
     for size, columns in (("14", list(range(len(CONDITIONS)))), ("5", _FIVE)):
         gold = _present_labels(references, columns, present)
         predicted = _present_labels(hypotheses, columns, present)
@@ -136,7 +136,10 @@ def _averaged_f1(prefix: str, cells: Integers) -> dict[str, Floats]:
     }
 
 
-def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
+def label_cells(
+    reference: Sequence[Finding],
+    report: Sequence[Finding],
+) -> tuple[int, ...]:
     """Count agreements of a report's labels with those of its reference.
 
     Conditions with an uncertain reference are left out. For a condition that is blank in the reference, the report's

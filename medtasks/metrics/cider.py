@@ -102,7 +102,7 @@ def cider_values(
     first = len(hypotheses)  # position of the first reference in texts
     owner = np.asarray(owners, dtype=np.int64)
     vocabulary: dict[str, int] = {}
-    numbers: list[int] = []
+    numbers = []
     for text in texts:
         numbers += [vocabulary.setdefault(word, len(vocabulary)) for word in text]
     words = np.array(numbers, dtype=np.int64)
@@ -141,7 +141,11 @@ class _Ngrams(NamedTuple):
             yield " ".join([self.vocabulary[number] for number in numbers])
 
 
-def _ngrams(words: Integers, lengths: Integers, vocabulary: Sequence[str]) -> Iterator[_Ngrams]:
+def _ngrams(
+    words: Integers,
+    lengths: Integers,
+    vocabulary: Sequence[str],
+) -> Iterator[_Ngrams]:
     """Yield the n-grams of 1 to 4 words of texts whose words are laid end to end."""
     text_of = np.repeat(np.arange(len(lengths)), lengths)
     prefixes = np.zeros_like(words)  # number of the n-gram of the order before at each start
@@ -166,7 +170,13 @@ def _document_counts(grams: _Ngrams, first: int, owner: Integers) -> Floats:
     return np.bincount(documents, minlength=size).astype(float)
 
 
-def _cosines(grams: _Ngrams, weights: Floats, owner: Integers, first: int, clipped: bool) -> Floats:
+def _cosines(
+    grams: _Ngrams,
+    weights: Floats,
+    owner: Integers,
+    first: int,
+    clipped: bool,
+) -> Floats:
     """Return the cosine of every reference with its hypothesis, shape (references,)."""
     references = len(owner)
     size = max(1, len(grams.words))
@@ -209,7 +219,11 @@ def tokenizer_command() -> list[str]:
     return [java, "-Dfile.encoding=UTF-8", "-cp", str(jar), *_TOKENIZE]
 
 
-def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[list[str]]:
+def caption_words(
+    texts: Sequence[str],
+    *,
+    as_published: bool = False,
+) -> list[list[str]]:
     """Return the words of captions, by one run of the published tokenizer. No text is written to a file.
 
     Args:
@@ -266,7 +280,10 @@ def read_frequencies(path: Path) -> DocumentFrequencies:
 
 
 @lru_cache(maxsize=2)
-def _parse_frequencies(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
+def _parse_frequencies(
+    path: Path,
+    _state: tuple[int, ...],
+) -> DocumentFrequencies:
     try:
         table = parse_json(path.read_bytes())
         log_documents = float(table["ref_len"])

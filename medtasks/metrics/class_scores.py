@@ -54,7 +54,11 @@ MULTILABEL_METRICS = (
 )
 
 
-def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Integers:
+def count_classes(
+    gold: Sequence[int],
+    predicted: Sequence[int | None],
+    classes: int,
+) -> Integers:
     """Count predictions of one class per sample.
 
     An invalid reply misses the class of the target and predicts no other.
@@ -145,9 +149,9 @@ def unseen_classes(
         Cells, shape (unseen samples, 4 * classes + 1), and one weight per row.
     """
     in_use = sorted({*gold, *(value for value in predicted if value is not None)})
-    targets: list[int] = []
-    values: list[int | None] = []
-    weights: list[float] = []
+    targets = []
+    values = []
+    weights = []
     for target in in_use:
         others: list[int | None] = [value for value in in_use if value != target]
         others = others or [None]  # an invalid reply
@@ -183,7 +187,11 @@ def unseen_labels(cells: Integers) -> tuple[Floats, list[float]]:
     return np.asarray(rows, dtype=np.float64).reshape(-1, len(total)), [0.5] * len(rows)
 
 
-def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> Floats:
+def ratio(
+    part: Integers | Floats,
+    whole: Integers,
+    undefined: float = 0.0,
+) -> Floats:
     """Return ``part / whole``, or ``undefined`` where ``whole`` is 0.
 
     Args:

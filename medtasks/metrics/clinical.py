@@ -84,8 +84,8 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     absent = _calls([decision for decision in decisions if not decision.present])
     answered = [decision for decision in decisions if not decision.failed]
     parts = _parts(answered)
-    numbers: dict[str, EstimatedValue] = {}
-    degrees: dict[str, float] = {}
+    numbers = {}
+    degrees = {}
     for metric, part in parts.items():
         numbers[metric], degrees[metric] = _share(part)
     of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
@@ -150,7 +150,11 @@ def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float
     return EstimatedValue(value, error.error, *ends), error.degrees
 
 
-def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
+def _ratio(
+    decisions: Sequence[Decision],
+    called: bool,
+    degrees: float,
+) -> EstimatedValue:
     """Return a likelihood ratio: how much likelier a call is if the class is present.
 
     The error of its logarithm has the degrees of freedom of the smaller part, those with or without the class.
@@ -239,7 +243,10 @@ def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
     return replace(of_class, numbers=numbers, undefined=undefined, prevalence=prevalence)
 
 
-def _probability_after_call(ratio: EstimatedValue, odds: float) -> EstimatedValue:
+def _probability_after_call(
+    ratio: EstimatedValue,
+    odds: float,
+) -> EstimatedValue:
     """Return the probability of the class after a call, from its likelihood ratio and the odds before it."""
 
     def probability(of_ratio: float) -> float:

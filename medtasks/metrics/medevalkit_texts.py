@@ -90,7 +90,15 @@ def medevalkit_lexical(
     references: Sequence[str],
     hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it."""
+    """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``medevalkit_bleu_<1 to 4>`` and ``medevalkit_rouge_<1, 2 or l>`` by pair, and their means.
+    """
     names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
     rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
@@ -110,7 +118,15 @@ def medevalkit_meteor(
     references: Sequence[str],
     hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0."""
+    """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``medevalkit_meteor`` by pair, and its mean, 0 to 1.
+    """
     wordnet = load_wordnet()
     values = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
@@ -123,7 +139,9 @@ def medevalkit_meteor(
 
 
 def rouge_stop(reply: str, gold: str) -> str | None:
-    """Return why the published ROUGE raises for a reply, or None where it does not. No word of the texts is in it.
+    """Return why the published ROUGE raises for a reply, or None where it does not.
+
+    No word of the texts is in the reason.
 
     Example:
         >>> rouge_stop("...", "no effusion")
@@ -152,7 +170,7 @@ def _rouge(reply: str, gold: str) -> tuple[list[float], int]:
     gold_sentences = _sentences(gold)
     words = list(chain.from_iterable(sentences))
     gold_words = list(chain.from_iterable(gold_sentences))
-    common: set[str] = set()
+    common = set()
     longest = 0
     for gold_sentence, sentence in product(gold_sentences, sentences):
         subsequence, steps = _common_subsequence(gold_sentence, sentence)
@@ -171,7 +189,10 @@ def _sentences(text: str) -> list[list[str]]:
     return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
 
 
-def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[set[str], int]:
+def _common_subsequence(
+    target: Sequence[str],
+    reply: Sequence[str],
+) -> tuple[set[str], int]:
     """Return the words of the longest common subsequence that the package finds, and its steps back.
 
     Of several it is the one found by shortening ``reply`` first, which matters for the set of words.
@@ -179,7 +200,7 @@ def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[se
     if not set(target) & set(reply):
         return set(), len(reply)
     turns = _turns(target, reply)
-    words: set[str] = set()
+    words = set()
     steps = 0
     line = len(target)
     column = len(reply)

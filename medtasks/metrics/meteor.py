@@ -98,12 +98,21 @@ def meteor(
     *,
     synonyms: bool = True,
 ) -> ReportScores:
-    """Score pairs by :func:`meteor_score`, by default with WordNet."""
+    """Score pairs by :func:`meteor_score`, by default with WordNet.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        synonyms: Whether words also match as synonyms in WordNet.
+
+    Returns:
+        ``meteor`` or ``meteor_without_synonyms`` by pair, and its mean, 0 to 1.
+    """
     wordnet = load_wordnet() if synonyms else None
-    values = [
-        meteor_score(word_tokens(reference), word_tokens(hypothesis), wordnet)
-        for reference, hypothesis in zip(references, hypotheses, strict=True)
-    ]
+    values = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        words = word_tokens(reference)
+        values.append(meteor_score(words, word_tokens(hypothesis), wordnet))
     constants = ", ".join(f"{name} {value:g}" for name, value in _FORMULA.items())
     settings = {
         "words": TOKENISER,
@@ -124,7 +133,14 @@ meteor_without_synonyms = partial(meteor, synonyms=False)
 
 @lru_cache(maxsize=2)
 def read_wordnet(source: Path) -> Any:
-    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups."""
+    """Return NLTK's ``WordNetCorpusReader`` of a database, with cached look-ups.
+
+    Args:
+        source: Folder or archive, see :func:`database_files`.
+
+    Raises:
+        WeightsMissing: Files are missing or damaged.
+    """
     nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
     data = from_report_extra("nltk.data", "METEOR")
     files = {"lexnames": _NO_NAMES, **database_files(source)}
@@ -211,7 +227,7 @@ def _members_of(source: Path) -> dict[str, bytes]:
 
 def _check_index(index: bytes, data: bytes) -> None:
     """Raise ValueError or IndexError if the index of a part of speech is damaged or does not fit its data."""
-    positions: set[bytes] = set()
+    positions = set()
     for line in index.splitlines():
         if line.startswith(b" "):  # the licence
             continue

@@ -19,19 +19,23 @@ def fetch_command(metrics: Iterable[str]) -> str:
     Returns:
         The command, empty if nothing is missing.
     """
-    wanted = set(metrics)
-    names: dict[str, None] = {}
+    names_or_keys = set(metrics)
+    needed: dict[str, None] = {}
     for info in REPORT_METRICS.values():
-        if wanted & {info.name, *info.keys}:
-            names |= dict.fromkeys(info.weights)
-    missing = [name for name in names if name != TOKENIZER and weights_trouble(name)]
+        if names_or_keys & {info.name, *info.keys}:
+            needed |= dict.fromkeys(info.weights)
+    missing = [name for name in needed if name != TOKENIZER and weights_trouble(name)]
     if not missing:
         return ""
     return f"medtasks weights fetch {' '.join(missing)}"
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return the error of opening weights, WordNet or the tokenizer, or None if they open."""
+    """Return the error of opening weights, or None if they open.
+
+    Args:
+        name: Entry of :data:`~medtasks.metrics.model_settings.WEIGHTS`, ``WORDNET`` or ``TOKENIZER``.
+    """
     openers: Mapping[str, Callable[[], object]] = {
         WORDNET: load_wordnet,
         TOKENIZER: tokenizer_command,

@@ -92,13 +92,23 @@ def _shared_folder(name: str) -> Path | None:
 
 
 def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
-    """Return the path in ``folder`` for a metric to open, or None if files are missing."""
+    """Return the path in a folder for a metric to open.
+
+    Args:
+        info: Entry of :data:`WEIGHTS`.
+        folder: Folder that may hold its files.
+
+    Returns:
+        The only file of the entry, or the folder, or None if files are missing.
+    """
     if len(info.files) == 1:
-        return folder / info.files[0] if (folder / info.files[0]).is_file() else None
-    required = [
-        name for name in info.files if name == "config.json" or name.endswith(".safetensors")
-    ]
-    return folder if all((folder / name).is_file() for name in required) else None
+        file = folder / info.files[0]
+        return file if file.is_file() else None
+    for name in info.files:
+        is_required = name == "config.json" or name.endswith(".safetensors")
+        if is_required and not (folder / name).is_file():
+            return None
+    return folder
 
 
 def weights_path(name: str, chosen: Path | None = None) -> Path:
@@ -146,6 +156,9 @@ def _repository_path(info: WeightsInfo, repository: Path) -> Path:
 
 def fetch(name: str) -> Path:
     """Download an entry into :func:`weights_folder`, without the files that are there already.
+
+    Args:
+        name: Entry of :data:`WEIGHTS`.
 
     Returns:
         The result of :func:`weights_path`.
@@ -202,7 +215,10 @@ def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
         ) from error
 
 
-def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
+def packed_files(
+    source: Path,
+    name_pattern: re.Pattern[str],
+) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the files with a matching name in a folder or archive.
 
     Links count in a folder only.
@@ -234,8 +250,11 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
                     yield name, content
 
 
-def _folder_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    paths: list[Path] = []
+def _folder_files(
+    source: Path,
+    name_pattern: re.Pattern[str],
+) -> Iterator[tuple[str, IO[bytes]]]:
+    paths = []
     for folder, _, names in os.walk(source, followlinks=True):
         paths += [Path(folder, name) for name in names]
     for path in sorted(paths):
@@ -297,7 +316,7 @@ class TextCache(SqliteCache):
         stored = self.get(list(keys.values()))
         values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
         missing = [text for text in keys if text not in values]
-        fresh: dict[bytes, bytes] = {}
+        fresh = {}
         try:
             for position, value in compute(missing) if missing else ():
                 values[missing[position]] = value

@@ -202,7 +202,11 @@ def _single(value: float) -> float:
 
 
 @lru_cache(maxsize=1 << 16)
-def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float:
+def bleu1_from_counts(
+    matches: int,
+    length: int,
+    reference_length: int,
+) -> float:
     """Return BLEU-1 from counts of words.
 
     BLEU-1 = matches / length, times ``exp(1 - reference_length / length)`` for a reply that is not longer than the
@@ -295,8 +299,20 @@ def bleu_from_counts(
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-    """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283."""
+def bleu(
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+) -> ReportScores:
+    """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``bleu_1``, ``bleu_2`` and ``bleu_4`` by pair, and their means, 0 to 1.
+    """
     samples: dict[str, list[float]] = {f"bleu_{order}": [] for order in _ORDERS}
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
@@ -320,6 +336,13 @@ def radcliq_bleu(
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``radcliq_bleu_2`` by pair, and its mean, 0 to 1.
     """
     values = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
@@ -338,7 +361,15 @@ def corpus_bleu(
     references: Sequence[str],
     hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair."""
+    """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        The total ``corpus_bleu``, 0 to 1, NaN without pairs.
+    """
     # force only suppresses a warning about a corpus where most lines end in " .".
     scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
     if not references:
@@ -367,6 +398,13 @@ def medheval_bleu(
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
     hypothesis of one word these orders are left out.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``method4_bleu`` by pair, and its mean, 0 to 1.
     """
     values = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
@@ -389,8 +427,22 @@ def _rouge_scorer(stemmed: bool) -> Any:
     return RougeScorer([*_ROUGE_TYPES.values()], tokenizer=words)
 
 
-def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str, Any]:
-    """Return rouge-score's ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``."""
+def rouge_scores(
+    reference: str,
+    hypothesis: str,
+    *,
+    stemmed: bool,
+) -> dict[str, Any]:
+    """Return the scores of rouge-score for one pair.
+
+    Args:
+        reference: Text of the reference.
+        hypothesis: Text of the model.
+        stemmed: Whether words are compared by their Porter stem.
+
+    Returns:
+        ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``.
+    """
     scores: dict[str, Any] = _rouge_scorer(stemmed).score(reference, hypothesis)
     return scores
 
@@ -405,6 +457,14 @@ def rouge(
     """Score ROUGE-1, ROUGE-2 and ROUGE-L, as MultiMedEval.
 
     F1 = 2 * precision * recall / (precision + recall) of n-grams, or of the longest common subsequence of words.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        stemmed: Whether words are compared by their Porter stem.
+
+    Returns:
+        ``rouge_1``, ``rouge_2`` and ``rouge_l`` by pair, and their means, 0 to 1.
     """
     prefix = "stemmed_rouge" if stemmed else "rouge"
     samples: dict[str, list[float]] = {f"{prefix}_{ending}": [] for ending in _ROUGE_TYPES}

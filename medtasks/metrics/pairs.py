@@ -151,7 +151,10 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     return counts
 
 
-def _pair_counts(answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> PairCounts:
+def _pair_counts(
+    answers: Sequence[PairedAnswer],
+    pairs: Sequence[ScoredPair],
+) -> PairCounts:
     return PairCounts(
         images=len(answers),
         pairs=len(pairs),

@@ -27,7 +27,7 @@ _FORM = '{"id": "7", "text": "..."}'
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order, and one id per text, all different. The ids are None where the file has none."""
+    """Texts of one file, in its order, and one id per text, all different. The ids may be None."""
 
     path: Path
     texts: tuple[str, ...]
@@ -43,8 +43,15 @@ class ReportPairs:
     ids: tuple[str, ...] | None  # None where neither file has them
 
 
-def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
+def pair_texts(
+    references: ReportTexts,
+    hypotheses: ReportTexts,
+) -> ReportPairs:
     """Join two files, by id if both have ids, else by position.
+
+    Args:
+        references: Texts of the references, whose order counts.
+        hypotheses: Texts of the model.
 
     Raises:
         RepliesError: A text has no partner.
@@ -65,8 +72,8 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
 
 def _check_partners(texts: ReportTexts, others: ReportTexts) -> None:
     """Raise a RepliesError if an id of the one file is not in the other."""
-    known = set(others.ids or ())
-    alone = [name for name in texts.ids or () if name not in known]
+    other_ids = set(others.ids or ())
+    alone = [name for name in texts.ids or () if name not in other_ids]
     if alone:
         raise RepliesError(
             f"id '{alone[0]}' of {texts.path} is not in {others.path} ({len(alone)} such ids); every report needs both"
@@ -90,8 +97,8 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     items = _items(path, _content_of(path))
     if not items:
         raise RepliesError(f"{path} holds no texts")
-    ids: list[str] = []
-    texts: list[str] = []
+    ids = []
+    texts = []
     for location, item in items:
         if isinstance(item, str):
             texts.append(item)
@@ -120,7 +127,11 @@ def _content_of(path: Path) -> str:
         ) from error
 
 
-def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str | int | None]:
+def _text_and_id(
+    location: str,
+    item: Any,
+    column: str | None,
+) -> tuple[str, str | int | None]:
     if not isinstance(item, dict):
         raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
     text = item[_text_name(location, item, column)]
@@ -132,10 +143,14 @@ def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str
     return text, identifier
 
 
-def _text_name(location: str, item: Mapping[str, Any], column: str | None) -> str:
+def _text_name(
+    location: str,
+    item: Mapping[str, Any],
+    column: str | None,
+) -> str:
     """Return the name of the text in an object."""
-    known = (column,) if column else _TEXT_NAMES
-    names = [name for name in known if name in item]
+    candidates = (column,) if column else _TEXT_NAMES
+    names = [name for name in candidates if name in item]
     if len(names) > 1:
         raise RepliesError(
             f"{location} has {' and '.join(names)}; choose one of them with --column"
@@ -160,7 +175,7 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
         return [(f"entry {number}", entry) for number, entry in enumerate(entries, start=1)]
     # str.splitlines would also split at other characters within texts.
     lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
-    items: list[tuple[str, Any]] = []
+    items = []
     for number, line in enumerate(lines, start=1):
         location = f"line {number}"
         if ending == ".txt":

@@ -54,11 +54,11 @@ def read_replies(
         WithheldReply: The file holds no replies, because its dataset is credentialed.
     """
     paths = [paths] if isinstance(paths, Path) else paths
-    files: list[Path] = []
+    files = []
     for path in paths:
         files += _files_of(path)
     replies: dict[str, Reply] = {}
-    changes: list[str] = []
+    changes = []
     index = question_index(files, documents)
     for file in files:
         is_strict = not task_of(file)
@@ -174,7 +174,11 @@ class SampleLine:
         score = self.record.get(SCORE)
         return dict(score) if isinstance(score, dict) else None
 
-    def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
+    def match(
+        self,
+        index: QuestionIndex,
+        settings: Mapping[str, Any],
+    ) -> tuple[str, list[str]]:
         """Find the document that the line answers.
 
         Args:
@@ -254,7 +258,9 @@ class SampleLine:
             return _reply_of_text(recorded, self.record.get("filtered_resps"))
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
-        raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")
+        raise RepliesError(
+            f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}"
+        )
 
 
 def _first_of(recorded: Any) -> Any:
@@ -307,7 +313,12 @@ class Samples:
     changed: dict[str, list[str]] = field(default_factory=dict)
 
     def add_reply(self, doc_id: str, reply: Reply | None, line: SampleLine) -> bool:
-        """Add a reply, None if it is withheld.
+        """Add a reply.
+
+        Args:
+            doc_id: Id of the answered document.
+            reply: The reply, None if it is withheld.
+            line: Line with the reply.
 
         Returns:
             Whether an earlier line gave the question another reply, which stays.
@@ -325,8 +336,20 @@ class Samples:
             return False
         return self.replies.setdefault(doc_id, reply) != reply
 
-    def add_details(self, doc_id: str, line: SampleLine, *, keep_scores: bool) -> None:
-        """Add the token count of a reply, and its prompt and score unless an earlier line gave them."""
+    def add_details(
+        self,
+        doc_id: str,
+        line: SampleLine,
+        *,
+        keep_scores: bool,
+    ) -> None:
+        """Add the token count of a reply, and its prompt and score unless an earlier line gave them.
+
+        Args:
+            doc_id: Id of the answered document.
+            line: Line with the reply.
+            keep_scores: Whether to add the score.
+        """
         match line.record.get("token_counts"):
             case [{"output_tokens": int(tokens)}]:
                 self.tokens[doc_id] = tokens
@@ -346,7 +369,10 @@ class Samples:
         )
 
 
-def question_index(paths: Sequence[Path], documents: Documents) -> QuestionIndex:
+def question_index(
+    paths: Sequence[Path],
+    documents: Documents,
+) -> QuestionIndex:
     """Return the index by which all replies in files are matched to documents.
 
     Args:

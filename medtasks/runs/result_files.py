@@ -184,7 +184,12 @@ def task_of(samples: Path) -> str:
 
 
 def stamp_of(samples: Path) -> str:
-    """Return the beginning of a samples file's name, shared with the results file of the same process."""
+    """Return the beginning of a samples file's name, shared with the results file of the same process.
+
+    Example:
+        >>> stamp_of(Path("20260801_120000_samples_mediconfusion.jsonl"))
+        '20260801_120000'
+    """
     return samples.name.partition(SAMPLES)[0]
 
 
@@ -242,5 +247,10 @@ def repeat_folders(output: Path) -> list[Path]:
 
 
 def repeat_number(folder: Path) -> int:
-    """Return the number of a repeat."""
+    """Return the number of a repeat.
+
+    Example:
+        >>> repeat_number(Path("out/repeat_3"))
+        3
+    """
     return int(folder.name.removeprefix(_REPEAT))

@@ -56,7 +56,12 @@ class TaskRun:
     members: tuple[str, ...] = ()  # names of the members of a group
 
     @classmethod
-    def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
+    def of(
+        cls,
+        results: ResultsFile,
+        name: str,
+        row: Mapping[str, Any],
+    ) -> "TaskRun":
         """Return the record of a task.
 
         Args:
@@ -69,17 +74,17 @@ class TaskRun:
         config = mapping_in(results.content, "config")
         total = _count(counts.get("original"))
         offset = _count(config.get("offset"))
-        asked = max(0, min(_count(counts.get("effective")), total - offset))
+        asked_rows = max(0, min(_count(counts.get("effective")), total - offset))
         is_part = config.get("limit") not in (None, -1) or bool(config.get("offset"))
-        if asked:
-            is_part = asked < total
+        if asked_rows:
+            is_part = asked_rows < total
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=asked,
+            asked=asked_rows,
             is_part=is_part,
             results=results.path,
             samples=samples if result_files.samples_in_place(samples) else None,
@@ -144,7 +149,9 @@ class RecordedRun:
         if self.results:
             newest = self.results[-1]
             made = newest.made
-            return made.astimezone(UTC).isoformat() if made else str(newest.content.get("date") or "")
+            return (
+                made.astimezone(UTC).isoformat() if made else str(newest.content.get("date") or "")
+            )
         return self.manifests[-1].started if self.manifests else ""
 
 
@@ -166,31 +173,32 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     notes: list[str] = []
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
-    written = [_model_and_files(manifest, by_path) for manifest in manifests]
-    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
+    calls = [(manifest, *_model_and_files(manifest, by_path)) for manifest in manifests]
+    models = sorted({*by_path.values(), *(label for _, label, _ in calls)} or {""})
     chosen = _choose_model(folder, models, model)
     tasks = _tasks(samples, results, models, chosen, notes)
     counted = {task.results for task in tasks.values()}
     superseded = by_path.keys() - counted
-    calls = []
-    for manifest, (label, files) in zip(manifests, written, strict=True):
+    manifests = []
+    for manifest, label, files in calls:
         is_superseded = files and {*files} <= superseded
         if label == chosen and not is_superseded:
-            calls.append(manifest)
+            manifests.append(manifest)
     of_model = [file for file in results if file.model == chosen]
     results = [file for file in of_model if file.path in counted] or of_model
     return RecordedRun(
         folder=folder,
         model=chosen,
-        tasks=_sort_as_asked(tasks, results, calls),
+        tasks=_sort_as_asked(tasks, results, manifests),
         results=tuple(results),
-        manifests=tuple(calls),
+        manifests=tuple(manifests),
         notes=tuple(notes),
     )
 
 
 def _read_files(
-    folder: Path, notes: list[str]
+    folder: Path,
+    notes: list[str],
 ) -> tuple[list[ResultsFile], list[RunManifest], list[Path]]:
     """Read the results files and manifests in a folder, oldest first, find the samples files, and note damage.
 
@@ -231,7 +239,11 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str:
+def _choose_model(
+    folder: Path,
+    models: Sequence[str],
+    model: str | None,
+) -> str:
     """Return the only one of the models, or the one that has a name, or else holds this text."""
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if str(model) in label]
@@ -249,7 +261,10 @@ def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str
     )
 
 
-def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
+def _model_and_files(
+    manifest: RunManifest,
+    models: Mapping[Path, str],
+) -> tuple[str, list[Path]]:
     """Return the model of a call, by its results files if they name one, and these files."""
     label = model_label(manifest.model.name, manifest.model.arguments)
     folder = manifest.path.parent if manifest.path else Path()
@@ -295,7 +310,7 @@ def _tasks(
     scored: set[Path] = set()
     for file in of_model:
         scored.update(map(file.samples, file.rows()))
-    unscored: dict[str, TaskRun] = {}
+    unscored = {}
     for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
         owner = _owner(path, results, models)
@@ -314,7 +329,10 @@ def _tasks(
     return tasks | unscored
 
 
-def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str, TaskRun]:
+def _scored_tasks(
+    results: Sequence[ResultsFile],
+    notes: list[str],
+) -> dict[str, TaskRun]:
     """Return the newest results of each task, but no part after the whole, and note what is left out."""
     tasks: dict[str, TaskRun] = {}
     older: dict[Path, list[str]] = {}
@@ -337,7 +355,11 @@ def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str,
     return tasks
 
 
-def _owner(samples: Path, results: Sequence[ResultsFile], models: Sequence[str]) -> str | None:
+def _owner(
+    samples: Path,
+    results: Sequence[ResultsFile],
+    models: Sequence[str],
+) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
     same_folder = [file for file in results if file.path.parent == samples.parent]
     name = f"{result_files.stamp_of(samples)}{RESULTS}"
@@ -370,7 +392,7 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         model: See :func:`open_run`.
     """
     folders = result_files.repeat_folders(output)
-    runs: dict[Path, RecordedRun] = {}
+    runs = {}
     for folder in folders:
         with contextlib.suppress(MedTasksError):
             runs[folder] = open_run(folder, model)

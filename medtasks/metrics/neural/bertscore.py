@@ -99,7 +99,10 @@ class BertScores(NamedTuple):
     f1: tuple[float, ...]
 
 
-def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertScores:
+def bert_scores(
+    matches: Sequence[TokenMatches],
+    idf: Idf = Idf.NONE,
+) -> BertScores:
     """Score pairs.
 
     Precision is the weighted mean, over the tokens of the hypothesis, of the largest cosine with any token of the
@@ -152,7 +155,10 @@ def _weighted_mean(
     return float(best.astype(np.float64) @ weights) / total
 
 
-def _weights_by_id(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
+def _weights_by_id(
+    matches: Sequence[TokenMatches],
+    idf: Idf,
+) -> NDArray[np.float64]:
     """Return the weight of each token by its id."""
     distinct_ids = []
     size = 1
@@ -177,7 +183,12 @@ class ContextualEncoder:
         WeightsMissing: A file is damaged, or of another kind of network.
     """
 
-    def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        layer: int,
+        settings: ModelSettings,
+    ) -> None:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         self.device = settings.torch_device()
@@ -273,7 +284,10 @@ def match_pairs(
     texts = list(dict.fromkeys(chain.from_iterable(pairs)))
     ids = dict(zip(texts, encoder.token_ids(texts), strict=True))
 
-    def match_tokens(position: int, cosines: "torch.Tensor") -> tuple[int, TokenMatches]:
+    def match_tokens(
+        position: int,
+        cosines: "torch.Tensor",
+    ) -> tuple[int, TokenMatches]:
         reference, hypothesis = pairs[position]
         return position, TokenMatches(
             np.array(ids[reference], dtype=np.int32),
@@ -351,7 +365,7 @@ def _window_batches(
     batch_size: int,
 ) -> list[list[int]]:
     """Return batches of numbers of texts in a queue of windows and texts. Each batch is of one window."""
-    batches: list[list[int]] = []
+    batches = []
     for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
         numbers = list(group)
         of_window = text_encoders.length_batches(
@@ -404,7 +418,11 @@ class BertScore:
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
-    def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
+    def matches(
+        self,
+        references: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,).
 
         Raises:
@@ -438,7 +456,17 @@ def bertscore(
     *,
     idf: Idf = Idf.NONE,
 ) -> ReportScores:
-    """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled."""
+    """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        idf: Texts of this call over which document frequencies are counted.
+
+    Returns:
+        ``bertscore_f1`` or ``idf_bertscore_f1`` by pair, the same ``rescaled_``, and their means.
+    """
     scorer = BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=idf).f1
     # The 0 of an empty text becomes negative.
@@ -467,6 +495,14 @@ def medheval_bertscore(
 
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
     at 7f7d980, which prints it times 100.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``roberta_large_<precision, recall or f1>`` by pair, and their means.
     """
     scorer = BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=Idf.NONE)

@@ -98,7 +98,16 @@ def chexbert(
     references: Sequence[str],
     hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
+    """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``chexbert_similarity`` by pair, and its mean.
+    """
     cosines = []
     for reference, hypothesis in zip(*_sides(settings, references, hypotheses), strict=True):
         first = reference.vector.astype(np.float64)
@@ -121,6 +130,13 @@ def f1_chexbert(
     """Score F1 of CheXbert's labels by :func:`~medtasks.metrics.chest_findings.label_scores`.
 
     By default uncertain counts as positive on both sides, as in F1CheXbert.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        uncertain: Whether an uncertain finding counts as positive or negative.
+        prefix: Start of the keys.
     """
     gold, predicted = _sides(settings, references, hypotheses)
     scores = label_scores(

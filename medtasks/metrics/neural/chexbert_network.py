@@ -44,7 +44,11 @@ class ChexbertNetwork(torch.nn.Module):
             torch.nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS
         )
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+    ) -> torch.Tensor:
         """Return the [CLS] vector of each text.
 
         Args:
@@ -91,6 +95,10 @@ def read_config(files: ChexbertFiles) -> Any:
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32.
 
+    Args:
+        files: Files with the checkpoint.
+        config: Result of :func:`read_config`.
+
     Raises:
         WeightsMissing: The checkpoint is damaged, of another model, or does not fit the configuration.
     """
@@ -107,10 +115,10 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
 
 def _stored_tensors(files: ChexbertFiles) -> dict[str, torch.Tensor]:
     """Read the tensors of the checkpoint by their names in the network."""
-    again = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
+    fix = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
     damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
     check_unpickling(files.weights)
-    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {again}"):
+    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {fix}"):
         # mapped into memory; torch's format before zip takes 1.3 GB for a moment
         is_zip = zipfile.is_zipfile(files.weights)
         stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
@@ -119,18 +127,27 @@ def _stored_tensors(files: ChexbertFiles) -> dict[str, torch.Tensor]:
     if not isinstance(state, dict) or not all(
         isinstance(tensor, torch.Tensor) for tensor in state.values()
     ):
-        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {again}")
+        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {fix}")
     state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
     for key in _OWN_TENSORS:
         if key not in state:
-            raise WeightsMissing(f"{foreign} '{key}'; {again}")
+            raise WeightsMissing(f"{foreign} '{key}'; {fix}")
     return state
 
 
-def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
+def token_ids(
+    texts: Sequence[str],
+    files: ChexbertFiles,
+    config: Any,
+) -> list[list[int]]:
     """Return the ids of each text between [CLS] and [SEP], cut at the encoder's maximum length.
 
     A vocabulary that is smaller than configured is logged.
+
+    Args:
+        texts: Texts, each the result of :func:`~.chexbert.prepare`.
+        files: Files with the vocabulary.
+        config: Result of :func:`read_config`.
 
     Raises:
         WeightsMissing: The vocabulary is damaged, or larger than configured.
@@ -153,6 +170,11 @@ def read_texts(
     settings: ModelSettings,
 ) -> Iterator[tuple[int, tuple[tuple[int, ...], NDArray[np.float32]]]]:
     """Load the network and read texts with it.
+
+    Args:
+        texts: Texts, each the result of :func:`~.chexbert.prepare`.
+        files: CheXbert's files.
+        settings: Device, type of numbers and size of batches.
 
     Yields:
         ``(position, (classes, vector))``, the longest texts first.

@@ -224,7 +224,12 @@ def _read_config(path: Path) -> _Config:
     )
 
 
-def _encoder_folder(path: Path, model_type: ModelType, name: str, settings: ModelSettings) -> Path:
+def _encoder_folder(
+    path: Path,
+    model_type: ModelType,
+    name: str,
+    settings: ModelSettings,
+) -> Path:
     stated = settings.named_weights.get(_ENCODER[model_type])
     if stated:
         return weights_path(_ENCODER[model_type], stated)
@@ -242,7 +247,10 @@ def _encoder_folder(path: Path, model_type: ModelType, name: str, settings: Mode
     )
 
 
-def _archive_errors(path: Path, model_type: ModelType) -> AbstractContextManager[None]:
+def _archive_errors(
+    path: Path,
+    model_type: ModelType,
+) -> AbstractContextManager[None]:
     return weights_errors(
         lambda kind, reason: (
             f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "

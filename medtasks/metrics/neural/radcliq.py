@@ -103,7 +103,19 @@ def radcliq_v1(
     model: RadCliQModel = RADCLIQ_V1,
     sources: Mapping[str, str] = CXR_REPORT_METRIC,
 ) -> ReportScores:
-    """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
+    """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        key: Key of the scores.
+        model: Coefficients.
+        sources: Keys of the four inputs by the metric that has them, in the order of :class:`RadCliQInputs`.
+
+    Returns:
+        Values by pair, and their mean. Lower is better.
+    """
     for name in _NEEDED_WEIGHTS:  # missing weights raise before any model runs
         weights_path(name, settings.named_weights.get(name))
     facts = {"orientation": "lower is better"}

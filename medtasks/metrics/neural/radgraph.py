@@ -63,10 +63,14 @@ class RadGraph:
     settings: ModelSettings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
-        """Annotate reports, shape (texts,).
+        """Annotate reports.
 
-        The empty text is read as the word ``None``, as in the package; white space, on which the package fails, has no
-        entities.
+        Args:
+            texts: Reports. The empty text is read as the word ``None``, as in the package; white space, on which the
+                package fails, has no entities.
+
+        Returns:
+            One annotation per report.
         """
         reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
@@ -119,6 +123,13 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
 
     Words are compared with case, except in the relations of ``complete``; the package's repository has compared
     everything without case since July 2026, under the same version number.
+
+    Args:
+        first: Annotation of one report, see the module.
+        second: Annotation of the other.
+
+    Returns:
+        F1 = 2 |A and B| / (|A| + |B|) by name, 0 to 1.
     """
     first_sets = _compared_sets(first)
     second_sets = _compared_sets(second)
@@ -163,6 +174,16 @@ def radgraph(
     """Score RadGraph F1, by default with the first RadGraph, from :func:`rewards`.
 
     A pair with an empty text, or one without entities, scores 0.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        model_type: RadGraph of 2021, or RadGraph-XL.
+        names: Agreements of :func:`rewards` to return.
+
+    Returns:
+        ``<model>_<name>`` by pair, and their means, 0 to 1.
     """
     pairs = list(zip(references, hypotheses, strict=True))
     scored = [position for position, pair in enumerate(pairs) if all(pair)]

@@ -95,7 +95,11 @@ class WordEncoder:
         by_word = dict(zip(distinct, encoded["input_ids"], strict=True))
         return [[by_word[word] for word in words] for words in reports]
 
-    def vectors(self, reports: Sequence[Sequence[Sequence[int]]], batch_size: int) -> Tensor:
+    def vectors(
+        self,
+        reports: Sequence[Sequence[Sequence[int]]],
+        batch_size: int,
+    ) -> Tensor:
         """Return one vector per word, zeros for a word without wordpieces.
 
         The encoder reads the pieces between [CLS] and [SEP], long reports in segments, which may end within a word.
@@ -110,7 +114,7 @@ class WordEncoder:
         first = self._tokenizer.cls_token_id
         last = self._tokenizer.sep_token_id
         segments = []
-        lengths: list[int] = []
+        lengths = []
         for words in reports:
             lengths += [len(pieces) for pieces in words]
             flat = list(chain.from_iterable(words))
@@ -180,7 +184,12 @@ class _Spans(NamedTuple):
 class SpanNetwork:
     """Entities and relations from the vectors of words."""
 
-    def __init__(self, archive: Archive, contents: Contents, device: torch.device) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        contents: Contents,
+        device: torch.device,
+    ) -> None:
         self._contents = contents
         self._device = device
         self._per_word = archive.spans_per_word
@@ -213,7 +222,11 @@ class SpanNetwork:
                 f"but names {labels}"
             )
 
-    def predict(self, words: Tensor, reports: Sequence[Sequence[str]]) -> list[Entities]:
+    def predict(
+        self,
+        words: Tensor,
+        reports: Sequence[Sequence[str]],
+    ) -> list[Entities]:
         """Find entities and relations.
 
         Args:
@@ -248,7 +261,12 @@ class SpanNetwork:
         inside = ends < lengths.cumsum(0)[owners][:, None]
         return _Spans(owners[starts[inside]], starts[inside], ends[inside])
 
-    def _span_scores(self, perceptron: _Perceptron, words: Tensor, spans: _Spans) -> Tensor:
+    def _span_scores(
+        self,
+        perceptron: _Perceptron,
+        words: Tensor,
+        spans: _Spans,
+    ) -> Tensor:
         """Return the scores of spans, shape (spans, outputs)."""
         first = spans.first.to(self._device)
         last = spans.last.to(self._device)
@@ -258,7 +276,12 @@ class SpanNetwork:
         layer = linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
         return perceptron.scores(layer)
 
-    def _best_of_reports(self, mentions: Tensor, spans: _Spans, lengths: Tensor) -> Tensor:
+    def _best_of_reports(
+        self,
+        mentions: Tensor,
+        spans: _Spans,
+        lengths: Tensor,
+    ) -> Tensor:
         """Return whether each span is among the best of its report, which may have relations."""
         # The number is computed in float32 like the package: in float64 some products round up to another integer.
         limits = (lengths.float() * self._per_word).ceil().long().tolist()

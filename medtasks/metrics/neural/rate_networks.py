@@ -25,7 +25,11 @@ _GPU_BATCH = 256
 LABELS = {"O", *(f"B-{kind}" for kind in KINDS), *(f"I-{kind}" for kind in KINDS)}
 
 
-def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, Any]:
+def _load(
+    name: str,
+    model_class: Any,
+    settings: ModelSettings,
+) -> tuple[Any, Any]:
     folder = weights_path(name, settings.named_weights.get(name))
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
@@ -94,6 +98,10 @@ def annotate_sentences(
 ) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """Find the entities of sentences.
 
+    Args:
+        sentences: Sentences of :func:`~.rate_sentences.split_sentences`.
+        settings: Weights, device, type of numbers and size of batches.
+
     Yields:
         ``(position, [(text, type), ...])``, the longest sentences first.
 
@@ -129,6 +137,10 @@ def embed_entities(
     settings: ModelSettings,
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Return the unit vector of each text's first token.
+
+    Args:
+        entities: Texts of entities.
+        settings: Weights, device, type of numbers and size of batches.
 
     Yields:
         ``(position, vector)``, the longest texts first.

@@ -183,11 +183,14 @@ def _fingerprint(name: str, settings: ModelSettings) -> str:
     return f"{name} {_VERSION} {settings.dtype} {digest}"
 
 
-def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[Entity] | None]:
+def report_entities(
+    settings: ModelSettings,
+    texts: Sequence[str],
+) -> list[list[Entity] | None]:
     """Return the entities of each report, or None for a report without a sentence of at least three characters."""
     rules = weights_path(RULES, settings.named_weights.get(RULES))
     sentences = {text: split_sentences(text, rules) for text in dict.fromkeys(texts)}
-    keys: dict[str, bytes] = {}
+    keys = {}
     for sentence in chain.from_iterable(sentences.values()):
         keys[sentence] = text_key(sentence)
     if not keys:
@@ -205,7 +208,7 @@ def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[
         encode=lambda value: json.dumps(value).encode(),
         decode=json.loads,
     )
-    by_report: list[list[Entity] | None] = []
+    by_report = []
     for text in texts:
         of_sentences = [entities[sentence] for sentence in sentences[text]]
         of_report = [Entity(*entity) for entity in chain.from_iterable(of_sentences)]
@@ -213,7 +216,10 @@ def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[
     return by_report
 
 
-def entity_vectors(settings: ModelSettings, texts: Sequence[str]) -> dict[str, Vectors]:
+def entity_vectors(
+    settings: ModelSettings,
+    texts: Sequence[str],
+) -> dict[str, Vectors]:
     """Return the unit vector of each distinct entity text."""
     if not texts:
         return {}
@@ -283,12 +289,12 @@ def _pair_scores(
     as_published: bool,
 ) -> list[dict[str, float] | None]:
     """Return the :func:`entity_scores` of pairs, None for a pair with a report without entities."""
-    texts: list[str] = []
+    texts = []
     for reference, hypothesis in pairs:
         if reference and hypothesis:
             texts += [entity.text for entity in reference + hypothesis]
     vectors = entity_vectors(settings, texts)
-    scores: list[dict[str, float] | None] = []
+    scores = []
     for reference, hypothesis in pairs:
         result = None
         if reference and hypothesis:

@@ -83,8 +83,8 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
 
 
 def _compile_rule(text: str, is_boundary: bool) -> _Rule:
-    parts: list[str] = []
-    literals: set[str] = set()
+    parts = []
+    literals = set()
     for escaped, wildcard, literal, marker, plus in _RULE_PARTS.findall(text):
         if escaped and wildcard in "be":
             parts.append(r"\A" if wildcard == "b" else r"\Z")
@@ -144,7 +144,11 @@ def _candidates(text: str, rules: Sequence[_Rule]) -> list[_Span]:
     return [span for _, span in matches]
 
 
-def _overlapping(span: _Span, taken: Sequence[tuple[int, int, int]], longest: int) -> int | None:
+def _overlapping(
+    span: _Span,
+    taken: Sequence[tuple[int, int, int]],
+    longest: int,
+) -> int | None:
     """Return the position of the last span, by its begin, that overlaps a span, among sorted ones up to a length."""
     index = bisect_left(taken, (max(span.end, span.begin + 1),))
     while index and taken[index - 1][0] >= span.begin - longest:
@@ -183,7 +187,11 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
     return spans
 
 
-def _paired_spans(text: str, begins: Sequence[int], ends: Sequence[_Span]) -> list[_Span]:
+def _paired_spans(
+    text: str,
+    begins: Sequence[int],
+    ends: Sequence[_Span],
+) -> list[_Span]:
     """Return the sentences from a beginning to its end, and those of the gaps between them."""
     stripped = _stripped_lengths(text)
     spans: list[_Span] = []
@@ -267,7 +275,10 @@ def _sentence_starts(text: str, spans: Sequence[_Span]) -> list[int]:
     return sorted(starts)
 
 
-def entity_spans(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
+def entity_spans(
+    tokens: Sequence[str],
+    labels: Sequence[str],
+) -> list[tuple[int, int, str]]:
     """Find the entities of a sentence by the published rules.
 
     A label decides together with the next one. An entity that is open at the end ends before the last token; it is lost

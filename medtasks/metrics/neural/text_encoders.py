@@ -261,7 +261,10 @@ def present(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def load_tensors(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") -> "Network":
+def load_tensors(
+    build: "Callable[[], Network]",
+    state: "Mapping[str, torch.Tensor]",
+) -> "Network":
     """Build a network with these tensors, in float32, for evaluation.
 
     Args:
@@ -302,7 +305,12 @@ def tensor_fault(tensor: "torch.Tensor") -> str:
     return ""
 
 
-def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None:
+def check_vocabulary(
+    entries: int,
+    size: int,
+    larger: str,
+    smaller: str,
+) -> None:
     """Compare the size of a vocabulary with that of the encoder, and log one with fewer entries.
 
     Args:
@@ -321,7 +329,12 @@ def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None
 
 
 def longest_text(config: Any, tokenizer: Any) -> int:
-    """Return the maximum input length of a BERT-family encoder, in tokens."""
+    """Return the maximum input length of a BERT-family encoder, in tokens.
+
+    Args:
+        config: The encoder's configuration of transformers.
+        tokenizer: Its tokenizer.
+    """
     # RoBERTa counts positions from its padding token's id + 1; a tokenizer without a length limit has 10^30.
     unused = config.pad_token_id + 1 if config.model_type == "roberta" else 0
     return int(min(tokenizer.model_max_length, config.max_position_embeddings - unused))

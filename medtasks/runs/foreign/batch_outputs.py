@@ -36,6 +36,9 @@ def recognise(content: FileContent) -> bool:
 def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of output files, then those of error files.
 
+    Args:
+        contents: Output files, error files and request files of one run.
+
     Raises:
         RepliesError: There are requests alone, or a line has no id.
     """
@@ -72,7 +75,10 @@ def _question(record: TableRow) -> dict[str, Any]:
     return {"prompt": prompt, "image_names": names}
 
 
-def _rows(content: FileContent, questions: Mapping[Any, dict[str, Any]]) -> Iterator[ForeignRow]:
+def _rows(
+    content: FileContent,
+    questions: Mapping[Any, dict[str, Any]],
+) -> Iterator[ForeignRow]:
     for record in content.records():
         identifier = record.values.get(_ID)
         if not isinstance(identifier, str):

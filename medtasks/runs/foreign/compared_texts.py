@@ -59,7 +59,12 @@ def with_equal_numbers(options: Iterable[str]) -> tuple[str, ...]:
 
 
 def comparable_options(options: Iterable[str]) -> tuple[str, ...]:
-    """Return options in the form in which lists of them are compared."""
+    """Return options in the form in which lists of them are compared.
+
+    Example:
+        >>> comparable_options(["(A) 5.0", "(B) Mass"])
+        ('5.', 'mass')
+    """
     return with_equal_numbers(shown_options(options))
 
 
@@ -77,7 +82,12 @@ def with_blanks(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def are_words(options: Sequence[str]) -> bool:
-    """Return whether options are answers in words, yes or no, that a prompt need not list."""
+    """Return whether options are answers in words, yes or no, that a prompt need not list.
+
+    Example:
+        >>> are_words(("yes", "no")), are_words(("yes", "left"))
+        (True, False)
+    """
     return _WORDS.issuperset(options)
 
 

@@ -50,10 +50,10 @@ def read_subsets(contents: Sequence[FileContent]) -> ForeignFile:
     Raises:
         RepliesError: They are predictions that do not say what was asked.
     """
-    rows: list[ForeignRow] = []
+    rows = []
     lines = 0
     for content in contents:
-        samples: dict[Any, ForeignRow] = {}
+        samples = {}
         for record in content.records():
             lines += 1
             samples[record.values.get("index")] = _row(record)

@@ -77,7 +77,11 @@ class FileContent:
         return "one object" if self.form == "object" else ", ".join(self.keys) or "nothing"
 
 
-def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ()) -> FileContent:
+def read_content(
+    path: Path,
+    sheet_name: str = "",
+    header: Collection[str] = (),
+) -> FileContent:
     """Read the beginning of a file.
 
     Args:
@@ -164,7 +168,11 @@ def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
 
 
-def _with_head(path: Path, form: str, records: Callable[[], Iterator[TableRow]]) -> FileContent:
+def _with_head(
+    path: Path,
+    form: str,
+    records: Callable[[], Iterator[TableRow]],
+) -> FileContent:
     head = itertools.islice(_objects(records()), _HEAD)
     return FileContent(path, form, tuple(row.values for row in head), records)
 
@@ -179,7 +187,12 @@ def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
         yield from records
 
 
-def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
+def _lines(
+    path: Path,
+    encoding: str,
+    *,
+    only_readable: bool = False,
+) -> Iterator[TableRow]:
     """Yield the objects in lines, without damaged ones or with RepliesError for them."""
     damages = (RepliesError,) if only_readable else ()
     # Replies may hold other line separators. Bytes that are no text become halves of surrogate pairs.
@@ -262,7 +275,10 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
+def _members(
+    path: Path,
+    members: Sequence[zipfile.ZipInfo],
+) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for number, member in enumerate(members, start=1):
             location = f"{path}, sample {number}"  # its name has the id
@@ -276,7 +292,11 @@ def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRo
             yield TableRow(location, _object(_decode(data, "utf-8-sig", location), location))
 
 
-def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+def _content_of(
+    archive: zipfile.ZipFile,
+    stream: IO[bytes],
+    member: zipfile.ZipInfo,
+) -> bytes:
     """Return the content of a member, which may be packed by Zstandard as Python before 3.14 cannot read.
 
     Raises:

@@ -37,7 +37,7 @@ def read_samples_files(contents: Sequence[FileContent]) -> ForeignFile:
     Raises:
         RepliesError: The replies are likelihoods of options.
     """
-    rows: list[ForeignRow] = []
+    rows = []
     for content in contents:
         replies_by_row: dict[str, list[list[str]]] = {}  # of each run in the file
         lines: Counter[tuple[str, str]] = Counter()  # by row and filter

@@ -146,7 +146,11 @@ class MatchedReplies:
         return "; ".join(descriptions)
 
 
-def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> MatchedReplies:
+def match_rows(
+    file: ForeignFile,
+    documents: Documents,
+    task: TaskFile,
+) -> MatchedReplies:
     """Match the rows of a file to the samples of a task, see docs/running.md.
 
     Args:

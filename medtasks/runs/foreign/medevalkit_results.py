@@ -55,7 +55,7 @@ def read_results(contents: Sequence[FileContent]) -> ForeignFile:
         RepliesError: They hold answers that the kit parsed, or replies to Rad-ReStruct.
     """
     is_mapping = contents[0].form == "object"
-    rows: list[ForeignRow] = []
+    rows = []
     for record in records_of(contents):
         rows += _mapped_rows(record, contents[0]) if is_mapping else [_row(record)]
     is_cut = is_mapping or "index2ans" in contents[0].keys

@@ -56,8 +56,11 @@ def has_reply(content: FileContent) -> bool:
     return bool(_candidates("reply", content.keys))
 
 
-def _read_tables(columns: Mapping[str, str], contents: Sequence[FileContent]) -> ForeignFile:
-    rows: list[ForeignRow] = []
+def _read_tables(
+    columns: Mapping[str, str],
+    contents: Sequence[FileContent],
+) -> ForeignFile:
+    rows = []
     notes: list[str] = []
     for content in contents:
         names = _named_columns(content, columns)
@@ -77,9 +80,12 @@ def _read_tables(columns: Mapping[str, str], contents: Sequence[FileContent]) ->
     )
 
 
-def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str, list[str]]:
+def _named_columns(
+    content: FileContent,
+    columns: Mapping[str, str],
+) -> dict[str, list[str]]:
     """Return the columns of the fields that a user named."""
-    names: dict[str, list[str]] = {}
+    names = {}
     for field, text in columns.items():
         if field not in FIELDS:
             raise RepliesError(
@@ -145,8 +151,13 @@ def _value(values: Any, name: str) -> Any:
     return _value(values.get(first), remainder) if remainder else _MISSING
 
 
-def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool) -> ForeignRow:
-    values: dict[str, Any] = {}
+def _row(
+    record: TableRow,
+    names: Mapping[str, Sequence[str]],
+    *,
+    is_cell: bool,
+) -> ForeignRow:
+    values = {}
     for field, columns in names.items():
         cells = [_value(record.values, column) for column in columns]
         value = cells if len(cells) > 1 else cells[0]

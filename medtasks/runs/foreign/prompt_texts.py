@@ -46,7 +46,9 @@ class ListedOptions:
 
 
 def matches_in(
-    prompt: str, index: SampleIndex, row_options: Options | None = None
+    prompt: str,
+    index: SampleIndex,
+    row_options: Options | None = None,
 ) -> tuple[list[PromptMatch], bool]:
     """Find the samples' texts in a prompt. A question that contains another one replaces it.
 
@@ -62,7 +64,7 @@ def matches_in(
     questions = index.questions.find(text)
     first = min((start + len(question) for start, question in questions), default=len(text))
     lists = list(islice(_lists_in(text, first, index), _MOST_LISTS))
-    matches: list[PromptMatch] = []
+    matches = []
     is_reordered = False
     for start, question in questions:
         end = start + len(question)
@@ -70,8 +72,10 @@ def matches_in(
         asked_options, is_other_order = _asked_options(question, after, index, row_options)
         is_reordered = is_reordered or is_other_order
         for options in asked_options:
-            shown = [each for each in after if index.shown[question].get(each.options) == options]
-            listed = shown[0] if shown else ListedOptions((), end, end)
+            with_options = [
+                each for each in after if index.shown[question].get(each.options) == options
+            ]
+            listed = with_options[0] if with_options else ListedOptions((), end, end)
             around = (text[:start], text[end : listed.start], text[listed.end :])
             frame = hash(tuple(_LETTERS.sub("", part) for part in around))
             matches.append(PromptMatch((question, options), frame, len(listed.options)))
@@ -79,7 +83,10 @@ def matches_in(
 
 
 def _asked_options(
-    question: str, after: Sequence[ListedOptions], index: SampleIndex, row_options: Options | None
+    question: str,
+    after: Sequence[ListedOptions],
+    index: SampleIndex,
+    row_options: Options | None,
 ) -> tuple[Iterable[Options | None], bool]:
     """Return the options of samples that are asked with a question, and whether some are in another order.
 
@@ -113,7 +120,11 @@ def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     return [match for match in matches if match.texts[0] not in parts]
 
 
-def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptions]:
+def _lists_in(
+    text: str,
+    first: int,
+    index: SampleIndex,
+) -> Iterator[ListedOptions]:
     """Yield the lists of known options in a text from its character ``first`` on, and the parts of each."""
     if first >= len(text):
         return

@@ -41,7 +41,9 @@ _ENDINGS = (*_LINES, ".json", ".xlsx", ".tsv", ".csv", ".eval")
 
 
 def read_foreign(
-    paths: Sequence[Path], format: str | None = None, columns: Mapping[str, str] | None = None
+    paths: Sequence[Path],
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> ForeignFile | None:
     """Read the replies that another kit, or a user's own loop, wrote.
 
@@ -69,12 +71,14 @@ def read_foreign(
 
 
 def _read_files(
-    paths: Sequence[Path], format: str | None, columns: dict[str, str]
+    paths: Sequence[Path],
+    format: str | None,
+    columns: dict[str, str],
 ) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
     header = [name for field, name in columns.items() if field != "options"]
-    by_path: dict[Path, list[FileContent]] = {}
+    by_path = {}
     for path in paths:
         contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
         if contents is not None:
@@ -95,10 +99,14 @@ def _read_files(
 
 
 def _contents_of(
-    path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool
+    path: Path,
+    sheet_name: str,
+    header: Sequence[str],
+    *,
+    may_be_ours: bool,
 ) -> list[FileContent] | None:
     """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
-    contents: list[FileContent] = []
+    contents = []
     for file in _files_in(path):
         content = read_content(file, sheet_name, header)
         if may_be_ours and _is_ours(content):
@@ -108,7 +116,10 @@ def _contents_of(
 
 
 def _rows(
-    by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool
+    by_path: Mapping[Path, Sequence[FileContent]],
+    reader: KitReader,
+    *,
+    has_id: bool,
 ) -> ForeignFile | None:
     """Return the rows of the files that a user named, and of those in folders that are the reader's."""
     selected: list[FileContent] = []
@@ -126,7 +137,11 @@ def _rows(
     return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
 
 
-def _numbered_rows(replies: ForeignFile, *, is_table: bool) -> Iterator[ForeignRow]:
+def _numbered_rows(
+    replies: ForeignFile,
+    *,
+    is_table: bool,
+) -> Iterator[ForeignRow]:
     for number, row in enumerate(replies.rows):
         is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
         yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
@@ -182,7 +197,9 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
 
 
 def _reader(
-    contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]
+    contents: Sequence[FileContent],
+    format: str | None,
+    columns: Mapping[str, str],
 ) -> KitReader | None:
     """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
     if format == "table":

@@ -9,7 +9,7 @@ from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
 from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
+from medtasks.runs.foreign.prompt_texts import matches_in, within_frame
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 BY_ID = "id"
@@ -80,11 +80,14 @@ def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
+def _by_texts(
+    rows: Sequence[ForeignRow],
+    index: SampleIndex,
+) -> list[RowMatch]:
     """Find the texts that agree with those of each row."""
     matches = [RowMatch(row) for row in rows]
-    in_prompts: list[list[PromptMatch]] = []
-    of_prompts: list[RowMatch] = []
+    in_prompts = []
+    of_prompts = []
     for match in matches:
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
@@ -100,7 +103,11 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
+def _settles_texts(
+    match: RowMatch,
+    options: Options | None,
+    index: SampleIndex,
+) -> bool:
     """Compare a row's question, and options in a place of their own, and return whether its prompt can add nothing."""
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
@@ -115,7 +122,11 @@ def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex)
     return bool(match.texts or match.why)
 
 
-def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: SampleIndex) -> bool:
+def _numbers_are_ids(
+    file: ForeignFile,
+    matches: Sequence[RowMatch],
+    index: SampleIndex,
+) -> bool:
     """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none."""
     numbered = [match for match in matches if number_of(match.row.identifier or "")]
     for match in numbered:
@@ -130,7 +141,11 @@ def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: Samp
     return True
 
 
-def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIndex) -> list[int]:
+def _comparable_samples(
+    match: RowMatch,
+    samples: Iterable[int],
+    index: SampleIndex,
+) -> list[int]:
     """Select the samples with which a row has a text in common."""
     if match.has_text:
         return [number for number in samples if index.texts[number][0]]

@@ -94,7 +94,12 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
 
 
 def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:
-    """Return options without blank ones at the end, which are cells of questions with more options."""
+    """Return options without blank ones at the end, which are cells of questions with more options.
+
+    Example:
+        >>> without_blank_end(["left", "", "right", " "])
+        ('left', '', 'right')
+    """
     count = len(options)
     while count and not options[count - 1].strip():
         count -= 1

@@ -52,13 +52,19 @@ class SampleIndex:
             if question:
                 self._add_question(number, question, options, shown_options(written))
 
-    def _add_question(self, number: int, question: str, options: Options, shown: Options) -> None:
+    def _add_question(
+        self,
+        number: int,
+        question: str,
+        options: Options,
+        as_shown: Options,
+    ) -> None:
         texts = (question, options)
         if are_words(options) and texts not in self.groups:
             self.worded.setdefault(question, []).append(options)
         self.groups.setdefault(texts, []).append(number)
         self.groups.setdefault((question, None), []).append(number)
-        self.shown.setdefault(question, {}).setdefault(shown, options)
+        self.shown.setdefault(question, {}).setdefault(as_shown, options)
         self._reordered.add((question, tuple(sorted(options))))
         self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
 
@@ -117,7 +123,11 @@ class SampleIndex:
         doc_id = self._names.id_of(name)
         return [] if doc_id is None else self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
 
-    def with_texts(self, question: str, options: Options | None) -> list[Texts]:
+    def with_texts(
+        self,
+        question: str,
+        options: Options | None,
+    ) -> list[Texts]:
         """Return the texts of samples with a question.
 
         Args:
@@ -133,15 +143,29 @@ class SampleIndex:
         return [(question, ())] if (question, ()) in self.groups else []
 
     def has_in_any_order(self, question: str, options: Options) -> bool:
-        """Return whether a sample has a question with these options in some order."""
+        """Return whether a sample has a question with these options in some order.
+
+        Args:
+            question: Question in comparable form.
+            options: Options in comparable form.
+        """
         return (question, tuple(sorted(options))) in self._reordered
 
     def shows_image(self, number: int, names: Iterable[str]) -> bool:
         """Return whether a sample shows an image of one of the names."""
         return not self._images[number].isdisjoint(map(image_name, names))
 
-    def with_image(self, texts: Sequence[Texts], names: Iterable[str]) -> list[int]:
-        """Return the samples with some texts that show an image of one of the names."""
+    def with_image(
+        self,
+        texts: Sequence[Texts],
+        names: Iterable[str],
+    ) -> list[int]:
+        """Return the samples with some texts that show an image of one of the names.
+
+        Args:
+            texts: Texts of samples, see :meth:`with_texts`.
+            names: Names of image files, also with folders.
+        """
         row_names = {image_name(name) for name in names}
         samples: dict[int, None] = {}
         for own_names in texts:
@@ -163,7 +187,12 @@ class TextFinder:
             self._lengths.setdefault(tokens[:_FIRST], set()).add(len(tokens))
 
     def find(self, text: str) -> list[tuple[int, str]]:
-        """Return the known texts in a text in comparable form, each with its place, in order."""
+        """Return the known texts in a text in comparable form, each with its place, in order.
+
+        Example:
+            >>> TextFinder(["left lung", "lung"]).find("the left lung")
+            [(4, 'left lung'), (9, 'lung')]
+        """
         matches = list(_TOKEN.finditer(text))
         tokens = tuple(match[0] for match in matches)
         places = []

@@ -22,7 +22,8 @@ _OF_ONE_LETTER = (
 
 
 def samples_from_file(
-    file: ForeignFile, task: TaskFile
+    file: ForeignFile,
+    task: TaskFile,
 ) -> tuple[list[dict[str, Any]], ForeignFile]:
     """Make documents of the questions, options and gold of a file.
 
@@ -67,7 +68,9 @@ def samples_from_file(
 
 
 def _documents(
-    names: Sequence[str], rows: Sequence[ForeignRow], task: TaskFile
+    names: Sequence[str],
+    rows: Sequence[ForeignRow],
+    task: TaskFile,
 ) -> list[dict[str, Any]]:
     """Return the document of each name, or raise RepliesError if two rows of a name differ."""
     by_id: dict[str, dict[str, Any]] = {}
@@ -139,8 +142,18 @@ def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
         yield "The file names no images, so that intervals take each sample for independent."
 
 
-def file_provenance(file: ForeignFile, documents: Documents, task: TaskFile) -> dict[str, Any]:
-    """Return the provenance of documents of :func:`samples_from_file`, like that of prepared data."""
+def file_provenance(
+    file: ForeignFile,
+    documents: Documents,
+    task: TaskFile,
+) -> dict[str, Any]:
+    """Return the provenance of documents that come from a file, like that of prepared data.
+
+    Args:
+        file: The file.
+        documents: Documents of :func:`samples_from_file`.
+        task: Task that asks them.
+    """
     info = CATALOGUE.get(task.dataset or "")
     return {
         "name": task.dataset,

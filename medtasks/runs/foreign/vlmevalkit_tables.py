@@ -35,8 +35,8 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
 
 def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of tables, without those whose ``index`` belongs to several questions."""
-    rows: list[ForeignRow] = []
-    notes: list[str] = []
+    rows = []
+    notes = []
     for content in contents:
         is_judged = bool(_JUDGED & {*content.keys})
         rows += [_row(record, is_judged=is_judged) for record in content.records()]
@@ -82,7 +82,7 @@ def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
 
 def _texts(record: TableRow) -> dict[str, str]:
     """Return the texts of all cells that are not blank, which the kit's JSON has as ``NaN``."""
-    texts: dict[str, str] = {}
+    texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)
         text = None if is_blank else text_of(record, key)
