@@ -66,7 +66,11 @@ def or_warn(
 
 
 @contextlib.contextmanager
-def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replace_attribute(
+    owner: Any,
+    name: str,
+    value: Any,
+) -> Iterator[None]:
     """Replace an attribute of an object within the block.
 
     Example:

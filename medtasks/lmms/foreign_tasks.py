@@ -89,7 +89,11 @@ def _apply_with_documents(
         return apply()
 
 
-def _check_options(name: str, task: Any, readers: Sequence[ReadWith]) -> None:
+def _check_options(
+    name: str,
+    task: Any,
+    readers: Sequence[ReadWith],
+) -> None:
     documents = task.eval_docs_no_media
     if not len(documents):
         return

@@ -115,7 +115,12 @@ class _Watch:
         sample = (request.task_name, int(request.doc_id))
         self.origins[sample] = combined_origin(self.origins.get(sample, ""), origin)
 
-    def mark(self, reply: Any, request: Instance, method: str) -> Any:
+    def mark(
+        self,
+        reply: Any,
+        request: Instance,
+        method: str,
+    ) -> Any:
         """Return a reply, marked as failed or cut where it is. Tasks of others get none of our marks."""
         self.note_origin(request, "")
         if not self.marks_replies:
@@ -164,7 +169,8 @@ def _is_full(reply: Any, request: Instance) -> bool:
         return False
     counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
     # The position of the settings differs for chat models.
-    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+    mappings = [argument for argument in request.args if isinstance(argument, Mapping)]
+    settings = mappings[0] if mappings else {}
     tokens = getattr(counts, "output_tokens", None)
     limit = settings.get("max_new_tokens")
     return bool(tokens and limit and tokens >= int(limit))
@@ -177,7 +183,8 @@ def replies_module(lm: Any) -> str:
 
 def chat_completions(lm: Any) -> Any:
     """Return the object with the ``create`` that asks a server, or None for a model without an openai client."""
-    completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
+    chat = getattr(getattr(lm, "client", None), "chat", None)
+    completions = getattr(chat, "completions", None)
     return completions if callable(getattr(completions, "create", None)) else None
 
 

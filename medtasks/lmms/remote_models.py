@@ -254,8 +254,9 @@ def _proxy_variable(
 ) -> str:
     """Return the variable that names a proxy for a host, empty if there is none."""
     # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
-    exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
-    if {host, "*"} & {entry.strip() for entry in exempt}:
+    exempt = environment.get("no_proxy", environment.get("NO_PROXY", ""))
+    entries = {entry.strip() for entry in exempt.lower().split(",")}
+    if entries & {host, "*"}:
         return ""
     names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
     return next((name for name in names if environment.get(name, "").strip()), "")

@@ -161,7 +161,11 @@ def _ngrams(
         yield _Ngrams(numbers, vocabulary, text, gram, counts)
 
 
-def _document_counts(grams: _Ngrams, first: int, owner: Integers) -> Floats:
+def _document_counts(
+    grams: _Ngrams,
+    first: int,
+    owner: Integers,
+) -> Floats:
     """Count the hypotheses with each n-gram in any of their references, shape (distinct,)."""
     size = max(1, len(grams.words))
     in_reference = grams.text >= first

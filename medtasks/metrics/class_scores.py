@@ -83,13 +83,11 @@ def count_classes(
         if not 0 <= value < classes:
             raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {value}")
     numbers = np.arange(classes)
-    targets = np.asarray(gold, dtype=np.int64)
     # An invalid reply gets a number that no class has.
-    guesses = np.asarray(
-        [classes if value is None else value for value in predicted], dtype=np.int64
-    )
-    answered = np.ones((len(gold), 1), dtype=bool)
-    return _cells(targets[:, np.newaxis] == numbers, guesses[:, np.newaxis] == numbers, answered)
+    guesses = [classes if value is None else value for value in predicted]
+    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == numbers
+    guess = np.asarray(guesses, dtype=np.int64)[:, np.newaxis] == numbers
+    return _cells(right, guess, np.ones((len(gold), 1), dtype=bool))
 
 
 def count_labels(
@@ -184,7 +182,8 @@ def unseen_labels(cells: Integers) -> tuple[Floats, list[float]]:
             row[of_label] = 0.0
             row[cell] = 1.0
             rows.append(row)
-    return np.asarray(rows, dtype=np.float64).reshape(-1, len(total)), [0.5] * len(rows)
+    unseen = np.asarray(rows, dtype=np.float64).reshape(-1, len(total))
+    return unseen, [0.5] * len(rows)
 
 
 def ratio(
@@ -299,4 +298,5 @@ def _counts(cells: Integers) -> _Counts:
 
 def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:
     included = np.broadcast_to(included, values.shape)
-    return ratio(np.where(included, values, 0.0).sum(axis=-1), included.sum(axis=-1), np.nan)
+    total = np.where(included, values, 0.0).sum(axis=-1)
+    return ratio(total, included.sum(axis=-1), np.nan)

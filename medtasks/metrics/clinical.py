@@ -138,7 +138,8 @@ def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
 
 def _calls(decisions: Sequence[Decision]) -> Calls:
     counts = Counter(decision.called for decision in decisions if not decision.failed)
-    return Calls(counts[True], counts[False], counts[None], len(decisions) - counts.total())
+    failed = len(decisions) - counts.total()
+    return Calls(counts[True], counts[False], counts[None], failed)
 
 
 def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float]:
@@ -170,7 +171,9 @@ def _ratio(
     if not error > _NO_SPREAD:
         return _ratio_without_error(decisions, called, degrees)
     half = t_quantile((1 + LEVEL) / 2, degrees) * error
-    return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
+    low = value * math.exp(-half)
+    high = value * math.exp(half)
+    return EstimatedValue(value, value * error, low, high)
 
 
 def _log_ratio_error(

@@ -25,7 +25,10 @@ from medtasks.metrics.ngram_metrics import (
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 MEASURES = (
-    *(f"bleu_{order}" for order in range(1, 5)),
+    "bleu_1",
+    "bleu_2",
+    "bleu_3",
+    "bleu_4",
     "rouge_1",
     "rouge_2",
     "rouge_l",
@@ -79,7 +82,8 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
     rouge, steps = _rouge(reply, gold)
     shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too, but not in reports.
-    bleu = _bleu(reply.replace(".", " .").split(" "), gold.replace(".", " .").split(" "))
+    reply_words = reply.replace(".", " .").split(" ")
+    bleu = _bleu(reply_words, gold.replace(".", " .").split(" "))
     values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
     stops = _TOO_LONG if steps > _MOST_STEPS else None
     return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
@@ -99,7 +103,7 @@ def medevalkit_lexical(
     Returns:
         ``medevalkit_bleu_<1 to 4>`` and ``medevalkit_rouge_<1, 2 or l>`` by pair, and their means.
     """
-    names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
+    names = MEASURES[:7]
     rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         if not hypothesis:
@@ -186,7 +190,8 @@ def _rouge(reply: str, gold: str) -> tuple[list[float], int]:
 
 def _sentences(text: str) -> list[list[str]]:
     """Return the words of each sentence between full stops. A blank sentence has the empty word."""
-    return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
+    sentences = [" ".join(piece.split()) for piece in text.split(".") if piece]
+    return [sentence.split(" ") for sentence in sentences]
 
 
 def _common_subsequence(

@@ -188,7 +188,11 @@ def fetch(name: str) -> Path:
     return weights_path(name)
 
 
-def _write_counts(published: Path, git_blob: str, table: Path) -> None:
+def _write_counts(
+    published: Path,
+    git_blob: str,
+    table: Path,
+) -> None:
     """Write the counts of a published pickle as JSON. A pickle can run code: no other file is ever unpickled."""
     content = published.read_bytes()
     digest = hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False)
@@ -201,7 +205,11 @@ def _write_counts(published: Path, git_blob: str, table: Path) -> None:
         path.write_text(json.dumps(facts))
 
 
-def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
+def _download(
+    info: WeightsInfo,
+    repository: str,
+    folder: Path,
+) -> None:
     from huggingface_hub import snapshot_download
 
     make_folder(folder)

@@ -119,12 +119,20 @@ def score_keys(prefix: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{prefix}_{ending}" for ending in endings)
 
 
-def _cider_info(name: str, description: str, *weights: str) -> MetricInfo:
+def _cider_info(
+    name: str,
+    description: str,
+    *weights: str,
+) -> MetricInfo:
     keys = (name, f"{name}_reference")
     return MetricInfo(name, description, keys, "cider", (TOKENIZER, *weights), scale=Scale.RAW)
 
 
-def _bertscore_info(name: str, key: str, description: str) -> MetricInfo:
+def _bertscore_info(
+    name: str,
+    key: str,
+    description: str,
+) -> MetricInfo:
     return MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
 
 

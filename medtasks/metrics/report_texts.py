@@ -187,11 +187,12 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
 
 def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
     try:
-        header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
+        lines = list(csv.reader(io.StringIO(content, newline=""), strict=True))
     except csv.Error as error:
         raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+    header = lines[0] if lines else []
     items = []
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(lines[1:], start=2):
         if not row:
             continue
         if len(row) != len(header):

@@ -94,8 +94,13 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        counts = Counter(map(number_of, self.rows))
-        return {number: doc_id for doc_id in self.rows if counts[number := number_of(doc_id)] == 1}
+        ids = {}
+        counts: Counter[str] = Counter()
+        for doc_id in self.rows:
+            number = number_of(doc_id)
+            ids[number] = doc_id
+            counts[number] += 1
+        return {number: doc_id for number, doc_id in ids.items() if counts[number] == 1}
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:
@@ -202,7 +207,8 @@ def number_of(name: str) -> str:
 
 
 def _first_line(document: Document) -> str:
-    return str(document.get("question") or "").strip().partition("\n")[0].strip()
+    text = str(document.get("question") or "").strip()
+    return text.partition("\n")[0].strip()
 
 
 # ---- fingerprints of samples ----

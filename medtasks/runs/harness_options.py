@@ -120,7 +120,9 @@ class HarnessOptions:
             ['tasks']
         """
         folders = self.given.get("include_path") or []
-        return [Path(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
+        if isinstance(folders, str):
+            folders = [folders]
+        return list(map(Path, folders))
 
     def pairs(self, name: str) -> dict[str, str]:
         """Return ``key=value,...`` as a mapping. Commas in quotes and brackets do not separate.
@@ -243,7 +245,9 @@ def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
         raise MedTasksError(
             f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234"
         )
-    return tuple(values * 4) if len(values) == 1 else (*values, *DEFAULT_SEEDS[len(values) :])
+    if len(values) == 1:
+        return tuple(values * 4)
+    return (*values, *DEFAULT_SEEDS[len(values) :])
 
 
 class _Parser(argparse.ArgumentParser):
@@ -292,7 +296,11 @@ def split_arguments(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def model_label(name: object, arguments: object, served: object = None) -> str:
+def model_label(
+    name: object,
+    arguments: object,
+    served: object = None,
+) -> str:
     """Return the identity of a model: its name and the arguments that can change an answer, without secrets.
 
     Args:

@@ -151,9 +151,9 @@ class SampleLine:
     @property
     def sample(self) -> str | None:
         """Id that the run recorded, in clear or as its digest, None if it recorded none."""
-        recorded = (
-            (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
-        )
+        recorded = self.record.get("doc_id")
+        if self.is_of_harness:
+            recorded = (self.score or {}).get("sample")
         return None if recorded is None else name_of(recorded)
 
     @property
@@ -312,7 +312,12 @@ class Samples:
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
 
-    def add_reply(self, doc_id: str, reply: Reply | None, line: SampleLine) -> bool:
+    def add_reply(
+        self,
+        doc_id: str,
+        reply: Reply | None,
+        line: SampleLine,
+    ) -> bool:
         """Add a reply.
 
         Args:

@@ -85,8 +85,10 @@ def opened_all(results: Sequence[Any]) -> tuple[Reply, Rule]:
     if in_words(results):
         return open_envelope(results[0])
     if all(isinstance(result, dict) for result in results):
-        return Reply(losses=tuple(result["loss"] for result in results)), Rule(results[0]["rule"])
-    return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Rule()
+        losses = tuple(result["loss"] for result in results)
+        return Reply(losses=losses), Rule(results[0]["rule"])
+    losses = tuple(parse_loglikelihood(result)[0] for result in results)
+    return Reply(losses=losses), Rule()
 
 
 def in_words(results: Sequence[Any]) -> bool:
@@ -115,7 +117,9 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     if not isinstance(result, str) or len(result) > _LONGEST_PAIR:
         return FAILED
     match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result))
-    return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
+    if match is None:
+        return FAILED
+    return float(match[1]), match[2].lower() in ("true", "1")
 
 
 def _parse_pair(result: Sequence[Any]) -> tuple[float, bool]:

@@ -62,5 +62,6 @@ def read_origins(*paths: Path) -> ReplyOrigins:
     for path in paths:
         for file in path.glob("*.jsonl") if path.is_dir() else [path]:
             for line in read_lines(file, note=lambda _: None):
-                origins[file, str(line.record.get("doc_id"))] = str(line.record.get(ORIGIN))
+                sample = (file, str(line.record.get("doc_id")))
+                origins[sample] = str(line.record.get(ORIGIN))
     return ReplyOrigins.of(origins.values())

@@ -62,7 +62,8 @@ class ResultsFile:
     def order(self) -> tuple[float, str]:
         """Sort key: time, then path."""
         made = self.made
-        return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
+        seconds = made.timestamp() if made else self.path.stat().st_mtime
+        return seconds, str(self.path)
 
     def of_task(self, key: str, task: str) -> Any:
         """Return a task's entry in one part of the file, or None.

@@ -174,7 +174,8 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
     calls = [(manifest, *_model_and_files(manifest, by_path)) for manifest in manifests]
-    models = sorted({*by_path.values(), *(label for _, label, _ in calls)} or {""})
+    labels = {label for _, label, _ in calls}
+    models = sorted(labels.union(by_path.values()) or {""})
     chosen = _choose_model(folder, models, model)
     tasks = _tasks(samples, results, models, chosen, notes)
     counted = {task.results for task in tasks.values()}
@@ -289,7 +290,8 @@ def _sort_as_asked(
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     for file in reversed(results):  # in which everything but the command line is sorted by name
         arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
-        calls += [tasks_of(name) or [name] for name in str(arguments.get("tasks") or "").split(",")]
+        names_asked = str(arguments.get("tasks") or "").split(",")
+        calls += [tasks_of(name) or [name] for name in names_asked]
     names = dict.fromkeys(chain.from_iterable(calls))
     positions = {name: position for position, name in enumerate(names)}
     unnamed = len(positions)
@@ -438,7 +440,8 @@ class Source:
     @cached_property
     def run(self) -> RecordedRun:
         """The run, read once. Damage is logged. Raises MedTasksError if no results are found."""
-        run = open_run(self.path, self.model) if self.path.is_dir() else _run_of_samples(self.path)
+        is_folder = self.path.is_dir()
+        run = open_run(self.path, self.model) if is_folder else _run_of_samples(self.path)
         for note in run.notes:
             warn_once(note)
         return run
@@ -514,9 +517,9 @@ def replies_to(task: str, source: Source) -> Path:
         RepliesError: The run has no samples of the task.
     """
     harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
-    is_run = source.path.is_dir() and any(any(source.path.rglob(name)) for name in harness_names)
-    if not is_run:
-        return source.path
+    folder = source.path
+    if not (folder.is_dir() and any(any(folder.rglob(name)) for name in harness_names)):
+        return folder
     tasks = source.run.tasks
     if task not in tasks:
         raise RepliesError(

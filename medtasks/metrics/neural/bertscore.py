@@ -165,7 +165,8 @@ def _weights_by_id(
     for pair in matches:
         ids = pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids
         distinct_ids.append(np.unique(ids))
-        size = max(size, 1 + int(pair.reference_ids.max()), 1 + int(pair.hypothesis_ids.max()))
+        largest = max(pair.reference_ids.max(), pair.hypothesis_ids.max())
+        size = max(size, 1 + int(largest))
     none = np.empty(0, dtype=np.int32)
     counts = np.bincount(np.concatenate([none, *distinct_ids]), minlength=size)
     return np.asarray(np.log((len(matches) + 1) / (counts + 1)))
@@ -239,10 +240,8 @@ class ContextualEncoder:
         # Tokenizers refuse half a surrogate pair, which a cut JSON escape leaves.
         stripped = [text.strip().encode("utf-8", "replace").decode() for text in texts]
         prefixed = [self._prefix + text if text else "" for text in stripped]
-        ids: list[list[int]] = self._tokenizer(prefixed, truncation=True, max_length=self._longest)[
-            "input_ids"
-        ]
-        return ids
+        encoded = self._tokenizer(prefixed, truncation=True, max_length=self._longest)
+        return list(encoded["input_ids"])
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> "list[torch.Tensor]":
         """Return the unit vectors of each text's tokens.

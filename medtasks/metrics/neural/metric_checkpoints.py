@@ -171,10 +171,8 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     """
     weights = weights_path(model_type, settings.named_weights.get(model_type))
     candidates = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
-    path = next(
-        (path for path in candidates if path.is_file() or (path / _CONFIG).is_file()),
-        None,
-    )
+    paths = [path for path in candidates if path.is_file() or (path / _CONFIG).is_file()]
+    path = paths[0] if paths else None
     if path is None:
         raise WeightsMissing(
             f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_LABELS} nor {model_type}.tar.gz; fetch that with "

@@ -121,7 +121,8 @@ class WordEncoder:
             for start in range(0, len(flat), self._window):
                 segments.append([first, *flat[start : start + self._window], last])
         counts = torch.tensor(lengths, device=self._device)
-        sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
+        width = self._model.config.hidden_size
+        sums = torch.zeros(len(counts), width, device=self._device)
         is_half = self._dtype == "bfloat16"
         vectors = []
         for start in range(0, len(segments), batch_size):
@@ -130,7 +131,8 @@ class WordEncoder:
             with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=is_half):
                 hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
             # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].
-            vectors.append(hidden[:, 1:-1][mask[:, 2:].bool()].float())
+            is_piece = mask[:, 2:].bool()
+            vectors.append(hidden[:, 1:-1][is_piece].float())
         if vectors:
             owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
             sums.index_add_(0, owners, torch.cat(vectors))
@@ -311,9 +313,10 @@ class SpanNetwork:
             source, target = pairs.T
             products = linear(vectors[source] * vectors[target], both)
             scores = self._relation.scores(as_first[source] + as_second[target] + products)
-            best, kind = (scores + (ranks[source] + ranks[target])[:, None]).max(dim=1)
-            # 0 is "no relation"
-            yield from torch.stack([source, target, kind])[:, best > 0].T.tolist()
+            of_pair = ranks[source] + ranks[target]
+            best, kind = (scores + of_pair[:, None]).max(dim=1)
+            relations = torch.stack([source, target, kind])
+            yield from relations[:, best > 0].T.tolist()  # 0 is "no relation"
 
     def _write(
         self,

@@ -179,7 +179,8 @@ def entity_scores(
 
 def _fingerprint(name: str, settings: ModelSettings) -> str:
     folder = weights_path(name, settings.named_weights.get(name))
-    digest = weights_digest([*present(folder, _FILES), *sorted(folder.glob("*.safetensors"))])
+    weights = sorted(folder.glob("*.safetensors"))
+    digest = weights_digest(present(folder, _FILES) + weights)
     return f"{name} {_VERSION} {settings.dtype} {digest}"
 
 

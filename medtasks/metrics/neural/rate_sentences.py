@@ -237,7 +237,12 @@ def _stripped_lengths(text: str) -> list[int]:
     return lengths
 
 
-def _fill_gap(spans: list[_Span], text: str, begin: int, end: int) -> None:
+def _fill_gap(
+    spans: list[_Span],
+    text: str,
+    begin: int,
+    end: int,
+) -> None:
     """Append a gap, or move the end of the last span to that of a short one."""
     gap = _trim(text, begin, end)
     if gap and gap.end - gap.begin > _SHORTEST_GAP:

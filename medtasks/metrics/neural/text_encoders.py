@@ -93,8 +93,10 @@ def pad_rows(
     """
     import torch
 
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, padding)
-    mask = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+    tensors = [torch.tensor(row) for row in rows]
+    ids = torch.nn.utils.rnn.pad_sequence(tensors, True, padding)
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = torch.arange(ids.shape[1]) < lengths[:, None]
     return ids.to(device), mask.long().to(device)
 
 
@@ -281,7 +283,8 @@ def load_tensors(
     # Drawing random weights takes time and changes the random state.
     with init_empty_weights(include_buffers=False):
         network = build()
-    network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    in_float32 = {name: tensor.float() for name, tensor in state.items()}
+    network.load_state_dict(in_float32, assign=True)
     return network.eval()
 
 

@@ -71,7 +71,8 @@ def _has_reply(row: ForeignRow) -> bool:
 
 def _question(record: TableRow) -> dict[str, Any]:
     body = as_mapping(record.values.get("body") or record.values.get("params"))
-    prompt, names = last_question(body.get("messages") or body.get("input") or body.get("prompt"))
+    messages = body.get("messages") or body.get("input") or body.get("prompt")
+    prompt, names = last_question(messages)
     return {"prompt": prompt, "image_names": names}
 
 
@@ -101,7 +102,8 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _reply(message, choice.get("finish_reason"))
     if "output" in body:  # responses API
         parts = list(chain(*map(_parts_of, body["output"])))
-        yield _reply({"content": parts}, as_mapping(body.get("incomplete_details")).get("reason"))
+        details = as_mapping(body.get("incomplete_details"))
+        yield _reply({"content": parts}, details.get("reason"))
     message = as_mapping(as_mapping(values.get("result")).get("message"))
     if message:  # Anthropic
         yield _reply(message, message.get("stop_reason"))

@@ -98,4 +98,5 @@ def image_name(file: str) -> str:
         >>> image_name("images/Chest 1.PNG")
         'chest 1'
     """
-    return _IMAGE_ENDING.sub("", file.replace("\\", "/").rpartition("/")[2]).casefold()
+    name = file.replace("\\", "/").rpartition("/")[2]
+    return _IMAGE_ENDING.sub("", name).casefold()

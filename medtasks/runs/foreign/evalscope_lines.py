@@ -112,11 +112,13 @@ def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
 
 def _repeats(prompts: Mapping[int, str | None]) -> int:
     """Return the number of repeats: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
-    for count in range(min(_MOST_REPEATS, max(prompts, default=0) + 1), 1, -1):
+    most = min(_MOST_REPEATS, max(prompts, default=0) + 1)
+    for count in range(most, 1, -1):
         blocks: dict[int, set[str | None]] = {}
         for index, prompt in prompts.items():
             blocks.setdefault(index // count, set()).add(prompt)
-        if len(prompts) > len(blocks) and all(len(block) == 1 for block in blocks.values()):
+        are_repeats = all(len(block) == 1 for block in blocks.values())
+        if are_repeats and len(prompts) > len(blocks):
             return count
     return 1
 

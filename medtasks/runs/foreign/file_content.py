@@ -247,7 +247,11 @@ def _object(text: str, location: str) -> dict[str, Any]:
     return _check_object(_parse(exact_decoder().decode, location, text), location)
 
 
-def _parse(parse: Callable[..., Any], location: str, *arguments: Any) -> Any:
+def _parse(
+    parse: Callable[..., Any],
+    location: str,
+    *arguments: Any,
+) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:

@@ -58,8 +58,11 @@ def read_samples_files(contents: Sequence[FileContent]) -> ForeignFile:
 
 def _replies(record: TableRow) -> list[str]:
     """Return the replies to a sample, several if it was repeated."""
-    recorded = next((record.values[key] for key in REPLIES if key in record.values), None)
-    while isinstance(recorded, list) and len(recorded) == 1 and isinstance(recorded[0], list):
+    values = record.values
+    recorded = next((values[key] for key in REPLIES if key in values), None)
+    while isinstance(recorded, list) and len(recorded) == 1:
+        if not isinstance(recorded[0], list):
+            break
         recorded = recorded[0]
     replies: list[Any] = recorded if isinstance(recorded, list) else [recorded]
     if not replies or not all(isinstance(reply, str) for reply in replies):
@@ -101,7 +104,8 @@ def _shown_prompt(values: Mapping[str, Any]) -> str | None:
     """Return the text that a model got, of chat messages the last of a user, or None without any."""
     prompt = values.get("arguments", values.get("input"))
     for _ in range(2):  # gen_args_0, and arg_0 in it
-        prompt = next(iter(prompt.values()), None) if isinstance(prompt, dict) else prompt
+        if isinstance(prompt, dict):
+            prompt = next(iter(prompt.values()), None)
     while isinstance(prompt, list) and prompt and not isinstance(prompt[0], dict):
         prompt = prompt[0]
     messages = parsed_list(prompt)

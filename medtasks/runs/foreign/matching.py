@@ -95,8 +95,9 @@ class MatchedReplies:
     @property
     def fits(self) -> bool:
         """Whether the file answers this task: half of its rows, or half of the samples."""
+        missing = list(self.statuses.values()).count("missing")
         is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
-        is_half_of_samples = 2 * [*self.statuses.values()].count("missing") <= len(self.statuses)
+        is_half_of_samples = 2 * missing <= len(self.statuses)
         return any(self.runs) and (is_half_of_rows or is_half_of_samples)
 
     def sentences(self) -> Iterator[str]:
@@ -131,8 +132,8 @@ class MatchedReplies:
         texts: dict[str, dict[int, str]] = {}
         for match in matches:
             row = match.row
-            text = " ".join((row.question or row.prompt or row.identifier or "").split())
-            texts.setdefault(match.why, {})[row.number] = text
+            text = row.question or row.prompt or row.identifier or ""
+            texts.setdefault(match.why, {})[row.number] = " ".join(text.split())
         descriptions = []
         for why, of_rows in texts.items():
             rows = []
@@ -198,7 +199,8 @@ def _by_sample(matches: Sequence[RowMatch]) -> dict[tuple[int, int], list[RowMat
     by_sample: dict[tuple[int, int], list[RowMatch]] = {}
     for match in matches:
         if len(match.samples) == 1:
-            by_sample.setdefault((match.samples[0], match.row.repeat or 0), []).append(match)
+            sample = (match.samples[0], match.row.repeat or 0)
+            by_sample.setdefault(sample, []).append(match)
     return by_sample
 
 
@@ -206,7 +208,8 @@ def _only_reply(matches: Sequence[RowMatch]) -> ForeignRow | None:
     """Return the row with the one reply of several rows, None if they differ. A failure gives way to a reply."""
     rows = [match.row for match in matches]
     answered = [row for row in rows if row.reply is not None]
-    if len({(row.reply or "").replace("\r\n", "\n") for row in answered}) > 1:
+    replies = {(row.reply or "").replace("\r\n", "\n") for row in answered}
+    if len(replies) > 1:
         for match in matches:
             match.why = TWO_REPLIES
         return None

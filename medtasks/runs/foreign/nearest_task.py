@@ -27,13 +27,15 @@ def nearest_task(file: ForeignFile, task: TaskFile) -> tuple[str, int, int]:
     Returns:
         Its name, empty if no row answers any; the number of rows that answer it; and that of the rows read.
     """
-    rows = file.rows[:: max(1, len(file.rows) // _ROWS)][:_ROWS]
+    step = max(1, len(file.rows) // _ROWS)
+    rows = file.rows[::step][:_ROWS]
     sample = replace(file, rows=rows)
     nearest = ""
     most = 0
     for name, documents in _other_questions(task):
         with contextlib.suppress(MedTasksError):
-            count = sum(bool(match.samples) for match in match_each(sample, SampleIndex(documents)))
+            matches = match_each(sample, SampleIndex(documents))
+            count = sum(bool(match.samples) for match in matches)
             if count > most:
                 nearest = name
                 most = count

@@ -155,7 +155,9 @@ def _files_in(path: Path) -> list[Path]:
     questions = {MANIFEST, *(manifest.files if manifest else ())}
     files: dict[Path, Path] = {}  # without links to others of them
     for file in sorted(path.rglob("*"), key=lambda file: (_rank(file), file)):
-        if file.suffix.lower() in _ENDINGS and file.is_file() and file.name not in questions:
+        if file.name in questions or file.suffix.lower() not in _ENDINGS:
+            continue
+        if file.is_file():
             files.setdefault(file.resolve(), file)
     return list(files.values())
 

@@ -154,7 +154,11 @@ def _comparable_samples(
     return [number for number in samples if index.texts[number][1]]
 
 
-def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
+def _agrees(
+    match: RowMatch,
+    number: int,
+    index: SampleIndex,
+) -> bool:
     """Return whether the texts of a row are those of a sample."""
     question, options = index.texts[number]
     if match.has_text:
@@ -162,7 +166,12 @@ def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
     return comparable_options(match.row.options or ()) == options
 
 
-def _decide(match: RowMatch, index: SampleIndex, *, ids_count: bool) -> None:
+def _decide(
+    match: RowMatch,
+    index: SampleIndex,
+    *,
+    ids_count: bool,
+) -> None:
     """Set the samples that a row answers, and the step or the cause."""
     if ids_count or not number_of(match.row.identifier or ""):
         match.samples = index.with_id(match.row.identifier or "")
@@ -203,15 +212,17 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place."""
-    if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
+    if len(matches) != len(index.texts):
         return
-    if not _is_telling(index.texts):
+    if any(match.row.repeat is not None for match in matches) or not _is_telling(index.texts):
         return
-    if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
-        for number, match in enumerate(matches):
-            if len(match.samples) > 1:
-                match.samples = [number]
-                match.step = BY_ORDER
+    for number, match in enumerate(matches):
+        if not match.samples or not _is_at(match, number, index):
+            return
+    for number, match in enumerate(matches):
+        if len(match.samples) > 1:
+            match.samples = [number]
+            match.step = BY_ORDER
 
 
 def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
@@ -228,7 +239,11 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
-def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
+def _is_at(
+    match: RowMatch,
+    number: int,
+    index: SampleIndex,
+) -> bool:
     """Return whether a row may answer the sample at its place."""
     if len(match.samples) == 1:
         return match.samples[0] == number

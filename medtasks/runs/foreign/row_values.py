@@ -78,7 +78,8 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
     Raises:
         RepliesError: An option is ``NaN`` or infinite.
     """
-    value = next((record.values[key] for key in keys if record.values.get(key)), None)
+    values = [record.values[key] for key in keys if record.values.get(key)]
+    value = values[0] if values else None
     options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
         parts = _IN_ONE_LINE.split(options.strip())
@@ -120,7 +121,8 @@ def image_names(*values: Any) -> tuple[str, ...]:
             continue
         if not isinstance(value, str) or value.startswith(("data:", "attachment:")):
             continue
-        name = PurePosixPath(value.strip().replace("\\", "/").partition("?")[0]).name
+        path = value.strip().replace("\\", "/").partition("?")[0]
+        name = PurePosixPath(path).name
         if 0 < len(name) <= _LONGEST_NAME:
             names.append(name)
     return tuple(names)

@@ -104,7 +104,9 @@ class SampleIndex:
     def _images(self) -> list[frozenset[str]]:
         names = []
         for document in self.documents:
-            files = [*Sample(document).images, *filter(None, (document.get("image_id"),))]
+            files = [*Sample(document).images]
+            if document.get("image_id"):
+                files.append(document["image_id"])
             names.append(frozenset(image_name(str(file)) for file in files))
         return names
 
@@ -121,7 +123,9 @@ class SampleIndex:
     def with_id(self, name: str) -> list[int]:
         """Return the samples that have an id, or share it as published."""
         doc_id = self._names.id_of(name)
-        return [] if doc_id is None else self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
+        if doc_id is None:
+            return []
+        return self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
 
     def with_texts(
         self,

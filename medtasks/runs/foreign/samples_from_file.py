@@ -88,7 +88,11 @@ def _asks_for_one_option(task: TaskFile) -> bool:
     return family.columns in _OF_ONE_LETTER and not family.paired and task.variant is None
 
 
-def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
+def _document(
+    name: str,
+    row: ForeignRow,
+    task: TaskFile,
+) -> dict[str, Any]:
     """Return the columns of a row's question, with options without the marks that the kit compares."""
     written = list(row.options or ())
     bare = without_marks(written)
@@ -125,7 +129,11 @@ def _asked_texts(row: ForeignRow) -> tuple[Hashable, ...]:
     return row.question or row.prompt, row.options, row.answer
 
 
-def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
+def _notes(
+    documents: Documents,
+    task: TaskFile,
+    note: str,
+) -> Iterator[str]:
     yield (
         f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
         f"compared with them."
