@@ -109,13 +109,13 @@ def cider_values(
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     log_documents = frequencies.log_documents if frequencies else math.log(max(1, first))
     cosines = np.zeros(len(references))
-    for grams in _ngrams(words, lengths, list(vocabulary)):
+    names = list(vocabulary)
+    for grams in _ngrams(words, lengths):
         if frequencies is None:
             documents_with = _document_counts(grams, first, owner)
         else:
-            documents_with = np.array(
-                [frequencies.counts.get(gram, 0.0) for gram in grams.texts], dtype=float
-            )
+            counts = [frequencies.counts.get(gram, 0.0) for gram in grams.texts(words, names)]
+            documents_with = np.array(counts, dtype=float)
         weights = log_documents - np.log(np.maximum(1.0, documents_with))
         cosines += _cosines(grams, weights, owner, first, clipped)
     if clipped:
@@ -128,37 +128,35 @@ def cider_values(
 class _Ngrams(NamedTuple):
     """The distinct n-grams of one order in all texts, hypotheses first, sorted by text and number of the n-gram."""
 
-    words: Integers  # number of each distinct n-gram's words, shape (distinct, order)
-    vocabulary: Sequence[str]
+    order: int
+    examples: Integers  # place of each distinct n-gram in the words of all texts, shape (distinct,)
     text: Integers  # position of the text, shape (entries,)
     gram: Integers  # number of the n-gram, shape (entries,)
     counts: Integers  # how often the text has it, shape (entries,)
 
-    @property
-    def texts(self) -> Iterator[str]:
-        """The words of each distinct n-gram, joined by blanks."""
-        for numbers in self.words.tolist():
-            yield " ".join([self.vocabulary[number] for number in numbers])
+    def texts(self, words: Integers, vocabulary: Sequence[str]) -> Iterator[str]:
+        """Return the words of each distinct n-gram, joined by blanks."""
+        columns = []
+        for shift in range(self.order):
+            numbers = words[self.examples + shift].tolist()
+            columns.append([vocabulary[number] for number in numbers])
+        return map(" ".join, zip(*columns, strict=True))
 
 
-def _ngrams(
-    words: Integers,
-    lengths: Integers,
-    vocabulary: Sequence[str],
-) -> Iterator[_Ngrams]:
+def _ngrams(words: Integers, lengths: Integers) -> Iterator[_Ngrams]:
     """Yield the n-grams of 1 to 4 words of texts whose words are laid end to end."""
     text_of = np.repeat(np.arange(len(lengths)), lengths)
     prefixes = np.zeros_like(words)  # number of the n-gram of the order before at each start
+    vocabulary_size = int(words.max(initial=-1)) + 1
     for order in range(1, _ORDERS + 1):
         ends = np.arange(order - 1, len(words))
         starts = (ends - order + 1)[text_of[ends] == text_of[ends - order + 1]]
-        codes = prefixes[starts] * len(vocabulary) + words[starts + order - 1]
+        codes = prefixes[starts] * vocabulary_size + words[starts + order - 1]
         grams, examples, prefixes[starts] = np.unique(codes, return_index=True, return_inverse=True)
         size = max(1, len(grams))
         keys, counts = np.unique(text_of[starts] * size + prefixes[starts], return_counts=True)
         text, gram = np.divmod(keys, size)
-        numbers = words[starts[examples][:, np.newaxis] + np.arange(order)]
-        yield _Ngrams(numbers, vocabulary, text, gram, counts)
+        yield _Ngrams(order, starts[examples], text, gram, counts)
 
 
 def _document_counts(
@@ -167,7 +165,7 @@ def _document_counts(
     owner: Integers,
 ) -> Floats:
     """Count the hypotheses with each n-gram in any of their references, shape (distinct,)."""
-    size = max(1, len(grams.words))
+    size = max(1, len(grams.examples))
     in_reference = grams.text >= first
     owners = owner[grams.text[in_reference] - first]
     documents = np.unique(owners * size + grams.gram[in_reference]) % size
@@ -183,7 +181,7 @@ def _cosines(
 ) -> Floats:
     """Return the cosine of every reference with its hypothesis, shape (references,)."""
     references = len(owner)
-    size = max(1, len(grams.words))
+    size = max(1, len(grams.examples))
     values = grams.counts * weights[grams.gram]
     norms = np.sqrt(np.bincount(grams.text, values**2, minlength=first + references))
     in_reference = grams.text >= first
