@@ -340,11 +340,7 @@ def _annotate(
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(
-    results: Mapping[str, Any],
-    shard: Shard,
-    rows: Mapping[str, int],
-) -> None:
+def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
     """Record how many rows of each task a shard asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
