@@ -145,6 +145,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
     from medtasks.home import own_tasks_folders
     from medtasks.runs.redaction import redact_log
+    from medtasks.tasks.task_files import installed_tasks
     from medtasks.tasks.task_index import tasks_folder
 
     _guard_evaluation()
@@ -160,6 +161,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
                 *folders,
                 str(tasks_folder()),
                 *map(str, own_tasks_folders()),
+                *map(str, installed_tasks()),
             ]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
