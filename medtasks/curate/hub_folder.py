@@ -464,13 +464,19 @@ def _datasheet(benchmark: Benchmark) -> str:
     sheet = json.loads((dataset_folder(dataset) / DATASHEET).read_text(encoding="utf-8"))
     reviewers = [record["reviewer"] for record in sheet["reviewers"]]
     numbers = {name: f"reviewer {at}" for at, name in enumerate(reviewers, 1)}
-    for record in sheet["reviewers"]:
-        record["reviewer"] = numbers[record["reviewer"]]
-    for record in sheet["agreement"]:
-        record["reviewers"] = [numbers[name] for name in record["reviewers"]]
-    sheet["wording"] = numbers.get(sheet["wording"])
+    for part in ("reviewers", "agreement", "wording"):
+        sheet[part] = _renamed(sheet[part], numbers)
     sheet["published_with"] = None
     return "#" + as_markdown(sheet).replace("\n## ", "\n### ").rstrip()
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a JSON value with other names in place of some."""
+    if isinstance(value, Mapping):
+        return {key: _renamed(part, names) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_renamed(part, names) for part in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _as_yaml(content: Mapping[str, Any]) -> str:

@@ -310,6 +310,10 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
         from medtasks.tasks.documents import check_judge
         from medtasks.tasks.task_files import members_of
 
+        named = getattr(call.arguments.get("cli_args"), "tasks", None)
+        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
+            # The harness took the name for that of a folder of task files, which is here, too.
+            call.arguments["tasks"] = [named]
         for name in call.arguments["tasks"]:
             tasks += members_of(name)
     for task in tasks:
@@ -318,7 +322,7 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
 
     try:
         with asked_as_family(call.arguments):
-            results = evaluate(*args, **kwargs)
+            results = evaluate(*call.args, **call.kwargs)
     except ValueError as error:
         if tasks and str(error).startswith(f"Model '{_DEFAULT_MODEL}' not found"):
             raise MedTasksError(

@@ -129,7 +129,7 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
                 dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(
                     _SYNTAXES[dataset.original_encoding]
                 )
-            _lift_functional_groups(dataset)
+            lift_functional_groups(dataset)
             stored = dataset.pixel_array
             palette = dataset.PhotometricInterpretation == "PALETTE COLOR"
             if palette or stored.ndim == 3:
@@ -177,7 +177,7 @@ def _numbers(dataset: Any, name: str) -> list[float]:
     raise UnreadableImage(f"its {name} is {', '.join(parts)} and no number")
 
 
-def _lift_functional_groups(dataset: Any) -> None:
+def lift_functional_groups(dataset: Any) -> None:
     """Copy what the functional groups of a single frame say about its grey values to where other objects have it."""
     for groups in _FUNCTIONAL_GROUPS:
         for group in dataset.get(groups) or ():
