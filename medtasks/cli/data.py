@@ -322,30 +322,25 @@ def look(
 
 @app.command()
 def publish(
-    context: typer.Context,
-    name: Annotated[str, Argument(help="A prepared dataset of your own, or a task of yours.")],
+    name: Annotated[str, Argument(help="A prepared dataset of your own.")],
     folder: Annotated[
         Path, Option("--out", help="New folder, named as the benchmark and its first task.")
     ],
     licence: Annotated[
-        str,
-        Option(help="Licence of questions and images, such as cc-by-4.0, by which you publish."),
+        str, Option(help="Licence by which you publish questions and images, such as cc-by-4.0.")
     ],
-    include_path: IncludePath = None,
 ) -> None:
-    """Write a benchmark of your own into a folder for the Hub, which pip installs as well.
+    """Write a dataset of your own, with its tasks, into a folder for the Hub, which pip installs as well.
 
     Nothing leaves the machine: you upload the folder. Credentialed data and those of others are refused.
     """
     from medtasks.curate.hub_folder import publish_folder
 
-    look_into(context, include_path)
     with out.status(f"Writing {folder} ..."):
         benchmark = publish_folder(name, folder, licence)
-    say(f"{folder}: {len(benchmark.documents)} questions, {benchmark.access}, {licence}")
+    access = benchmark.manifest.access
+    say(f"{folder}: {len(benchmark.documents)} questions, {access}, {licence}")
     say("Look at README.md, and name the authors in its citation.")
-    if benchmark.access == Access.GATED:
-        say("The data are gated: ask for an agreement on the Hub before you upload them.")
     say(f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}")
     say(f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset")
 

@@ -1,4 +1,4 @@
-"""Folder with a benchmark of the user's own, as the Hub keeps datasets. ``pip`` can install it as well.
+"""Folder with a prepared dataset of the user's own, as the Hub keeps datasets. ``pip`` can install it as well.
 
 =================  =====================================================================================================
 ``README.md``      dataset card: licence, size, how to run it, datasheet, citation
@@ -9,12 +9,10 @@
 =================  =====================================================================================================
 
 Images are written as models see them, as PNG: what their files say about a patient stays out. For the same reason ids
-are replaced by numbers, which keep questions on one patient or image together, and columns that no task needs are left
-out.
+are replaced by numbers, which keep questions on one patient or image together.
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,45 +22,30 @@ from typing import Any
 import yaml
 
 from medtasks.curate.datasheet import as_markdown, markdown_table
+from medtasks.curate.study import checked_name
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.dataset_lookup import DATASHEET, own_datasets, study_of
-from medtasks.data.dataset_manifest import manifest_of, text_fingerprint
-from medtasks.data.document_store import embedded_name
+from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_datasets, study_of
+from medtasks.data.dataset_manifest import Manifest, text_fingerprint
+from medtasks.data.document_store import embedded_name, load_documents
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.samples import Document, Sample
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import dataset_folder
 from medtasks.prompts.images import images
 from medtasks.prompts.messages import png
-from medtasks.tasks.documents import access_of_task, image_settings, task_documents
 from medtasks.tasks.installed_packages import ENTRY_POINTS
-from medtasks.tasks.own_documents import completed, needed_columns, rows_of
-from medtasks.tasks.task_file import TaskFile, names_in_templates
+from medtasks.tasks.own_documents import completed, rows_of
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import names_of_others, task_config, task_files
-from medtasks.tasks.task_index import (
-    COLUMNS,
-    ROWS,
-    SETTINGS,
-    Config,
-    DottedName,
-    dumped,
-    mapping_in,
-    resolved,
-)
+from medtasks.tasks.task_index import COLUMNS, Config, DottedName, dumped
 from medtasks.version import __version__
 
 DATA_FILE = "data/test-00000-of-00001.parquet"
 _NUMBERED = ("patient_id", "image_id", "pair_id", "unit_id")
 _HELD_APART = ("doc_id", "dataset", "image_file", "image_files", "image_sha256")
-_IMAGE_COLUMNS = {"image": "image_file", "images": "image_files"}
-"""Names that hooks have for the columns of the Parquet file that hold one image, or a list of them."""
-_IMAGE_SETTINGS = ("image_root", "image_rule", "image_range")
-_LOST_SETTINGS = (*_IMAGE_SETTINGS, "demonstrations")
-_LOST_METADATA = ("dataset", "data", "few_shot", "checked_against", "same_as", ROWS)
-_LOST_KEYS = (  # noqa: SIM905 - a list would take a line for each
-    "task task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split "
-    "fewshot_split fewshot_config process_docs"
-).split()
+_IMAGES = "images"  # column of the Parquet file
+_OF_PREPARED = ("task", "task_alias", "tag", "dataset_path", "dataset_kwargs", "test_split")  # keys
+_OF_REVIEWERS = ("reviewer", "reviewers", "constant")  # keys of a datasheet's records
 _ROWS = 32  # rows whose images are in memory at a time
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**9, "100K<n<1M"))
 _LICENCES = (  # noqa: SIM905 - those of data, as the Hub writes them
@@ -131,37 +114,43 @@ _FRAMEWORK = (
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Tasks on the same documents that are published together."""
+    """Dataset that is published, and the tasks on it."""
 
     name: str  # in the folder that is written
     licence: str
-    dataset: str | None  # prepared; None for a task on the user's own files
+    manifest: Manifest
+    documents: Sequence[Document]
     tasks: Mapping[str, TaskFile]  # by their new names
     groups: Mapping[str, TaskFile]
-    documents: Sequence[Document]
-    access: Access
 
     @property
-    def first(self) -> TaskFile:
-        """The task by which images are opened."""
-        return next(iter(self.tasks.values()))
+    def description(self) -> str:
+        """Description of its first task."""
+        return next(iter(self.tasks.values())).description
+
+    @property
+    def image_column(self) -> str:
+        """The column in which hooks look for images; empty for questions without."""
+        if not any(Sample(document).images for document in self.documents):
+            return ""
+        return "image_file" if "image_file" in self.documents[0] else "image_files"
 
 
 def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
-    """Write a user's own dataset or task into a new folder, for the Hub and for ``pip``.
+    """Write a prepared dataset of the user's own into a new folder, for the Hub and for ``pip``.
 
     Args:
-        name: Prepared dataset of the user's own, or a task of theirs.
-        folder: Folder that does not exist or is empty; its name is that of the benchmark and its first task.
+        name: The dataset, as it was prepared.
+        folder: Folder that does not exist; its name is that of the benchmark and its first task.
         licence: Licence of questions and images, by its name on the Hub if it has one there.
 
     Raises:
-        UnknownName: There is no such dataset or task.
-        MedTasksError: The data are credentialed or others', a task needs files of its own, an image cannot be read, or
-            the folder cannot be written.
+        UnknownName: There is no such dataset.
+        MedTasksError: The data are credentialed, others' or volumes, or an image cannot be read.
+        OSError: The folder cannot be written.
     """
     benchmark = _benchmark(name, folder.absolute().name, licence)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists():
         raise MedTasksError(f"{folder} exists already; choose another --out, or delete it")
     partial = folder.absolute().with_name(f".{folder.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
@@ -170,11 +159,7 @@ def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
         documents = _write_data(benchmark, partial / DATA_FILE)
         for file, text in _texts(benchmark, documents).items():
             (partial / file).write_text(text, encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
         partial.rename(folder)
-    except OSError as error:
-        raise MedTasksError(f"cannot write {folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return benchmark
@@ -184,60 +169,32 @@ def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
 
 
 def _benchmark(name: str, new: str, licence: str) -> Benchmark:
-    """Return the tasks of a dataset, or one task, under their new names; errors as :func:`publish_folder`."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", new):
+    """Return a dataset and its tasks under their new names; errors as :func:`publish_folder`."""
+    checked_name(new, "the folder's name in --out")
+    files = task_files().values()
+    tasks = [file for file in files if file.dataset == name]
+    if name in CATALOGUE or not tasks or name not in own_datasets():
+        raise unknown_name("dataset of your own", name, own_datasets(), "medtasks data list")
+    manifest = Manifest.read(dataset_folder(name))
+    documents = load_documents(name)
+    if manifest.selected_from in CATALOGUE:
         raise MedTasksError(
-            f"'{new}' cannot be a task's name; take small letters, digits and underscores for the name of --out"
+            f"'{name}' is a part of '{manifest.selected_from}', a set of others; only your own can be published"
         )
-    files = task_files()
-    task = files.get(name)
-    if name in CATALOGUE or (task is not None and task.is_shipped):
-        raise MedTasksError(f"'{name}' is a set of others; only your own can be published")
-    dataset = name if name in own_datasets() else None
-    members = [task] if dataset is None and task is not None and task.kind == "task" else []
-    if dataset is not None:
-        members = [file for file in files.values() if file.dataset == dataset]
-    if not members:
-        raise unknown_name(
-            "dataset or task of your own",
-            name,
-            {*own_datasets(), *(each.name for each in files.values() if not each.is_shipped)},
-            "medtasks data list",
-        )
-    dataset = members[0].dataset
-    tasks = {new + each.name.removeprefix(name): each for each in members}
-    names = {each.name for each in members}
-    groups = [each for each in files.values() if each.kind == "group" and {*each.members} <= names]
-    new_groups = {new + each.name.removeprefix(name): each for each in groups}
-    for taken, path in names_of_others([*tasks, *new_groups]).items():
+    if manifest.access == Access.CREDENTIALED:
         raise MedTasksError(
-            f"there is a task '{taken}' already ({path}); choose another name for --out"
+            f"'{name}' is credentialed and cannot be published; if everyone may see it, prepare it again with "
+            f"--access public"
         )
-    documents = task_documents(members[0])
-    access = _checked_access(name, dataset, members[0], documents)
-    return Benchmark(new, licence, dataset, tasks, new_groups, documents, access)
-
-
-def _checked_access(
-    name: str, dataset: str | None, task: TaskFile, documents: Sequence[Document]
-) -> Access:
-    """Return the access level of data; MedTasksError for credentialed ones, others' and volumes."""
-    whole = None if dataset is None else manifest_of(dataset_folder(dataset)).selected_from
-    if dataset in CATALOGUE or whole in CATALOGUE:
-        raise MedTasksError(
-            f"the data of '{name}' are those of '{whole or dataset}', a set of others; only your own can be published"
-        )
-    access = Access(access_of_task(task, documents) or Access.PUBLIC)
-    if access is Access.CREDENTIALED:
-        again = (
-            ""
-            if dataset is None
-            else "; if everyone may see them, make it again with --access public"
-        )
-        raise MedTasksError(f"the data of '{name}' are credentialed and cannot be published{again}")
     if any(is_volume(file) for document in documents for file in Sample(document).images):
         raise MedTasksError(f"'{name}' shows volumes, and only images can be published")
-    return access
+    names = {task.name for task in tasks}
+    groups = [file for file in files if file.members and names.issuperset(file.members)]
+    new_tasks = {new + task.name.removeprefix(name): task for task in tasks}
+    new_groups = {new + group.name.removeprefix(name): group for group in groups}
+    for taken, path in names_of_others([*new_tasks, *new_groups]).items():
+        raise MedTasksError(f"there is a task '{taken}' in {path}; choose another name for --out")
+    return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
 
 
 # ---- questions and images ----
@@ -253,80 +210,53 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
-    rows = _numbered_rows(benchmark)
+    rows = _numbered_rows(benchmark.documents)
+    column = benchmark.image_column
     features = datasets.Dataset.from_list(rows).features
-    column = _image_column(benchmark)
     if column:
-        is_single = column == "image"
-        features[column] = datasets.Image() if is_single else datasets.List(datasets.Image())
+        features[_IMAGES] = datasets.List(datasets.Image())
     schema = features.arrow_schema
-    encoded = _encoded_images(benchmark)
+    encoded = _encoded_images(benchmark.documents)
     documents = []
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, len(rows), _ROWS):
             batch = []
             for row in rows[start : start + _ROWS]:
                 files = next(encoded)
-                cells = [{"bytes": data, "path": None} for data in files]
-                batch.append(_with_images(row, column, cells))
+                batch.append({**row, _IMAGES: [{"bytes": data, "path": None} for data in files]})
                 names = [embedded_name(data) for data in files]
-                documents.append(_with_images(row, _IMAGE_COLUMNS.get(column, ""), names))
+                if column:
+                    row[column] = names[0] if column == "image_file" else names
+                documents.append(row)
             writer.write_table(pyarrow.Table.from_pylist(batch, schema))
     return documents
 
 
-def _with_images(row: Mapping[str, Any], column: str, cells: Sequence[Any]) -> dict[str, Any]:
-    """Return a row with its images in a column that holds one or a list of them, if there is such a column."""
-    if not column:
-        return dict(row)
-    return {**row, column: cells[0] if column in ("image", "image_file") else list(cells)}
-
-
-def _image_column(benchmark: Benchmark) -> str:
-    """Return the name of the column with images; empty for questions without."""
-    if not any(Sample(document).images for document in benchmark.documents):
-        return ""
-    return "image" if "image_file" in benchmark.documents[0] else "images"
-
-
-def _encoded_images(benchmark: Benchmark) -> Iterator[list[bytes]]:
+def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
     """Yield the images of each document as a model sees them, as PNG."""
-    settings = image_settings(benchmark.first)
-    chosen = {name: settings[name] for name in _IMAGE_SETTINGS if name in settings}
     files: tuple[str, ...] = ()
     encoded: list[bytes] = []
-    for document in benchmark.documents:
+    for document in documents:
         if Sample(document).images != files:  # several questions in a row are about one image
-            encoded = [png(image) for image in images(document, chosen)]
+            encoded = [png(image) for image in images(document)]
             files = Sample(document).images
         yield encoded
 
 
-def _numbered_rows(benchmark: Benchmark) -> list[dict[str, Any]]:
-    """Return the documents without images: the columns that tasks need, with numbers in place of ids."""
-    documents = benchmark.documents
-    kept = _needed_names(benchmark) if benchmark.dataset is None else {*documents[0]}
-    kept = {*kept, *_NUMBERED} - {*_HELD_APART}
-    numbers: dict[tuple[str, Any], str] = {}
+def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
+    """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
+    filled = {
+        name for name in documents[0] if any(document[name] is not None for document in documents)
+    }
+    numbers: dict[str, dict[Any, str]] = {name: {} for name in _NUMBERED}
     rows = []
     for document in documents:
-        row = {name: value for name, value in document.items() if name in kept}
-        for name in _NUMBERED:
-            if row.get(name) is not None:
-                count = sum(key == name for key, _ in numbers)
-                row[name] = numbers.setdefault((name, row[name]), str(count + 1))
+        row = {name: document[name] for name in document if name in filled - {*_HELD_APART}}
+        for name in numbers.keys() & row.keys():
+            if row[name] is not None:
+                row[name] = numbers[name].setdefault(row[name], str(len(numbers[name]) + 1))
         rows.append(row)
-    empty = {name for name in rows[0] if all(row[name] is None for row in rows)}
-    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
-
-
-def _needed_names(benchmark: Benchmark) -> set[str]:
-    """Return the columns of a user's own file that hooks, templates and tables of results use."""
-    config = task_config(benchmark.first.name)
-    names = set(names_in_templates(mapping_in(config, SETTINGS)))
-    for _, needed in needed_columns(config, list(benchmark.documents[0])):
-        names.update(needed)
-    return {*names, *benchmark.first.breakdown, "position", "categories", "options"}
+    return rows
 
 
 # ---- texts ----
@@ -335,7 +265,7 @@ def _needed_names(benchmark: Benchmark) -> set[str]:
 def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, str]:
     """Return the files of a folder besides its data with these documents, by their names."""
     name = benchmark.name
-    about = {"name": name, "description": benchmark.first.description}
+    about = {"name": name, "description": benchmark.description}
     tasks = [{"id": task, "config": "default", "split": "test"} for task in benchmark.tasks]
     texts = {
         "eval.yaml": _FRAMEWORK + _as_yaml({**about, "tasks": tasks}),
@@ -355,30 +285,17 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
 
 
 def _published_config(benchmark: Benchmark, name: str, task: TaskFile) -> dict[str, Any]:
-    """Return the configuration of a task on the Parquet file; MedTasksError if it has hooks of its own."""
-
-    def checked(hook: DottedName) -> DottedName:
-        if not hook.is_ours:
-            raise MedTasksError(
-                f"'{task.name}' uses {hook}, and code of your own is not published; use hooks of medtasks, or add the "
-                f"code to the folder by hand"
-            )
-        return hook
-
+    """Return the configuration of a task on the Parquet file."""
     config = task_config(task.name)
-    rest = resolved({key: config[key] for key in config if key not in _LOST_KEYS}, checked)
-    if isinstance(rest.get(SETTINGS), Mapping):
-        rest[SETTINGS] = _without_lost(rest[SETTINGS])
-    metadata = mapping_in(config, "metadata")
-    image = _image_column(benchmark)
-    rest["metadata"] = {
-        **{key: value for key, value in metadata.items() if key not in _LOST_METADATA},
-        COLUMNS: {_IMAGE_COLUMNS[image]: image} if image else {},
-    }
-    if not image:
-        rest["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
+    kept = {key: config[key] for key in config if key not in _OF_PREPARED}
+    metadata = dict(config["metadata"])
+    del metadata["dataset"], metadata["data"]
+    column = benchmark.image_column
+    metadata[COLUMNS] = {column: _IMAGES} if column else {}
+    if not column:
+        kept["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     files = {"dataset_path": "parquet", "dataset_kwargs": {"data_files": {"test": DATA_FILE}}}
-    return {"task": name, **files, "test_split": "test", **rest}
+    return {"task": name, **files, "test_split": "test", **kept, "metadata": metadata}
 
 
 def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
@@ -391,92 +308,60 @@ def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
     return text_fingerprint(rows)[:12]
 
 
-def _without_lost(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of prompts without those of the user's image files."""
-    kept: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            kept[name] = _without_lost(value)
-        elif name not in _LOST_SETTINGS:
-            kept[name] = value
-    return kept
-
-
 def _card(benchmark: Benchmark, fingerprint: str) -> str:
     """Return the dataset card."""
-    name = benchmark.name
     count = len(benchmark.documents)
-    hook = str(benchmark.first.process_results).split(".")[-2:-1]
+    hook = str(next(iter(benchmark.tasks.values())).process_results).split(".")[-2]
     category = "question-answering"
-    if _image_column(benchmark):
-        category = _CATEGORIES.get("".join(hook), "visual-question-answering")
+    if benchmark.image_column:
+        category = _CATEGORIES.get(hook, "visual-question-answering")
     licence = {"license": benchmark.licence}
     if benchmark.licence not in _LICENCES:
         licence = {"license": "other", "license_name": benchmark.licence}
+    files = [{"split": "test", "path": DATA_FILE}]
     head = {
         **licence,
-        "pretty_name": name,
+        "pretty_name": benchmark.name,
         "task_categories": [category],
         "tags": ["medical"],
         "size_categories": [next(size for most, size in _SIZES if count < most)],
-        "configs": [
-            {"config_name": "default", "data_files": [{"split": "test", "path": DATA_FILE}]}
-        ],
+        "configs": [{"config_name": "default", "data_files": files}],
     }
-    facts = markdown_table(("what", "value"), list(_facts(benchmark, fingerprint).items()))
     return _CARD.format(
         head=_as_yaml(head),
-        name=name,
-        description=benchmark.first.description,
+        name=benchmark.name,
+        description=benchmark.description,
         questions=count,
-        access=benchmark.access,
+        access=benchmark.manifest.access,
         licence=benchmark.licence,
         tasks=next(iter(benchmark.groups or benchmark.tasks)),
-        facts="\n\n".join(filter(None, (facts, _datasheet(benchmark)))),
+        facts=_facts(benchmark, fingerprint),
         fingerprint=fingerprint,
     )
 
 
-def _facts(benchmark: Benchmark, fingerprint: str) -> dict[str, Any]:
-    """Return facts about questions and images for the card."""
-    documents = benchmark.documents
-    samples = [Sample(document) for document in documents]
-    facts: dict[str, Any] = {
-        "questions": len(documents),
-        "images": len({file for sample in samples for file in sample.images}),
-        "independent clusters": len({sample.cluster_id for sample in samples}),
-        "fingerprint": fingerprint,
-    }
-    if benchmark.dataset is not None:
-        manifest = manifest_of(dataset_folder(benchmark.dataset))
-        facts["prepared as"] = manifest.fingerprint
-        facts["left out when it was prepared"] = len(manifest.left_out)
-        for conversion, count in manifest.image_conversions.items():
-            facts[f"images: {conversion}"] = count
-    return {**facts, "made with": f"medtasks {__version__}"}
-
-
-def _datasheet(benchmark: Benchmark) -> str:
-    """Return the datasheet of a study, with reviewers by number; empty for other data."""
-    dataset = benchmark.dataset
-    if dataset is None or study_of(dataset) is None:
-        return ""
-    sheet = json.loads((dataset_folder(dataset) / DATASHEET).read_text(encoding="utf-8"))
-    reviewers = [record["reviewer"] for record in sheet["reviewers"]]
-    numbers = {name: f"reviewer {at}" for at, name in enumerate(reviewers, 1)}
-    for part in ("reviewers", "agreement", "wording"):
-        sheet[part] = _renamed(sheet[part], numbers)
-    sheet["published_with"] = None
-    return "#" + as_markdown(sheet).replace("\n## ", "\n### ").rstrip()
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a JSON value with other names in place of some."""
-    if isinstance(value, Mapping):
-        return {key: _renamed(part, names) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_renamed(part, names) for part in value]
-    return names.get(value, value) if isinstance(value, str) else value
+def _facts(benchmark: Benchmark, fingerprint: str) -> str:
+    """Return facts about questions and images as a table, and the datasheet of a study without its reviewers' names."""
+    manifest = benchmark.manifest
+    clusters = {Sample(document).cluster_id for document in benchmark.documents}
+    rows = [
+        ("images", manifest.images),
+        *((f"images: {done}", count) for done, count in manifest.image_conversions.items()),
+        ("independent clusters of questions", len(clusters)),
+        ("questions left out", len(manifest.left_out)),
+        ("fingerprint", fingerprint),
+        ("made with", f"medtasks {__version__}"),
+    ]
+    table = markdown_table(("what", "value"), rows)
+    if study_of(manifest.name) is None:
+        return table
+    sheet = json.loads((dataset_folder(manifest.name) / DATASHEET).read_text(encoding="utf-8"))
+    del sheet["wording"], sheet[OPTIONS]
+    for part in ("reviewers", "agreement"):
+        for record in sheet[part]:
+            for key in record.keys() & _OF_REVIEWERS:
+                del record[key]
+    return f"{table}\n\n#{as_markdown(sheet)}".replace("\n## ", "\n### ").rstrip()
 
 
 def _as_yaml(content: Mapping[str, Any]) -> str:

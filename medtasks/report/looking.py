@@ -4,9 +4,8 @@ Of private data the page has hashed ids in place of those of samples and files. 
 asked for, in a folder that only they can open.
 """
 
-import inspect
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,19 @@ from PIL import Image
 from medtasks.data.images.decoding import AS_STORED, decode_image
 from medtasks.data.images.header_facts import header_facts
 from medtasks.data.images.image_store import pixels_sha256
-from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Document, Sample
-from medtasks.errors import MedTasksError, one_line, unknown_name
+from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import make_folder, owner_only
 from medtasks.prompts.images import OPENED, image_decoding, image_path
 from medtasks.prompts.messages import data_url, png
 from medtasks.report.page import write_rendered
-from medtasks.tasks.documents import image_settings, is_private_task, task_documents
+from medtasks.tasks.documents import (
+    call_hook,
+    image_settings,
+    is_private_task,
+    task_documents,
+)
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
@@ -74,14 +77,10 @@ def task_to_look_at(name: str) -> TaskFile:
         UnknownName: There is no such task or dataset.
     """
     files = task_files()
-    if name not in files:
-        of_dataset = [
-            task for task in files.values() if task.dataset == name and task.kind == "task"
-        ]
-        with_images = [task for task in of_dataset if "blank" in task.variants]
-        if of_dataset:
-            return next(iter(with_images or of_dataset))
-    return task_file(name)
+    of_dataset = [task for task in files.values() if task.dataset == name]
+    if name in files or not of_dataset:
+        return task_file(name)
+    return max(of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
 
 
 def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[LookedAt]:
@@ -100,22 +99,17 @@ def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[LookedA
     private = is_private_task(task, documents)
     by_id: dict[str, Document] = {}
     for document in documents:
-        by_id[_shown_id(document, private=private)] = document
-    if not ids:
-        places = random.Random(_SEED).sample(range(len(documents)), min(count, len(documents)))
-        ids = [list(by_id)[place] for place in sorted(places)]
-    looked_at = []
-    for number, doc_id in enumerate(ids, 1):
+        doc_id = str(document["doc_id"])
+        by_id[hidden_id("doc", doc_id) if private else doc_id] = document
+    looked_at: list[LookedAt] = []
+    drawn = random.Random(_SEED).sample([*by_id], min(count, len(by_id)))
+    for doc_id in ids or sorted(drawn, key=[*by_id].index):
         shown = hidden_id("doc", doc_id) if private and doc_id not in by_id else doc_id
         if shown not in by_id:
             raise unknown_name("sample", doc_id, by_id, "its question file")
+        number = len(looked_at) + 1
         looked_at.append(_look(task, by_id[shown], shown, number, private=private))
     return looked_at
-
-
-def _shown_id(document: Document, *, private: bool) -> str:
-    doc_id = str(document["doc_id"])
-    return hidden_id("doc", doc_id) if private else doc_id
 
 
 def _look(
@@ -127,28 +121,19 @@ def _look(
     images: list[SeenImage] = []
     fault = ""
     try:
-        visuals = _called(hook, document, settings) if callable(hook) else []
+        visuals = call_hook(hook, document, settings) if callable(hook) else []
         for visual in visuals:
             if isinstance(visual, Image.Image):
                 images.append(SeenImage(visual, f"{number}_{len(images) + 1}.png"))
             else:
                 fault = "The model gets a volume as it is, which has no images to show."
-    except MedTasksError as error:
-        fault = str(error)
     except Exception as error:  # noqa: BLE001 - a hook may be the user's own
-        fault = type(error).__name__ if private else one_line(error)
+        fault = str(error) if isinstance(error, MedTasksError) else type(error).__name__
     files = {}
     for file in Sample(document).images:
         name = hidden_id("file", file) if private else file
         files[name] = _facts_of(file, document, settings)
     return LookedAt(doc_id, images, files, fault)
-
-
-def _called(hook: Callable[..., Any], document: Document, settings: Any) -> Sequence[Any]:
-    """Call a hook as the harness does."""
-    takes_settings = len(inspect.signature(hook).parameters) > 1
-    visuals: Sequence[Any] = hook(document, settings) if takes_settings else hook(document)
-    return visuals
 
 
 def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
@@ -157,9 +142,6 @@ def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
     decoding = image_decoding(document, settings)
     facts = header_facts(path)
     facts["rule"] = str(decoding.rule)
-    if decoding.value_range is not None:
-        low, high = decoding.value_range
-        facts["rule"] += f", range {low:g} to {high:g}"
     opened = OPENED.get((path, decoding))
     if opened is not None:
         facts["done"] = ", ".join(opened.conversions) or AS_STORED
@@ -167,26 +149,17 @@ def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
     try:
         decode_image(path, decoding)
         facts["done"] = "unknown: a hook of the task opens it"
-    except UnreadableImage as error:  # which names no file
-        facts["not shown"] = str(error)
-    except OSError as error:
-        facts["not shown"] = error.strerror or type(error).__name__
+    except OSError as error:  # its reason names no file
+        facts["not shown"] = error.strerror or str(error)
     return facts
 
 
 def write_look(task: TaskFile, samples: Sequence[LookedAt], folder: Path) -> Path:
-    """Write images as PNG and a page about them into a folder that only its owner may read, and return the page.
-
-    Raises:
-        MedTasksError: The folder cannot be written.
-    """
+    """Write images as PNG and a page about them into a folder that only its owner may read, and return the page."""
     with owner_only():
-        try:
-            make_folder(folder, 0o700)
-            for sample in samples:
-                for image in sample.images:
-                    (folder / image.file).write_bytes(png(image.pixels))
-        except OSError as error:
-            raise MedTasksError(f"cannot write {folder}: {error.strerror or error}") from error
+        make_folder(folder, 0o700)
+        for sample in samples:
+            for image in sample.images:
+                (folder / image.file).write_bytes(png(image.pixels))
         write_rendered("look", folder / PAGE, "--out", task=task.name, samples=samples)
     return folder / PAGE

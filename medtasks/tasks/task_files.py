@@ -193,12 +193,11 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
         paths |= dict.fromkeys((file.name, *file.tags, *tags_of(file)), file.path)
     harness = harness_folder()
     index = TaskIndex() if harness is None else index_tasks([harness], names)
-    for tag, members in index.members.items():
-        paths[tag] = index.paths.get(members[0], Path(tag))
-    paths |= index.paths
     for name in names:
         if (variant := _variant(name, shipped)) is not None:
             paths[name] = variant.path
+        elif name in index:  # a tag has no file of its own
+            paths[name] = index.paths.get(name, Path("lmms_eval"))
     return {name: paths[name] for name in names if name in paths}
 
 

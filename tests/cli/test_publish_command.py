@@ -184,38 +184,10 @@ def test_studies_are_asked_as_before(kind, medtasks, tmp_path):
         assert len(tasks_of("toy_all")) == len(tasks_of(f"drawn_{kind}_all"))
     card = (folder / "README.md").read_text()
     assert "## Datasheet of" in card
-    assert "reviewer 2" in card
+    assert "| drafts scored |" in card
     for hidden in ("alice", "bob", "patient1", str(tmp_path)):
         assert hidden not in card
     assert table_of(folder).num_rows == len(after)
-
-
-@pytest.fixture
-def mine(tmp_path):
-    """A task on a file with more columns than it needs, some of them about patients."""
-    folder = tmp_path / "mine"
-    rows = []
-    (folder / CANARY).mkdir(parents=True)
-    for number, patient in enumerate(("17", "4", "17")):
-        name = f"{CANARY}/{number % 2}.png"
-        Image.new("L", (20, 10), 90 + number % 2).save(folder / name)
-        about = {"patient_id": f"{CANARY}{patient}", "born": CANARY, "site": "north"}
-        question = {"question": "Side?", "options": ["left", "right"], "answer": "A"}
-        rows.append({"doc_id": f"{CANARY}{number}", "scan": name, **about, **question})
-    (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "mine.yaml").write_text(TASK + "metadata: {breakdown: [site]}\n")
-    return folder
-
-
-def test_a_task_of_the_users_own_has_only_the_columns_it_needs(medtasks, mine, tmp_path):
-    folder = publish(medtasks, "mine", tmp_path / "toy", "--include_path", mine)
-    table = table_of(folder)
-    columns = {"question", "options", "answer", "site", "patient_id", "image_id", "image"}
-    assert {*table.column_names} == columns
-    assert table["patient_id"] == ["1", "2", "1"]
-    assert table["image_id"] == ["1", "2", "1"]
-    for path in filter(Path.is_file, folder.rglob("*")):
-        assert CANARY.encode() not in path.read_bytes(), path
 
 
 def test_credentialed_data_and_those_of_others_are_refused(
@@ -225,55 +197,42 @@ def test_credentialed_data_and_those_of_others_are_refused(
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     out = ["--out", tmp_path / "toy", "--licence", "cc0-1.0"]
     assert medtasks("data", "prepare", "--from-folder", source, "--name", "ward").code == 0
-    again = "make it again with --access public"
-    fails(["data", "publish", "multimedeval_ward", *out], "are credentialed", again)
-    fails(["data", "publish", "mediconfusion", *out], "'mediconfusion' is a set of others")
-    fails(["data", "publish", "mediconfusion_gd", *out], "is a set of others")
+    again = "prepare it again with --access public"
+    fails(["data", "publish", "multimedeval_ward", *out], "is credentialed", again)
+    for name in ("mediconfusion", "mediconfusion_gd", "nowhere"):
+        fails(["data", "publish", name, *out], f"unknown dataset of your own '{name}'")
     assert (
         medtasks("data", "select", "mediconfusion", "--where", "categories=*", "--as", "a").code
         == 0
     )
-    fails(["data", "publish", "a", *out], "'a' are those of 'mediconfusion', a set of others")
-    fails(["data", "publish", "nowhere", *out], "unknown dataset or task of your own 'nowhere'")
+    fails(["data", "publish", "a", *out], "'a' is a part of 'mediconfusion', a set of others")
     assert not (tmp_path / "toy").exists()
 
 
-def test_own_files_in_a_credentialed_dataset_are_refused(medtasks, fails, source, tmp_path):
-    assert medtasks("data", "prepare", "--from-folder", source, "--name", "ward").code == 0
-    (row, *_) = load_documents("multimedeval_ward")
-    folder = tmp_path / "linked"
-    folder.mkdir()
-    image = dataset_folder("multimedeval_ward") / row["image_files"][0]
-    assert image.is_file()
-    question = {"question": "?", "options": ["a", "b"], "answer": "A", "scan": str(image)}
-    (folder / "mine.jsonl").write_text(json.dumps(question) + "\n")
-    (folder / "mine.yaml").write_text(TASK)
-    command = ["data", "publish", "mine", "--out", tmp_path / "toy", "--licence", "cc0-1.0"]
-    fails([*command, "--include_path", folder], "'mine' are credentialed")
-
-
-def test_what_cannot_be_published_is_one_sentence(medtasks, fails, mine, tmp_path):
-    def refused(folder, *parts):
-        command = ["data", "publish", "mine", "--out", folder, "--licence", "cc0-1.0"]
-        fails([*command, "--include_path", mine], *parts)
+def test_what_cannot_be_published_is_one_sentence(medtasks, fails, published, tmp_path):
+    def refused(folder, *parts, name="multimedeval_ward"):
+        fails(["data", "publish", name, "--out", folder, "--licence", "cc0-1.0"], *parts)
 
     refused(tmp_path / "A-b", "'A-b' cannot be a task's name")
-    refused(tmp_path / "mediconfusion_gd", "there is a task 'mediconfusion_gd' already")
-    refused(tmp_path / "mmmu_val", "there is a task 'mmmu_val' already")
-    refused(mine, f"{mine} exists already")
-    (mine / "mine.yaml").write_text(TASK + "doc_to_text: !function helper.prompt\n")
-    (mine / "helper.py").write_text("def prompt(doc, settings=None):\n    return doc['question']\n")
-    refused(tmp_path / "toy", "'mine' uses helper.prompt, and code of your own is not published")
-    (mine / "mine.yaml").write_text(TASK)
-    (mine / CANARY / "1.png").write_bytes(b"cut")
-    refused(tmp_path / "toy", "1.png of sample")
-    assert [path.name for path in tmp_path.iterdir() if "toy" in path.name] == []
+    refused(tmp_path / "mediconfusion_gd", "there is a task 'mediconfusion_gd' in ")
+    refused(tmp_path / "mmmu_val", "there is a task 'mmmu_val' in ")
+    refused(published, f"{published} exists already")
+    (image,) = dataset_folder("multimedeval_ward").rglob("*.jpg")
+    image.write_bytes(b"cut")
+    refused(tmp_path / "cut", "is broken")
+    rows = load_documents("multimedeval_ward")
+    rows[1]["image_files"] = ["images/a.nii.gz"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("medtasks.curate.hub_folder.load_documents", lambda _: rows)
+        refused(tmp_path / "volumes", "'multimedeval_ward' shows volumes")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_licence_of_ones_own(medtasks, mine, tmp_path):
-    command = ["data", "publish", "mine", "--out", tmp_path / "toy", "--include_path", mine]
+def test_a_licence_of_ones_own(medtasks, published):
+    command = ["data", "publish", "multimedeval_ward", "--out", published.with_name("own")]
     assert medtasks(*command, "--licence", "Hospital terms 3").code == 0
-    head = yaml.safe_load((tmp_path / "toy" / "README.md").read_text().split("---\n")[1])
+    card = (published.with_name("own") / "README.md").read_text()
+    head = yaml.safe_load(card.split("---\n")[1])
     assert (head["license"], head["license_name"]) == ("other", "Hospital terms 3")
 
 

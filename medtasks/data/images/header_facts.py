@@ -74,20 +74,13 @@ def _add_plain_facts(path: Path, head: bytes, facts: dict[str, str]) -> None:
 
 
 def _bits_of(image: Image.Image, head: bytes) -> str:
-    """Describe channels and depth of an image that is opened, by its file where that says more than Pillow."""
-    depth = _BITS.get(image.mode, 8)
+    """Describe depth and channels of an image that is opened, by its file where that says more than Pillow."""
+    tags: Any = getattr(image, "tag_v2", {})
+    depth = max(tags.get(_TIFF_DEPTH, (_BITS.get(image.mode, 8),)))
     if image.format == "PNG":
         depth = head[_PNG_DEPTH]
-    elif image.format == "TIFF":
-        tags: Any = getattr(image, "tag_v2", {})
-        depth = max(tags.get(_TIFF_DEPTH, (depth,)))
     channels = len(image.getbands())
-    text = f"{depth}, {channels} channel{'' if channels == 1 else 's'}"
-    if image.mode == "P":
-        text += ", palette"
-    if image.has_transparency_data:
-        text += ", transparency"
-    return text
+    return f"{depth}, {channels} channel{'' if channels == 1 else 's'}"
 
 
 def _span(extrema: Any) -> str:
