@@ -138,19 +138,20 @@ def _look(
 
 def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
     """Return the facts of a file's header, and the conversions by which it became what the model sees."""
-    path = image_path(file, document, settings)
-    decoding = image_decoding(document, settings)
-    facts = header_facts(path)
-    facts["rule"] = str(decoding.rule)
-    opened = OPENED.get((path, decoding))
-    if opened is not None:
-        facts["done"] = ", ".join(opened.conversions) or AS_STORED
-        return facts
+    facts: dict[str, str] = {}
     try:
-        decode_image(path, decoding)
-        facts["done"] = "unknown: a hook of the task opens it"
-    except OSError as error:  # its reason names no file
-        facts["not shown"] = error.strerror or str(error)
+        path = image_path(file, document, settings)
+        rule = image_decoding(document, settings)
+        facts = header_facts(path)
+        facts["rule"] = str(rule.rule)
+        opened = OPENED.get((path, rule))
+        if opened is None:
+            decode_image(path, rule)
+            facts["done"] = "unknown: a hook of the task opens it"
+        else:
+            facts["done"] = ", ".join(opened.conversions) or AS_STORED
+    except (OSError, MedTasksError) as error:
+        facts["not shown"] = getattr(error, "strerror", None) or str(error)
     return facts
 
 

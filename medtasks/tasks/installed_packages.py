@@ -27,8 +27,11 @@ def folder_of_package(point: EntryPoint) -> Path:
         MedTasksError: There is no such folder.
     """
     package, *below = point.value.split(".")
+    # Where it was installed comes first: a folder of results in the working folder may have the package's name.
+    roots = [] if point.dist is None else [str(point.dist.locate_file(package))]
     spec = importlib.util.find_spec(package)
-    roots = [] if spec is None else spec.submodule_search_locations or []
+    if spec is not None:
+        roots += spec.submodule_search_locations or []
     for root in roots:
         folder = Path(root, *below)
         if folder.is_dir():

@@ -65,6 +65,15 @@ def test_tasks_of_a_package_are_found_without_importing_it(site, tmp_path):
     assert run_here(["medtasks", "score", "toy", "results"], tmp_path).returncode == 0
 
 
+def test_a_folder_elsewhere_with_the_name_of_a_package_is_not_it(site, tmp_path, monkeypatch):
+    folder = install(site, "my_bench")
+    (site / "my_bench" / "__init__.py").unlink()
+    (tmp_path / "working" / "my_bench" / "tasks").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "working"))
+    task_files.installed_tasks.cache_clear()
+    assert list(task_files.installed_tasks()) == [folder]
+
+
 HARNESS_TASK = next(harness_folder().rglob("mmmu_val.yaml"))
 LEFT_OUT = {
     "no such package": ([], "nowhere.tasks", None, "there is no folder nowhere/tasks"),

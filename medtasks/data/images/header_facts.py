@@ -9,7 +9,6 @@ from PIL import Image, UnidentifiedImageError
 from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import open_image, strict_decoding
 from medtasks.data.images.volume_files import is_volume
-from medtasks.errors import MedTasksError
 
 _BITS = {"1": 1, "I;16": 16, "I": 32, "F": 32}  # of a value, by Pillow's mode; 8 in others
 _PNG_DEPTH = 24  # place of the byte in the file
@@ -25,19 +24,17 @@ def header_facts(path: Path) -> dict[str, str]:
     from medtasks.data.images.dicom_images import add_dicom_facts
 
     facts: dict[str, str] = {}
-    with contextlib.suppress(OSError, MedTasksError):
+    with contextlib.suppress(Exception):  # decoders of rare formats raise anything on damaged files
         head = read_head(path)
         if is_volume(path):
             facts["kind"] = "volume"
-        elif is_dicom(head):
-            add_dicom_facts(path, facts)
-        elif not _add_plain_facts(path, head, facts) and is_bare_data_set(head):
+        elif is_dicom(head) or not _add_plain_facts(path, head, facts):
             add_dicom_facts(path, facts)
     return facts
 
 
 def _add_plain_facts(path: Path, head: bytes, facts: dict[str, str]) -> bool:
-    """Add the facts of a file that Pillow reads; return whether it does."""
+    """Add the facts of a file that Pillow reads; return whether it is no DICOM file without preamble."""
     try:
         with strict_decoding(), open_image(path) as image:
             facts["kind"] = str(image.format)
@@ -50,7 +47,7 @@ def _add_plain_facts(path: Path, head: bytes, facts: dict[str, str]) -> bool:
                 facts["values"] = _span(image.getextrema())
     except UnidentifiedImageError:
         facts["kind"] = describe_file(head).partition(";")[0] or "unknown"
-        return False
+        return not is_bare_data_set(head)
     return True
 
 
