@@ -12,10 +12,13 @@ from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule
 from medtasks.data.images.image_store import ImageFacts
+from medtasks.data.images.volume_rule import VolumeRule
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 
 FILE_NAME = "manifest.json"
+SHOWN_VOLUMES = "shown_volumes"
+"""Key of the rules by which a run has shown volumes, in the data of its results."""
 
 
 class Manifest(BaseModel):
@@ -40,6 +43,9 @@ class Manifest(BaseModel):
     image_range: tuple[float, float] | None = (
         None  # black and white, of images with more than 8 bits
     )
+    volume_settings: Mapping[
+        str, Any
+    ] = {}  # how volumes are shown; empty: as a task's settings say
     image_conversions: Mapping[
         str, int
     ] = {}  # number of images by conversion; one image may have several
@@ -50,9 +56,16 @@ class Manifest(BaseModel):
         return Decoding(self.image_rule, self.image_range)
 
     @property
+    def volume_rule(self) -> VolumeRule | None:
+        """Rule by which its volumes are shown; None if tasks decide."""
+        return VolumeRule.of_settings(self.volume_settings)
+
+    @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change when any text or any pixel changes."""
-        return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits that change when any text, any pixel or the rule for volumes changes."""
+        rule = "" if self.volume_rule is None else str(self.volume_rule)
+        facts = f"{self.text_sha256}{self.pixels_sha256}{rule}"
+        return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of a dataset."""
@@ -130,7 +143,9 @@ def described_images(data: Mapping[str, Any]) -> str:
     if not isinstance(counts, Mapping):
         return ""
     done = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
+    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
+    shown = f"; volumes: {volumes}" if volumes else ""
+    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}{shown}" if counts else ""
 
 
 @functools.lru_cache(maxsize=64)

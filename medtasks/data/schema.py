@@ -10,8 +10,8 @@ column              meaning
 ``image_id``        the same wherever the same image is shown (or study, where a question shows several; or case, in
                     GMAI-MMBench, whether it is drawn as a mask or as a contour); null without images
 ``patient_id``      where the source says whose image it is, else null; results never show it
-``image_files``     paths below the dataset's folder, in the order shown; may be empty. A volume (``.nii.gz``) is a link
-                    to the file of the source. Pairs have one ``image_file``
+``image_files``     paths below the dataset's folder, in the order shown; may be empty. A volume is a link to the
+                    file or folder of the source. Pairs have one ``image_file``
 ``image_sha256``    of the files' bytes, in the same order
 ``question``        as published, without options; of ``KIT_CHOICE`` also where it repeats its options
 ``options``         option texts in order A, B, ..., without letters before them; at least two. Names of classes or

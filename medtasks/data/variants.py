@@ -37,6 +37,7 @@ import itertools
 import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
@@ -380,7 +381,7 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
     """
     alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
     for images, cluster in clusters.items():
-        kinds = tuple(is_volume(image.file) for image in images)
+        kinds = tuple(_is_volume(image) for image in images)
         alike.setdefault(kinds, {}).setdefault(cluster, []).append(images)
     others: dict[Shown, Shown] = {(): ()}
     for kinds, by_cluster in alike.items():
@@ -411,6 +412,11 @@ def _exchanged_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 
 
+def _is_volume(image: ShownImage) -> bool:
+    """Return whether an image is a volume, by its name: a folder of slices mostly has no ending."""
+    return is_volume(image.file) or not PurePath(image.file).suffix
+
+
 def _joined_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
     """Return as many single images of other clusters; no other cluster has a list like ``images``."""
     elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
@@ -418,7 +424,7 @@ def _joined_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -
     random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):
-        candidates = [other for other in foreign if is_volume(other.file) == is_volume(image.file)]
+        candidates = [other for other in foreign if _is_volume(other) == _is_volume(image)]
         if not candidates:
             raise MedTasksError(
                 f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the "

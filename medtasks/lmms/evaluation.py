@@ -251,8 +251,8 @@ def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[N
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
-    from medtasks.data.dataset_manifest import counted_conversions
+    """Record how images and volumes were shown in the results of each task; warn of nearly flat ones."""
+    from medtasks.data.dataset_manifest import SHOWN_VOLUMES
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
 
@@ -267,15 +267,32 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" not in metadata and (keys := (all_keys := image_keys(task)) & opened.keys()):
-            rules = sorted({decoding.rule for _, decoding in keys})
-            counts = counted_conversions(opened[key].conversions for key in keys)
-            if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
-                counts["not opened in this run"] = unopened
-            config["metadata"] = {
-                **metadata,
-                "data": {"image_rule": " and ".join(rules), "image_conversions": counts},
-            }
+        all_keys = image_keys(task)
+        if not (keys := all_keys & opened.keys()):
+            continue
+        shown = _images_as_shown({key: opened[key] for key in keys}, len(all_keys - keys))
+        # Of a prepared dataset the manifest says all but how volumes are shown.
+        data = metadata.get("data", shown)
+        volumes = {SHOWN_VOLUMES: shown[SHOWN_VOLUMES]} if SHOWN_VOLUMES in shown else {}
+        config["metadata"] = {**metadata, "data": {**data, **volumes}}
+
+
+def _images_as_shown(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]:
+    """Return the rules by which images and volumes of a task were shown, and how many of them how.
+
+    ``unopened`` is the number of its other images, such as those of replies from an earlier run.
+    """
+    from medtasks.data.dataset_manifest import SHOWN_VOLUMES, counted_conversions
+    from medtasks.data.images.decoding import Decoding
+
+    rules = {rule for _, rule in opened}
+    decodings = sorted({rule.rule for rule in rules if isinstance(rule, Decoding)})
+    volumes = sorted(str(rule) for rule in rules if not isinstance(rule, Decoding))
+    counts = counted_conversions(image.conversions for image in opened.values())
+    if unopened:
+        counts["not opened in this run"] = unopened
+    shown = {"image_rule": " and ".join(decodings) or "volumes", "image_conversions": counts}
+    return shown | ({SHOWN_VOLUMES: " and ".join(volumes)} if volumes else {})
 
 
 def _annotate(

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -13,12 +13,13 @@ from loguru import logger
 from PIL import Image
 
 from medtasks.data.dataset_lookup import known, prepared_folder
-from medtasks.data.dataset_manifest import manifest_of
+from medtasks.data.dataset_manifest import Manifest, manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decode_image
 from medtasks.data.images.degrading import degrade
 from medtasks.data.images.strict_pillow import UnclearRange
-from medtasks.data.images.volume_files import GREY
+from medtasks.data.images.volume_files import GREY, holds_volume
+from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
@@ -27,7 +28,7 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, Unkn
 from medtasks.families.templates import fill_template
 
 Settings = Mapping[str, Any]
-Key = tuple[Path, Decoding]
+Key = tuple[Path, Decoding | VolumeRule]
 _LOGGED: set[str] = set()  # conversions
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
@@ -43,59 +44,117 @@ OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
 
 
-def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
+def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
     """Open the images of a document as RGB, after the demonstration images of the model family's prompt.
 
     A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
     of the settings, or below the folder of the prepared ``dataset`` it names. ``demonstrations`` of the settings lists
     files of the dataset's folder of demonstrations. ``image_rule`` and ``image_range`` are for documents of no prepared
-    dataset, see :mod:`medtasks.data.images.decoding`. Order: :func:`image_order`. Sanity variants change images.
+    dataset, see :mod:`medtasks.data.images.decoding`. A volume becomes its slices, or with ``slices: 0`` the name of
+    its file or an array, see :mod:`medtasks.data.images.volume_rule`. Order: :func:`image_order`. Sanity variants
+    change images.
 
     Raises SourceError if an image is missing, broken, or of an unclear range, and MedTasksError for an impossible
-    ``image_rule`` or ``image_range``.
+    setting, and for a volume to be degraded as a whole.
     """
     settings = lmms_eval_specific_kwargs or {}
-    decoding = image_decoding(doc, settings)
-    demonstrations, files = settings.get("demonstrations") or (), Sample(doc).images
+    files = Sample(doc).images
     shots = [
-        prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations
+        prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot
+        for shot in settings.get("demonstrations") or ()
     ]
-    order = image_order(doc, settings)
-    paths = [image_path(files[index], doc, settings) for index in order]
-    private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
-    sample = f"sample {hidden_id('doc', doc.get('doc_id')) if private else doc.get('doc_id', '?')}"
-    opened = []
-    for path in (*shots, *paths):
-        try:
-            seen = decode_image(path, decoding)
-        except OSError as error:
-            fix = (
-                f"; run 'medtasks data prepare {doc['dataset']}' again"
-                if known(str(doc.get("dataset")))
-                else ""
+    opened: list[Any] = [_opened(path, doc, settings) for path in shots]
+    for index in image_order(doc, settings):
+        path = image_path(files[index], doc, settings)
+        digest = images_of(doc)[index].sha256
+        if not holds_volume(path):
+            opened += visible_images(doc, [_opened(path, doc, settings)], [digest])
+        elif slices := _opened_volume(path, doc, settings):
+            digests = [f"{digest} {number}" for number in range(len(slices))]
+            opened += visible_images(doc, slices, digests)
+        else:
+            opened.append(_volume_itself(path, doc))
+    return opened
+
+
+def _opened(path: Path, doc: Document, settings: Settings) -> Image.Image:
+    decoding = image_decoding(doc, settings)
+    with _sources_named(path, doc):
+        seen = decode_image(path, decoding)
+    _record(path, doc, decoding, seen.conversions, f"image_rule {decoding.rule}")
+    return seen.pixels
+
+
+def _opened_volume(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
+    """Return the images of a volume; none if the model reads the volume itself."""
+    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+    rule = volume_rule(doc, settings)
+    if not rule.slices:
+        return []
+    with _sources_named(path, doc):
+        seen = show_volume(path, rule)
+    _record(path, doc, rule, seen.conversions, "a volume")
+    return seen.images
+
+
+def _volume_itself(path: Path, doc: Document) -> Any:
+    from medtasks.data.images.volume_slices import grey_volume, volume_for_model
+
+    if doc.get(COLUMN) == DEGRADED:
+        raise MedTasksError(
+            "files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs"
+        )
+    with _sources_named(path, doc):
+        return grey_volume(path) if doc.get(COLUMN) == BLANK else volume_for_model(path)
+
+
+def _name_of(doc: Document, *, private: bool) -> str:
+    number = hidden_id("doc", doc.get("doc_id")) if private else doc.get("doc_id", "?")
+    return f"sample {number}"
+
+
+def _is_private(doc: Document) -> bool:
+    return doc.get("dataset") is not None and is_private(str(doc["dataset"]))
+
+
+@contextlib.contextmanager
+def _sources_named(path: Path, doc: Document) -> Iterator[None]:
+    """Raise SourceError for an image that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        fix = ""
+        if known(str(doc.get("dataset"))):
+            fix = f"; run 'medtasks data prepare {doc['dataset']}' again"
+        sample = _name_of(doc, private=_is_private(doc))
+        if _is_private(doc):  # without the cause, which names the file: the caller may log both
+            raise SourceError(f"an image of {sample} cannot be read{fix}") from None
+        source = path.resolve() if path.is_symlink() else path
+        raise SourceError(f"image {source} of {sample} {_fault_of(path, error)}{fix}") from error
+
+
+def _record(
+    path: Path,
+    doc: Document,
+    rule: Decoding | VolumeRule,
+    conversions: tuple[str, ...],
+    description: str,
+) -> None:
+    """Record how an image was converted, and log conversions that are new."""
+    if (path, rule) in OPENED:
+        return
+    private = _is_private(doc)
+    sample = _name_of(doc, private=private)
+    name = sample if private else f"{path} of {sample}"
+    OPENED[path, rule] = OpenedImage(name, conversions)
+    for done in conversions:
+        if done not in _LOGGED:
+            _LOGGED.add(done)
+            text = f"Some images are not shown to the model as they are stored ({description})"
+            logger.log(
+                "WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}"
             )
-            if private:  # without the cause, which names the file: the caller may log both
-                raise SourceError(f"an image of {sample} cannot be read{fix}") from None
-            raise SourceError(f"image {path} of {sample} {_fault_of(path, error)}{fix}") from error
-        opened.append(seen.pixels)
-        if (path, decoding) in OPENED:
-            continue
-        name = sample if private else f"{path} of {sample}"
-        OPENED[path, decoding] = OpenedImage(name, seen.conversions)
-        for done in seen.conversions:
-            if done not in _LOGGED:
-                _LOGGED.add(done)
-                text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
-                logger.log(
-                    "WARNING" if done == NEARLY_FLAT else "INFO",
-                    f"{text}: {done}; the first is {name}",
-                )
-    return [
-        *opened[: len(shots)],
-        *visible_images(
-            doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order]
-        ),
-    ]
 
 
 def no_images(doc: Document) -> list[Image.Image]:
@@ -109,22 +168,42 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
     Raises SourceError if settings contradict the prepared dataset of the document, MedTasksError for impossible ones.
     """
     from_settings = Decoding.of_settings(settings)
-    try:
-        prepared = (
-            manifest_of(prepared_folder(doc["dataset"])).decoding
-            if doc.get("dataset") is not None
-            else None
-        )
-    except (DatasetNotPrepared, UnknownName):
-        prepared = None
-    if prepared is None:
+    manifest = _manifest_of(doc)
+    if manifest is None:
         return from_settings or LINEAR
+    prepared = manifest.decoding
     if from_settings is not None and from_settings != prepared:
         raise SourceError(
             f"the images of '{doc['dataset']}' were prepared with image_rule {prepared.rule}; leave image_rule and "
             f"image_range out of lmms_eval_specific_kwargs"
         )
     return prepared
+
+
+def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
+    """Return the rule by which a document's volumes are shown; errors are those of :func:`image_decoding`.
+
+    A model that reads volumes itself may do so whatever the rule of the dataset.
+    """
+    from_settings = VolumeRule.of_settings(settings)
+    manifest = _manifest_of(doc)
+    prepared = None if manifest is None else manifest.volume_rule
+    if prepared is None or (from_settings is not None and not from_settings.slices):
+        return from_settings or VolumeRule()
+    if from_settings not in (None, prepared):
+        raise SourceError(
+            f"the volumes of '{doc['dataset']}' were prepared to be shown as {prepared}; leave "
+            f"{', '.join(SETTINGS)} out of lmms_eval_specific_kwargs"
+        )
+    return prepared
+
+
+def _manifest_of(doc: Document) -> Manifest | None:
+    """Return the manifest of a document's prepared dataset, if it has one."""
+    with contextlib.suppress(DatasetNotPrepared, UnknownName):
+        if doc.get("dataset") is not None:
+            return manifest_of(prepared_folder(doc["dataset"]))
+    return None
 
 
 def image_path(file: str, doc: Document, settings: Settings) -> Path:
@@ -144,7 +223,7 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
         path = folder / path
         same = (
             []
-            if path.is_file()
+            if path.exists()
             else [near for near in _near_files(path) if _plain(near) == _plain(path)]
         )
         return same[0] if len(same) == 1 else path
@@ -160,7 +239,7 @@ def _fault_of(path: Path, error: OSError) -> str:
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
     if path.is_dir():
-        return "is a folder; list its images in 'image_files'"
+        return f"is a folder that cannot be shown as a volume: {error}"
     if not isinstance(error, FileNotFoundError):
         return f"is broken ({error})"
     near = listed(list(map(str, _near_files(path))))
@@ -201,9 +280,10 @@ def image_keys(task: Any) -> set[Key]:
     )  # results must not be lost over it
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # then the sample failed, too
-            decoding = image_decoding(doc, settings)
             files = [Sample(doc).images[index] for index in image_order(doc, settings)]
-            keys |= {(image_path(file, doc, settings), decoding) for file in files}
+            for path in (image_path(file, doc, settings) for file in files):
+                shown_by = volume_rule if holds_volume(path) else image_decoding
+                keys.add((path, shown_by(doc, settings)))
     return keys
 
 
@@ -223,6 +303,17 @@ def image_order(doc: Document, settings: Settings) -> list[int]:
         [] if settings.get("image_token") else [index for index in first if index not in named]
     )
     return [*unnamed, *(index for index in named if index in first)]
+
+
+def image_counts(doc: Document, settings: Settings) -> dict[int, int]:
+    """Return the number of images that each of :func:`image_order` becomes, by index: a volume may become several."""
+    counts = {}
+    for index in image_order(doc, settings):
+        counts[index] = 1
+        with contextlib.suppress(MedTasksError):  # of a path that opening it names
+            if holds_volume(image_path(Sample(doc).images[index], doc, settings)):
+                counts[index] = volume_rule(doc, settings).images
+    return counts
 
 
 def named_images(doc: Document, settings: Settings) -> dict[int, str]:

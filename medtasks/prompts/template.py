@@ -28,11 +28,19 @@ import uuid
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from PIL import Image
+
 from medtasks.data.samples import Document, letter
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, fill_template, written_options
-from medtasks.prompts.images import Settings, image_order, images, named_images, own_marks_removed
+from medtasks.prompts.images import (
+    Settings,
+    image_counts,
+    images,
+    named_images,
+    own_marks_removed,
+)
 
 Message = dict[str, Any]
 NO_IMAGE = "The image of this question is not available. Answer from the text alone."
@@ -60,7 +68,13 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
     Errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
     """
     settings = {"image_mark": _PLACE, **(lmms_eval_specific_kwargs or {})}
-    return [user_turn(question_parts(doc, settings), images(doc, settings))]
+    parts = question_parts(doc, settings)
+    opened = images(doc, settings)
+    if not all(isinstance(image, Image.Image) for image in opened):
+        raise MedTasksError(
+            "chat models take no files of volumes; set slices under lmms_eval_specific_kwargs"
+        )
+    return [user_turn(parts, opened)]
 
 
 def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
@@ -96,7 +110,8 @@ def question_parts(doc: Document, settings: Settings) -> list[str]:
 
     Errors are those of :func:`prompt`.
     """
-    parts, count = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
+    parts = filled_parts(doc, settings, _FIELDS)
+    count = sum(image_counts(doc, settings).values())
     if len(parts) > 1 and len(parts) - 1 != count:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {count} images and its prompt {len(parts) - 1} places for them; "
@@ -131,17 +146,17 @@ def filled_parts(
     options, written = _Options(texts), written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(written)
     # Question and option lines have places where they first name images; ``images`` has those of the others.
-    named, order, token = (
-        named_images(doc, settings),
-        image_order(doc, settings),
-        settings.get("image_token"),
-    )
+    named = named_images(doc, settings)
+    counts = image_counts(doc, settings)
+    token = settings.get("image_token")
+    between = str(settings.get("images_joined_by", ""))
     text = _CUT.join([str(doc.get("question") or ""), *(doc.get("option_lines") or written)])
-    for index in order:
-        text = text.replace(named[index], token or _PLACE, 1) if index in named else text
+    for index, count in counts.items():
+        if index in named:
+            text = text.replace(named[index], token or between.join([_PLACE] * count), 1)
     question, *lines = text.split(_CUT)
-    unnamed = len(order) if token else sum(index not in named for index in order)
-    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
+    unnamed = sum(count for index, count in counts.items() if token or index not in named)
+    places = between.join([_PLACE] * unnamed)
     values = {
         **{column: "" if value is None else value for column, value in doc.items()},
         **{column: doc.get(column) or "" for column in _MAY_LACK},

@@ -20,7 +20,7 @@ from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, ImageHash, hash_images
 from medtasks.data.images.strict_pillow import FORMATS
-from medtasks.data.images.volume_files import is_volume
+from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Document, Documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
@@ -212,7 +212,7 @@ def _hashed(
     folders: tuple[Path, ...],
     private: Sequence[str],
 ) -> DatasetImages:
-    files = [file for file in uses if not is_volume(file)]
+    files = [file for file in uses if not holds_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
         raise MedTasksError(

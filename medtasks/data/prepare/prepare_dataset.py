@@ -15,6 +15,7 @@ from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.images.image_store import ImageFacts, read_facts
+from medtasks.data.images.volume_files import volume_digests
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
@@ -139,7 +140,8 @@ def verify(name: str) -> Iterator[str]:
     for file, digest in digests.items():
         path = images / file
         try:
-            if file_sha256(path) != digest:
+            stored = volume_digests(path).file if path.is_dir() else file_sha256(path)
+            if stored != digest:
                 yield f"{path} has changed since it was prepared"
             facts[image_key(file)] = read_facts(path, manifest.decoding)
         except FileNotFoundError:

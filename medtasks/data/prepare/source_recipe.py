@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from requests.auth import HTTPBasicAuth
 from tqdm import tqdm
@@ -126,6 +127,7 @@ class SourceRecipe:
         lambda documents: ()
     )  # on the documents, a sentence each
     decoding: Decoding = REFERENCE  # of its image files for models
+    volume_settings: Mapping[str, Any] = field(default_factory=dict)  # see Manifest
     counted: bool = True  # whether its rows must be as many as the catalogue says
     obtaining: str = (
         ""  # how to get the source, where this is more than the catalogue and ``layout`` say
@@ -170,6 +172,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
+            volume_settings=recipe.volume_settings,
             **measure_documents(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)

@@ -382,11 +382,16 @@ class TableReader:
         """Open the image files of a source."""
         return by_name(())
 
+    def volume(self, source: Path, name: str) -> Path | None:
+        """Return the path of an image that is a volume, which is not copied; None for another."""
+        return None
+
     def rows(
         self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
     ) -> Iterator[PublishedRow]:
         """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
         waiting: deque[Future[PublishedRow]] = deque()
+        add_volume = functools.cache(images.add_volume)
         with (
             self.files(source) as read,
             ThreadPoolExecutor(1) as alone,
@@ -400,15 +405,16 @@ class TableReader:
                     else images.add_bytes(data)
                 )
 
+            def add_named(name: str) -> StoredImage:
+                path = self.volume(source, name)
+                return add(read(name)) if path is None else add_volume(path, source)
+
             def published(row: SourceRow) -> PublishedRow:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                adding = [
-                    (name, functools.partial(lambda name: add(read(name)), name))
-                    for name in self.named(row)
-                ]
+                adding = [(name, functools.partial(add_named, name)) for name in self.named(row)]
                 for column in self.embedded:
                     if (data := row.encoded(column)) is not None:
                         adding.append(

@@ -14,6 +14,7 @@ images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
 ``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
 Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` next
 to ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
+Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` next to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.volume_files import holds_volume
+from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile
@@ -257,13 +260,16 @@ class OwnQuestions(TableReader):
             self.decoding = (
                 Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
             )
+            self.volume_settings = {name: content[name] for name in SETTINGS if name in content}
+            VolumeRule.of_settings(self.volume_settings)
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.samples = source_tables.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
-        return replace(self.recipe(f"a folder with {FILE_NAME}", ("test",)), decoding=self.decoding)
+        recipe = self.recipe(f"a folder with {FILE_NAME}", ("test",))
+        return replace(recipe, decoding=self.decoding, volume_settings=self.volume_settings)
 
     def table(self, _source: Path, _split: str) -> SourceTable:
         """Return the samples."""
@@ -276,6 +282,11 @@ class OwnQuestions(TableReader):
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""
         return source_files.file_reader([self.folder], (), ())
+
+    def volume(self, _source: Path, name: str) -> Path | None:
+        """Return the path of an image that is a volume."""
+        path = self.folder / name
+        return path if holds_volume(path) else None
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return the document of a sample."""
