@@ -27,7 +27,7 @@ from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_datasets, study_of
 from medtasks.data.dataset_manifest import Manifest, text_fingerprint
 from medtasks.data.document_store import embedded_name, load_documents
-from medtasks.data.images.volume_files import is_volume
+from medtasks.data.images.image_store import VOLUME
 from medtasks.data.samples import Document, Sample
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import dataset_folder
@@ -186,7 +186,7 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
             f"'{name}' is credentialed and cannot be published; if everyone may see it, prepare it again with "
             f"--access public"
         )
-    if any(is_volume(file) for document in documents for file in Sample(document).images):
+    if VOLUME in manifest.image_conversions:
         raise MedTasksError(f"'{name}' shows volumes, and only images can be published")
     names = {task.name for task in tasks}
     groups = [file for file in files if file.members and names.issuperset(file.members)]

@@ -15,11 +15,12 @@ from PIL import Image
 from medtasks.data.images.decoding import AS_STORED, decode_image
 from medtasks.data.images.header_facts import header_facts
 from medtasks.data.images.image_store import pixels_sha256
+from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Document, Sample
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import make_folder, owner_only
-from medtasks.prompts.images import OPENED, image_decoding, image_path
+from medtasks.prompts.images import OPENED, image_decoding, image_path, volume_rule
 from medtasks.prompts.messages import data_url, png
 from medtasks.report.page import write_rendered
 from medtasks.tasks.documents import (
@@ -141,18 +142,28 @@ def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
     facts: dict[str, str] = {}
     try:
         path = image_path(file, document, settings)
-        rule = image_decoding(document, settings)
         facts = header_facts(path)
-        facts["rule"] = str(rule.rule)
-        opened = OPENED.get((path, rule))
+        if holds_volume(path):
+            return _facts_of_volume(path, document, settings)
+        decoding = image_decoding(document, settings)
+        facts["rule"] = str(decoding.rule)
+        opened = OPENED.get((path, decoding))
         if opened is None:
-            decode_image(path, rule)
+            decode_image(path, decoding)
             facts["done"] = "unknown: a hook of the task opens it"
         else:
             facts["done"] = ", ".join(opened.conversions) or AS_STORED
     except (OSError, MedTasksError) as error:
         facts["not shown"] = getattr(error, "strerror", None) or str(error)
     return facts
+
+
+def _facts_of_volume(path: Path, document: Document, settings: Any) -> dict[str, str]:
+    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+    rule = volume_rule(document, settings)
+    shown = show_volume(path, rule if rule.slices else None)
+    return {**shown.facts, "done": ", ".join(shown.conversions)}
 
 
 def write_look(task: TaskFile, samples: Sequence[LookedAt], folder: Path) -> Path:

@@ -12,7 +12,7 @@ from medtasks.prompts.images import images
 from medtasks.tasks.documents import image_settings, task_documents
 from medtasks.tasks.task_files import including, task_file
 
-from ..medical_files import put_dicom
+from ..medical_files import put_dicom, put_nifti, scan
 
 CANARY = "MUELLER"
 TASK = "task: mine\nfamily: yes_no\ndata: mine.jsonl\nimage: [image_files]\ndescription: Mine\n"
@@ -36,7 +36,7 @@ PATIENT = {
 
 @pytest.fixture
 def folder(tmp_path):
-    """A task on images of many kinds, one sample each; the last two cannot be shown."""
+    """A task on images of many kinds, one sample each; two of them cannot be shown."""
     folder = tmp_path / "mine"
     folder.mkdir()
     Image.fromarray(DEEP).save(folder / "deep.png")
@@ -49,7 +49,9 @@ def folder(tmp_path):
     put_dicom(folder / "scan.dcm", (DEEP // 16).astype(np.uint16), fields=PATIENT)
     put_dicom(folder / "frames.dcm", np.zeros((3, 8, 6), np.uint16), fields=PATIENT)
     Image.fromarray((DEEP // 64).astype(np.uint16)).save(folder / "dark.png")
+    put_nifti(folder / "volume.nii.gz", scan(1))
     names = ["deep.png", "deep.tif", "turned.jpg", "scan.dcm", "frames.dcm", "dark.png"]
+    names.append("volume.nii.gz")
     rows = [
         {"doc_id": name, "question": "Is it?", "answer": "yes", "image_files": [name]}
         for name in names
@@ -79,7 +81,7 @@ def test_png_files_are_what_the_model_gets(medtasks, folder, tmp_path):
         task = task_file("mine")
         documents = task_documents(task)
         settings = image_settings(task)
-    assert len(documents) == 6
+    assert len(documents) == 7
     for number, document in enumerate(documents[:4], 1):
         (expected,) = images(document, settings)
         with Image.open(tmp_path / "look" / f"{number}_1.png") as seen:
@@ -89,7 +91,7 @@ def test_png_files_are_what_the_model_gets(medtasks, folder, tmp_path):
         assert facts["pixels"] == pixels_sha256(expected)[:12]
     assert not list((tmp_path / "look").glob("[56]_*"))
     page = (tmp_path / "look" / "index.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 4 + 8
     assert page.count('href="1_1.png"') == 1
 
 
@@ -122,8 +124,13 @@ def test_facts_of_headers(medtasks, folder):
     assert "say which values are black and white" in out
     frames = facts_of(out, "frames.dcm")
     assert frames["frames"] == "3"
-    assert frames["not shown"] == "it holds 3 frames; save the one to show by itself"
+    assert "it has no ImagePositionPatient" in frames["not shown"]
     assert "frames.dcm of sample frames.dcm is broken" in out
+    volume = facts_of(out, "volume.nii.gz")
+    assert volume["voxels, as stored"] == "10 x 9 x 6"
+    assert volume["axes run towards"] == "RAS"
+    assert volume["done"].startswith("volume, axial, 8 slices")
+    assert "sample volume.nii.gz: the model gets 8 images" in out
     assert out.count("the model gets 1 image\n") == 4
     assert out.count("the model gets 0 images\n") == 2
 

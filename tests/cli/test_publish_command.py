@@ -13,7 +13,6 @@ from PIL import Image
 from setuptools import __version__ as setuptools_version
 
 from medtasks.curate.study import StudyKind
-from medtasks.data.document_store import load_documents
 from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.samples import Sample
 from medtasks.home import dataset_folder
@@ -28,7 +27,7 @@ from medtasks.tasks.documents import (
 from medtasks.tasks.task_files import including, task_file, task_files, tasks_of
 
 from ..curate.reviewed_study import detailed_study, even, review
-from ..medical_files import put_dicom
+from ..medical_files import put_dicom, put_nifti, scan
 from ..processes import run_fresh
 from ..tables import each_row
 
@@ -220,11 +219,14 @@ def test_what_cannot_be_published_is_one_sentence(medtasks, fails, published, tm
     (image,) = dataset_folder("multimedeval_ward").rglob("*.jpg")
     image.write_bytes(b"cut")
     refused(tmp_path / "cut", "is broken")
-    rows = load_documents("multimedeval_ward")
-    rows[1]["image_files"] = ["images/a.nii.gz"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("medtasks.curate.hub_folder.load_documents", lambda _: rows)
-        refused(tmp_path / "volumes", "'multimedeval_ward' shows volumes")
+    put_nifti(tmp_path / "scans" / "scan.nii.gz", scan(1))
+    sample = {"question": "Where?", "answer": "left", "images": ["scan.nii.gz"]}
+    content = {"taskType": "VQA", "modality": "CT", "samples": [sample]}
+    (tmp_path / "scans" / "dataset.json").write_text(json.dumps(content))
+    prepare = ["data", "prepare", "--from-folder", tmp_path / "scans", "--access", "public"]
+    assert medtasks(*prepare).code == 0
+    name = "multimedeval_scans"
+    refused(tmp_path / "volumes", f"'{name}' shows volumes", name=name)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 

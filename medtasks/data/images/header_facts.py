@@ -8,7 +8,6 @@ from PIL import Image, UnidentifiedImageError
 
 from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import open_image, strict_decoding
-from medtasks.data.images.volume_files import is_volume
 
 _BITS = {"1": 1, "I;16": 16, "I": 32, "F": 32}  # of a value, by Pillow's mode; 8 in others
 _PNG_DEPTH = 24  # place of the byte in the file
@@ -26,9 +25,7 @@ def header_facts(path: Path) -> dict[str, str]:
     facts: dict[str, str] = {}
     with contextlib.suppress(Exception):  # decoders of rare formats raise anything on damaged files
         head = read_head(path)
-        if is_volume(path):
-            facts["kind"] = "volume"
-        elif is_dicom(head) or not _add_plain_facts(path, head, facts):
+        if is_dicom(head) or not _add_plain_facts(path, head, facts):
             add_dicom_facts(path, facts)
     return facts
 
