@@ -52,12 +52,6 @@ _LICENCES = (  # noqa: SIM905 - those of data, as the Hub writes them
     "apache-2.0 cc0-1.0 cc-by-4.0 cc-by-sa-4.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-4.0 cc-by-nc-sa-4.0 "
     "cdla-sharing-1.0 cdla-permissive-1.0 cdla-permissive-2.0 mit odbl odc-by pddl"
 ).split()
-_CATEGORIES = {
-    "classification": "image-classification",
-    "multilabel": "image-classification",
-    "reports": "image-to-text",
-}
-"""The Hub's kinds of tasks by the hook that scores a task; all others answer questions."""
 
 _CARD = """---
 {head}---
@@ -173,21 +167,11 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     checked_name(new, "the folder's name in --out")
     files = task_files().values()
     tasks = [file for file in files if file.dataset == name]
-    if name in CATALOGUE or not tasks or name not in own_datasets():
+    if not tasks or name not in own_datasets():
         raise unknown_name("dataset of your own", name, own_datasets(), "medtasks data list")
     manifest = Manifest.read(dataset_folder(name))
     documents = load_documents(name)
-    if manifest.selected_from in CATALOGUE:
-        raise MedTasksError(
-            f"'{name}' is a part of '{manifest.selected_from}', a set of others; only your own can be published"
-        )
-    if manifest.access == Access.CREDENTIALED:
-        raise MedTasksError(
-            f"'{name}' is credentialed and cannot be published; if everyone may see it, prepare it again with "
-            f"--access public"
-        )
-    if VOLUME in manifest.image_conversions:
-        raise MedTasksError(f"'{name}' shows volumes, and only images can be published")
+    _check_publishable(manifest)
     names = {task.name for task in tasks}
     groups = [file for file in files if file.members and names.issuperset(file.members)]
     new_tasks = {new + task.name.removeprefix(name): task for task in tasks}
@@ -195,6 +179,22 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     for taken, path in names_of_others([*new_tasks, *new_groups]).items():
         raise MedTasksError(f"there is a task '{taken}' in {path}; choose another name for --out")
     return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
+
+
+def _check_publishable(manifest: Manifest) -> None:
+    """Raise MedTasksError for credentialed data, those of others, and volumes."""
+    if manifest.selected_from in CATALOGUE:
+        raise MedTasksError(
+            f"'{manifest.name}' is a part of '{manifest.selected_from}', a set of others; only your own can be "
+            f"published"
+        )
+    if manifest.access == Access.CREDENTIALED:
+        raise MedTasksError(
+            f"'{manifest.name}' is credentialed and cannot be published; if everyone may see it, prepare it again with "
+            f"--access public"
+        )
+    if VOLUME in manifest.image_conversions:
+        raise MedTasksError(f"'{manifest.name}' shows volumes, and only images can be published")
 
 
 # ---- questions and images ----
@@ -311,10 +311,7 @@ def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
 def _card(benchmark: Benchmark, fingerprint: str) -> str:
     """Return the dataset card."""
     count = len(benchmark.documents)
-    hook = str(next(iter(benchmark.tasks.values())).process_results).split(".")[-2]
-    category = "question-answering"
-    if benchmark.image_column:
-        category = _CATEGORIES.get(hook, "visual-question-answering")
+    category = "visual-question-answering" if benchmark.image_column else "question-answering"
     licence = {"license": benchmark.licence}
     if benchmark.licence not in _LICENCES:
         licence = {"license": "other", "license_name": benchmark.licence}

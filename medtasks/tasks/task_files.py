@@ -161,7 +161,14 @@ def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
             tasks = {task.name: task for task in _tasks(index)}
             if not tasks:
                 raise MedTasksError(f"{folder} holds no task file")
-            _refuse_taken_names(tasks, packages)
+            taken = names_of_others(tasks)
+            for others in packages.values():
+                taken |= {name: others[name].path for name in others.keys() & tasks.keys()}
+            for name, path in taken.items():
+                raise MedTasksError(
+                    f"{tasks[name].path} has a task '{name}', which is a name in {path}; rename it, or uninstall one "
+                    f"of them"
+                )
         except Exception as error:  # noqa: BLE001 - others' packages must not hide all tasks
             cause = str(error) if isinstance(error, MedTasksError) else one_line(error)
             warn_once(
@@ -170,19 +177,6 @@ def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
         else:
             packages[folder] = tasks
     return packages
-
-
-def _refuse_taken_names(
-    tasks: Mapping[str, TaskFile], packages: Mapping[Path, Mapping[str, TaskFile]]
-) -> None:
-    """Raise MedTasksError if a task of a package has a name of ours, the harness's, or an earlier package's."""
-    taken = names_of_others(tasks)
-    for others in packages.values():
-        taken |= {name: others[name].path for name in others.keys() & tasks.keys()}
-    for name, path in taken.items():
-        raise MedTasksError(
-            f"{tasks[name].path} has a task '{name}', which is a name in {path}; rename it, or uninstall one of them"
-        )
 
 
 def names_of_others(names: Collection[str]) -> dict[str, Path]:

@@ -114,7 +114,7 @@ def test_facts_of_headers(medtasks, folder):
         "rescale": "RescaleSlope 2, RescaleIntercept -1024",
         "spacing": "PixelSpacing 0.5\\1",
         "orientation": "ImageOrientationPatient 1\\0\\0\\0\\1\\0, ViewPosition withheld",
-        "values": "0 to 3825, rescaled -1024 to 6626",
+        "values": "-1024 to 6626",
         "rule": "linear",
         "done": "DICOM window applied, pixels made square by PixelSpacing",
     }

@@ -365,23 +365,24 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
         signed = "signed" if dataset.get("PixelRepresentation") else "unsigned"
         facts["bits"] = f"{int(dataset.BitsStored)} of {int(dataset.BitsAllocated)}, {signed}"
         _lift_functional_groups(dataset)
-        for fact, names in _ATTRIBUTES.items():
-            texts = []
-            for name in [name for name in names if name in dataset]:
-                label = f"{name} " if len(names) > 1 else ""
-                texts.append(label + _technical(dataset.get(name)))
-            if texts:
-                facts[fact] = ", ".join(texts)
+        facts.update(_attributes(dataset))
         if dataset.get("VOILUTSequence"):
             facts["window"] = "VOI table"
         stored = dataset.pixel_array
-        ends = (float(stored.min()), float(stored.max()))
-        facts["values"] = f"{ends[0]:g} to {ends[1]:g}"
         slope = float(dataset.get("RescaleSlope") or 1)
         intercept = float(dataset.get("RescaleIntercept") or 0)
-        if (slope, intercept) != (1, 0):
-            rescaled = sorted(end * slope + intercept for end in ends)
-            facts["values"] += f", rescaled {rescaled[0]:g} to {rescaled[1]:g}"
+        ends = sorted(float(end) * slope + intercept for end in (stored.min(), stored.max()))
+        facts["values"] = f"{ends[0]:g} to {ends[1]:g}"
+
+
+def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
+    for fact, names in _ATTRIBUTES.items():
+        texts = []
+        for name in [name for name in names if name in dataset]:
+            label = f"{name} " if len(names) > 1 else ""
+            texts.append(label + _technical(dataset.get(name)))
+        if texts:
+            yield fact, ", ".join(texts)
 
 
 def _technical(value: Any) -> str:
