@@ -25,6 +25,7 @@ from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectabl
 from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
+from medtasks.report.wording import counted
 from medtasks.tasks.documents import (
     task_documents,
     task_problems,
@@ -279,6 +280,69 @@ def _print_values(documents: Sequence[Document]) -> None:
                 (value, str(counts[value]), *(str(len(together[value])) for together in distinct))
             )
         print_table(number_table("", headings, rows))
+
+
+@app.command()
+def look(
+    context: typer.Context,
+    name: Annotated[
+        str, Argument(help="A prepared dataset, a task or a variant such as NAME_blank.")
+    ],
+    sample: Annotated[
+        int, Option(min=1, help="Number of samples, drawn at random but always the same.")
+    ] = 3,
+    ids: Annotated[
+        list[str] | None, Option("--id", help="Sample to show instead; repeatable.")
+    ] = None,
+    folder: Annotated[
+        Path | None, Option("--out", help="Folder for a page and PNG files. Default: only print.")
+    ] = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Show images as a model gets them, next to what the headers of their files say and what was done with them.
+
+    Names and ids of patients are in neither; those that are part of an image are.
+    """
+    from medtasks.report.looking import look_at, task_to_look_at, write_look
+
+    look_into(context, include_path)
+    task = task_to_look_at(name)
+    looked_at = look_at(task, sample, ids or ())
+    for shown in looked_at:
+        say(f"sample {shown.doc_id}: the model gets {counted(len(shown.images), 'image')}")
+        if shown.fault:
+            say(shown.fault)
+        seen = {image.file: image.facts for image in shown.images}
+        for file, facts in [*seen.items(), *shown.files.items()]:
+            say(f"  {file}")
+            say_columns([("   ", *fact) for fact in facts.items()])
+    if folder is not None:
+        say(f"{write_look(task, looked_at, folder)}: open it in a browser")
+
+
+@app.command()
+def publish(
+    name: Annotated[str, Argument(help="A prepared dataset of your own.")],
+    folder: Annotated[
+        Path, Option("--out", help="New folder, named as the benchmark and its first task.")
+    ],
+    licence: Annotated[
+        str, Option(help="Licence by which you publish questions and images, such as cc-by-4.0.")
+    ],
+) -> None:
+    """Write a dataset of your own, with its tasks, into a folder for the Hub, which pip installs as well.
+
+    Nothing leaves the machine: you upload the folder. Credentialed data and those of others are refused.
+    """
+    from medtasks.curate.hub_folder import publish_folder
+
+    with out.status(f"Writing {folder} ..."):
+        benchmark = publish_folder(name, folder, licence)
+    access = benchmark.manifest.access
+    say(f"{folder}: {len(benchmark.documents)} questions, {access}, {licence}")
+    say("Look at README.md, and name the authors in its citation.")
+    say(f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}")
+    say(f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset")
 
 
 def options() -> dict[str, str]:
