@@ -7,20 +7,23 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from typer import Argument, Option
 
+from medtasks.cli.look_runs import LooksOfRun
 from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
+from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match, unknown_name
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run, earlier_runs
 from medtasks.net.journal import RUN_VARIABLE
 from medtasks.running.harness_run import (
     repeat_notices,
@@ -34,6 +37,7 @@ from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
+from medtasks.runs.looks import LookRecord
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import (
@@ -41,11 +45,13 @@ from medtasks.runs.run_manifest import (
     PrimaryOutcome,
     RecipeFacts,
     RunManifest,
+    RunState,
     Severity,
     TaskOutcome,
     check_primary,
     continued_run,
     manifest_files,
+    read_manifests,
     warn,
 )
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
@@ -118,6 +124,13 @@ def run(
     margin: Annotated[
         float | None, Option(help="Margin of non-inferiority in the primary outcome.")
     ] = None,
+    looks: Annotated[
+        Path | None,
+        Option(help="Plan of 'medtasks plan --looks': stop at the look that shows a difference."),
+    ] = None,
+    against: Annotated[
+        Path | None, Option(help="Run of the whole task, with which --looks compares.")
+    ] = None,
     prepare: Prepare = False,
     yes: Yes = False,
 ) -> None:
@@ -161,7 +174,17 @@ def run(
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
-    stated = _primary_outcome(primary, margin, names)
+    of_looks = None
+    if looks is not None:
+        if part or only_failed or primary or margin is not None or repeats > 1:
+            raise MedTasksError(
+                "--looks takes no --shard, --only-failed, --primary, --margin or --repeats: the plan states the rows "
+                "and the primary outcome; leave them out"
+            )
+        of_looks = LooksOfRun(looks, against, names)
+    elif against is not None:
+        raise MedTasksError("--against belongs to --looks; to compare whole runs: medtasks compare")
+    stated = of_looks.primary if of_looks else _primary_outcome(primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
@@ -171,12 +194,15 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    notices = _checked_run(ready, options, arguments, part, output, repeats)
+    rows = of_looks.plan.look(1) if of_looks else part
+    notices = _checked_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
-        if repeats > 1:
+        if of_looks is not None:
+            of_looks.take(partial(call.run_look, output, arguments), limit)
+        elif repeats > 1:
             _repeat(call, output, arguments, repeats)
         else:
             call.run(output, arguments)
@@ -270,6 +296,23 @@ class _Call:
 
     def run(self, output: Path, arguments: Sequence[str]) -> None:
         """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
+        manifest = self._first_manifest(output, arguments)
+        earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+        self._run(output, arguments, manifest, earlier)
+
+    def run_look(self, output: Path, arguments: Sequence[str], look: LookRecord) -> RunManifest:
+        """Ask the questions up to a look that no earlier look asked, unless it has been taken; errors as of ``run``."""
+        manifest = self._first_manifest(output, arguments)
+        manifest = manifest.model_copy(update={"look": look})
+        kept = list(earlier_runs(output, manifest, arguments))
+        _check_looks(output, manifest, kept)
+        for earlier in kept:
+            is_finished = earlier.state is RunState.FINISHED
+            if is_finished and earlier.look is not None and earlier.look.look == look.look:
+                return earlier
+        return self._run(output, arguments, manifest, next(iter(kept), None))
+
+    def _first_manifest(self, output: Path, arguments: Sequence[str]) -> RunManifest:
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
                 self.command,
@@ -282,21 +325,32 @@ class _Call:
             )
             manifest = manifest.model_copy(update={"primary": self.primary})
             check_primary(output, manifest)
-            earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
-            run = earlier.run if earlier else continued_run(output, manifest)
-            manifest = manifest.model_copy(update={"run": run or manifest.run})
-            recording = RunRecording(
-                output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
-            )
+        return manifest
+
+    def _run(
+        self,
+        output: Path,
+        arguments: Sequence[str],
+        manifest: RunManifest,
+        earlier: RunManifest | None,
+    ) -> RunManifest:
+        """Run the harness, keeping replies of an earlier run if there is one; return the manifest at the end."""
+        run = earlier.run if earlier else continued_run(output, manifest)
+        manifest = manifest.model_copy(update={"run": run or manifest.run})
+        recording = RunRecording(
+            output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
+        )
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
         kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        sharded = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+        rows = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+        if manifest.look is not None:
+            rows = {LOOK_VARIABLE: str(manifest.look.rows)}
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**kept_replies, **sharded, RUN_VARIABLE: manifest.run}
+                    environment = {**kept_replies, **rows, RUN_VARIABLE: manifest.run}
                     run_tasks(
                         self.selection.ready,
                         arguments,
@@ -308,6 +362,7 @@ class _Call:
         finally:
             _print_outcomes(recording.manifest, output)
         self._check_complete(recording)
+        return recording.manifest
 
     def _check_complete(self, recording: RunRecording) -> None:
         """Raise MedTasksError if a task has no results, or lost too many samples."""
@@ -332,6 +387,20 @@ class _Call:
                 f"more samples than --max-failed {self.limit} lack a reply or a verdict and are in no score "
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
                 f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
+            )
+
+
+def _check_looks(output: Path, current: RunManifest, kept: Sequence[RunManifest]) -> None:
+    """Raise MedTasksError for looks in a folder that asked differently, or were compared with another run."""
+    others = {current.look and current.look.against_digest}
+    paths = {manifest.path for manifest in kept}
+    for earlier in read_manifests(output, lambda _: None):
+        if earlier.look is None or not any(record.samples for record in earlier.tasks.values()):
+            continue
+        if earlier.path not in paths or earlier.look.against_digest not in others:
+            raise MedTasksError(
+                f"{output} holds looks with another model, plan, version or settings, or against another run "
+                f"({earlier.started}); give another --output_path"
             )
 
 
@@ -383,7 +452,7 @@ def _checked_run(
     ready: Sequence[str],
     options: HarnessOptions,
     arguments: Sequence[str],
-    part: Shard | None,
+    part: Shard | Look | None,
     output: Path,
     repeats: int,
 ) -> list[Notice]:

@@ -13,6 +13,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
+from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
@@ -65,7 +66,8 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     others = {name: task for name, task in tasks.items() if name not in ours}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
-    shard = Shard.from_environment()
+    look = os.environ.get(LOOK_VARIABLE)
+    shard = Look.parse(look) if look else Shard.from_environment()
     if shard is not None:
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
     check_family(lm, tasks.values())
@@ -137,19 +139,18 @@ def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms:
         raise MedTasksError(problem)
 
 
-def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> None:
+def _check_shard(shard: Shard | Look, options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for options that also choose rows, which 'medtasks run' refuses earlier."""
+    variable = LOOK_VARIABLE if isinstance(shard, Look) else SHARD_VARIABLE
     if not is_lmms:
-        raise MedTasksError(
-            f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval"
-        )
+        raise MedTasksError(f"{variable}={shard} is for runs of lmms_eval; unset it for lm_eval")
     if (
         options.get("limit") not in (None, -1)
         or options.get("offset")
         or options.get("cache_requests")
     ):
         raise MedTasksError(
-            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+            f"{variable}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
 
 
@@ -282,13 +283,14 @@ def _annotate(
     results: MutableMapping[str, Any],
     lm: Any,
     ours: HarnessTasks,
-    shard: Shard | None,
+    shard: Shard | Look | None,
     rows: Mapping[str, int],
 ) -> None:
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        remarks.append(f"[SHARD {shard}]")
+        is_look = isinstance(shard, Look)
+        remarks.append(f"[{'PARTIAL, LOOK' if is_look else 'SHARD'} {shard.index}/{shard.count}]")
         _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
@@ -305,10 +307,13 @@ def _annotate(
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
-    """Record how many rows of each task a shard asked, and say how shards are joined."""
+def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping[str, int]) -> None:
+    """Record how many rows of each task a part asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
+    if isinstance(shard, Look):
+        say(f"this is look {shard.index}: its scores are of {sum(rows.values())} rows alone")
+        return
     empty = [task for task, count in rows.items() if not count]
     none = f", and there is none of {listed(empty)}" if empty else ""
     say(
@@ -324,8 +329,8 @@ def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, i
 
 
 @contextlib.contextmanager
-def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
+    """Let the harness's tasks ask only the rows of a part within the block; yield the number of rows by task."""
     chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
         if shard is None:
