@@ -175,15 +175,13 @@ def run(
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
     of_looks = None
-    if looks is not None:
-        if part or only_failed or primary or margin is not None or repeats > 1:
+    if looks is not None or against is not None:
+        if part or only_failed or primary or margin or repeats > 1:
             raise MedTasksError(
                 "--looks takes no --shard, --only-failed, --primary, --margin or --repeats: the plan states the rows "
                 "and the primary outcome; leave them out"
             )
         of_looks = LooksOfRun(looks, against, names)
-    elif against is not None:
-        raise MedTasksError("--against belongs to --looks; to compare whole runs: medtasks compare")
     stated = of_looks.primary if of_looks else _primary_outcome(primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
@@ -194,14 +192,14 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    rows = of_looks.plan.look(1) if of_looks else part
+    rows = of_looks.rows if of_looks else part
     notices = _checked_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
         if of_looks is not None:
-            of_looks.take(partial(call.run_look, output, arguments), limit)
+            of_looks.take(partial(call.run, output, arguments), limit)
         elif repeats > 1:
             _repeat(call, output, arguments, repeats)
         else:
@@ -294,25 +292,13 @@ class _Call:
     only_failed: bool
     primary: PrimaryOutcome | None
 
-    def run(self, output: Path, arguments: Sequence[str]) -> None:
-        """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
-        manifest = self._first_manifest(output, arguments)
-        earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
-        self._run(output, arguments, manifest, earlier)
+    def run(
+        self, output: Path, arguments: Sequence[str], look: LookRecord | None = None
+    ) -> RunManifest:
+        """Run once, or return the run of a look that was finished before, and else keep replies of earlier looks.
 
-    def run_look(self, output: Path, arguments: Sequence[str], look: LookRecord) -> RunManifest:
-        """Ask the questions up to a look that no earlier look asked, unless it has been taken; errors as of ``run``."""
-        manifest = self._first_manifest(output, arguments)
-        manifest = manifest.model_copy(update={"look": look})
-        kept = list(earlier_runs(output, manifest, arguments))
-        _check_looks(output, manifest, kept)
-        for earlier in kept:
-            is_finished = earlier.state is RunState.FINISHED
-            if is_finished and earlier.look is not None and earlier.look.look == look.look:
-                return earlier
-        return self._run(output, arguments, manifest, next(iter(kept), None))
-
-    def _first_manifest(self, output: Path, arguments: Sequence[str]) -> RunManifest:
+        Raises MedTasksError if a task has no results, or lost too many samples.
+        """
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
                 self.command,
@@ -323,20 +309,15 @@ class _Call:
                 self.part,
                 self.recipe,
             )
-            manifest = manifest.model_copy(update={"primary": self.primary})
+            manifest = manifest.model_copy(update={"primary": self.primary, "look": look})
             check_primary(output, manifest)
-        return manifest
-
-    def _run(
-        self,
-        output: Path,
-        arguments: Sequence[str],
-        manifest: RunManifest,
-        earlier: RunManifest | None,
-    ) -> RunManifest:
-        """Run the harness, keeping replies of an earlier run if there is one; return the manifest at the end."""
-        run = earlier.run if earlier else continued_run(output, manifest)
-        manifest = manifest.model_copy(update={"run": run or manifest.run})
+            earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            if look is not None:
+                earlier = _earlier_look(output, manifest, arguments)
+            if earlier is not None and _is_taken(earlier, manifest):
+                return earlier
+            run = earlier.run if earlier else continued_run(output, manifest)
+            manifest = manifest.model_copy(update={"run": run or manifest.run})
         recording = RunRecording(
             output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
         )
@@ -344,13 +325,13 @@ class _Call:
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
         kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        rows = {SHARD_VARIABLE: str(self.part)} if self.part else {}
-        if manifest.look is not None:
-            rows = {LOOK_VARIABLE: str(manifest.look.rows)}
+        part = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+        if look is not None:
+            part = {LOOK_VARIABLE: str(look.rows)}
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**kept_replies, **rows, RUN_VARIABLE: manifest.run}
+                    environment = {**kept_replies, **part, RUN_VARIABLE: manifest.run}
                     run_tasks(
                         self.selection.ready,
                         arguments,
@@ -390,18 +371,30 @@ class _Call:
             )
 
 
-def _check_looks(output: Path, current: RunManifest, kept: Sequence[RunManifest]) -> None:
-    """Raise MedTasksError for looks in a folder that asked differently, or were compared with another run."""
-    others = {current.look and current.look.against_digest}
-    paths = {manifest.path for manifest in kept}
+def _earlier_look(
+    output: Path, current: RunManifest, arguments: Sequence[str]
+) -> RunManifest | None:
+    """Return the finished run of a look, else the newest of its comparison, None if there is none.
+
+    Raises MedTasksError if a look of the comparison in this folder was asked differently.
+    """
+    kept = list(earlier_runs(output, current, arguments))
+    looks = []
     for earlier in read_manifests(output, lambda _: None):
-        if earlier.look is None or not any(record.samples for record in earlier.tasks.values()):
-            continue
-        if earlier.path not in paths or earlier.look.against_digest not in others:
-            raise MedTasksError(
-                f"{output} holds looks with another model, plan, version or settings, or against another run "
-                f"({earlier.started}); give another --output_path"
-            )
+        if earlier.part == current.part and any(task.samples for task in earlier.tasks.values()):
+            looks.append(earlier)
+    if len(looks) > len(kept):
+        raise MedTasksError(
+            f"looks in {output} had another model, settings or versions; go on with those, or give another "
+            f"--output_path"
+        )
+    return next((run for run in kept if _is_taken(run, current)), kept[0] if kept else None)
+
+
+def _is_taken(run: RunManifest, current: RunManifest) -> bool:
+    """Return whether a run has answered all questions of the current look."""
+    is_same = run.look and current.look and run.look.index == current.look.index
+    return run.state is RunState.FINISHED and bool(is_same)
 
 
 def _print_outcomes(manifest: RunManifest, output: Path) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from medtasks.cli.data import write_sample_home
-from medtasks.cli.look_runs import print_plan
+from medtasks.cli.look_runs import write_plan
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.doctor.check_results import State
@@ -205,9 +205,7 @@ def plan(
     chosen = scored_task(task)
     assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
     if looks is not None:
-        plan_of_looks = plan_looks(chosen, assumed, difference, power, looks, seed, rule)
-        plan_of_looks.write(plan_file)
-        print_plan(plan_of_looks, plan_file)
+        write_plan(plan_looks(chosen, assumed, difference, power, looks, seed, rule), plan_file)
         print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
         return
     result = planned(assumed, difference, margin, power, tests)

@@ -1,18 +1,17 @@
 """Looks: growing parts of a task's rows, after each of which a run may stop, in a random order of whole clusters."""
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import accumulate
+
+import numpy as np
 
 from medtasks.errors import MedTasksError
 
 LOOK_VARIABLE = "MEDTASKS_LOOK"
 """Environment variable that tells the harness's processes which rows to ask."""
-
-_FORM = re.compile(r"(\d{1,9})/(\d{1,9}) of seed (\d{1,18}), (\d{1,9}) rows", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -26,47 +25,35 @@ class Look:
 
     @classmethod
     def parse(cls, text: str) -> "Look":
-        """Read a text that ``str`` wrote; MedTasksError for any other."""
-        match = _FORM.fullmatch(text)
-        if match is None:
-            raise MedTasksError(
-                f"{LOOK_VARIABLE}={text} names no look; unset it, as 'medtasks run --looks' sets it itself"
-            )
-        index, count, seed, size = map(int, match.groups())
-        return cls(index, count, seed, size)
+        """Read a text that ``str`` wrote."""
+        return cls(*map(int, text.split()))
 
     def __str__(self) -> str:
-        return f"{self.index}/{self.count} of seed {self.seed}, {self.size} rows"
+        return " ".join(map(str, astuple(self)))
 
     def rows(self, clusters: Sequence[Hashable]) -> list[int]:
         """Return the rows of this look, sorted; ``clusters`` has shape (rows,).
 
         MedTasksError: no whole clusters have as many rows, since the data are not those of the plan.
         """
-        order = cluster_order(clusters, self.seed)
-        sizes = Counter(clusters)
-        reached = 0
-        chosen = set()
-        for cluster in order:
-            if reached >= self.size:
-                break
-            chosen.add(cluster)
-            reached += sizes[cluster]
-        if reached != self.size:
+        ends = cluster_ends(clusters, self.seed)
+        if self.size not in ends.values():
             raise MedTasksError(
                 f"look {self.index} of {self.count} does not end between two clusters of these data, so that they are "
                 f"not those of the plan; plan the looks anew"
             )
-        return [row for row, cluster in enumerate(clusters) if cluster in chosen]
+        return [row for row, cluster in enumerate(clusters) if ends[cluster] <= self.size]
 
 
-def cluster_order(clusters: Sequence[Hashable], seed: int) -> list[Hashable]:
-    """Return the clusters in a random order, which depends on no library's generator; clusters have shape (rows,)."""
+def cluster_ends(clusters: Sequence[Hashable], seed: int) -> dict[Hashable, int]:
+    """Put clusters, shape (rows,), into a random order that depends on no library's generator.
 
-    def drawn(cluster: Hashable) -> bytes:
-        return hashlib.sha256(f"{seed} {cluster}".encode()).digest()
-
-    return sorted(dict.fromkeys(clusters), key=drawn)
+    Returns:
+        The number of rows of each cluster and of those before it, by cluster, in this order.
+    """
+    sizes = Counter(clusters)
+    order = sorted(sizes, key=lambda cluster: hashlib.sha256(f"{seed} {cluster}".encode()).digest())
+    return dict(zip(order, accumulate(sizes[cluster] for cluster in order), strict=True))
 
 
 def look_sizes(clusters: Sequence[Hashable], seed: int, count: int, rows: int) -> list[int]:
@@ -74,10 +61,6 @@ def look_sizes(clusters: Sequence[Hashable], seed: int, count: int, rows: int) -
 
     Looks that a large cluster makes the same are one, so that there may be fewer than ``count``.
     """
-    sizes = Counter(clusters)
-    ends = list(accumulate(sizes[cluster] for cluster in cluster_order(clusters, seed)))
-    nearest: dict[int, None] = {}
-    for look in range(1, count + 1):
-        end = min(ends, key=lambda place: abs(place * count - rows * look))
-        nearest[end] = None
-    return list(nearest)
+    ends = np.array(list(cluster_ends(clusters, seed).values()))
+    targets = [rows * look / count for look in range(1, count + 1)]
+    return sorted({int(ends[np.abs(ends - target).argmin()]) for target in targets})

@@ -68,7 +68,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
     look = os.environ.get(LOOK_VARIABLE)
     shard = Look.parse(look) if look else Shard.from_environment()
-    if shard is not None:
+    if isinstance(shard, Shard):
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
@@ -139,18 +139,19 @@ def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms:
         raise MedTasksError(problem)
 
 
-def _check_shard(shard: Shard | Look, options: Mapping[str, Any], *, is_lmms: bool) -> None:
+def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for options that also choose rows, which 'medtasks run' refuses earlier."""
-    variable = LOOK_VARIABLE if isinstance(shard, Look) else SHARD_VARIABLE
     if not is_lmms:
-        raise MedTasksError(f"{variable}={shard} is for runs of lmms_eval; unset it for lm_eval")
+        raise MedTasksError(
+            f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval"
+        )
     if (
         options.get("limit") not in (None, -1)
         or options.get("offset")
         or options.get("cache_requests")
     ):
         raise MedTasksError(
-            f"{variable}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
 
 
@@ -289,8 +290,8 @@ def _annotate(
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        is_look = isinstance(shard, Look)
-        remarks.append(f"[{'PARTIAL, LOOK' if is_look else 'SHARD'} {shard.index}/{shard.count}]")
+        kind = "PARTIAL, LOOK" if isinstance(shard, Look) else "SHARD"
+        remarks.append(f"[{kind} {shard.index}/{shard.count}]")
         _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
@@ -312,7 +313,6 @@ def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
     if isinstance(shard, Look):
-        say(f"this is look {shard.index}: its scores are of {sum(rows.values())} rows alone")
         return
     empty = [task for task, count in rows.items() if not count]
     none = f", and there is none of {listed(empty)}" if empty else ""
