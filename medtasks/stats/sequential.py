@@ -45,7 +45,7 @@ class Boundaries:
         and Mehta, 1984, Biometrics 40). At a look's level it is what has been spent by then.
         """
         statistic = -NormalDist().inv_cdf(max(p, _LEAST_P) / 2)
-        return sum(stopping([*self.limits[: look - 1], statistic], self.shares[:look]))
+        return min(1.0, sum(stopping([*self.limits[: look - 1], statistic], self.shares[:look])))
 
 
 def boundaries(shares: Sequence[float]) -> Boundaries:
