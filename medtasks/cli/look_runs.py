@@ -8,7 +8,7 @@ from medtasks.errors import MedTasksError
 from medtasks.report.wording import number
 from medtasks.runs.looks import ASSUMED, LookRecord, LooksPlan
 from medtasks.runs.run import Source
-from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest
+from medtasks.runs.run_manifest import RunManifest
 from medtasks.runs.sample_counts import FailureLimit
 from medtasks.scores.look_plans import compare_at, first_record
 
@@ -25,8 +25,7 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
         f"difference of {number(plan.difference)} with a power of {number(plan.power)}.\n"
         f"Looks after {', '.join(looks)}.\n"
         f"Expected share of these questions, by true difference: {', '.join(shares)}.\n"
-        f"{ASSUMED}\nplan: {path}\n"
-        f"run: medtasks run --looks {path} --against OTHER_RUN --tasks {plan.task} ..."
+        f"{ASSUMED}\nrun: medtasks run --looks {path} --against OTHER_RUN --tasks {plan.task} ..."
     )
 
 
@@ -45,7 +44,7 @@ class LooksOfRun:
             raise MedTasksError(
                 f"{path} is a plan of {self.plan.task}; give --tasks {self.plan.task} alone"
             )
-        self.primary = PrimaryOutcome(task=self.plan.task, metric=self.plan.metric)
+        self.primary = f"{self.plan.task}:{self.plan.metric}"
 
     def take(self, ask: Callable[[LookRecord], RunManifest], limit: FailureLimit) -> None:
         """Ask, compare and stop where a look shows a difference; a look that was taken before stays as it was."""

@@ -182,7 +182,7 @@ def run(
                 "and the primary outcome; leave them out"
             )
         of_looks = LooksOfRun(looks, against, names)
-    stated = of_looks.primary if of_looks else _primary_outcome(primary, margin, names)
+    stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
@@ -313,9 +313,9 @@ class _Call:
             check_primary(output, manifest)
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
             if look is not None:
-                earlier = _earlier_look(output, manifest, arguments)
-            if earlier is not None and _is_taken(earlier, manifest):
-                return earlier
+                earlier = _earlier_look(output, manifest, arguments, look)
+                if earlier and _is_taken(earlier, look):
+                    return earlier
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
         recording = RunRecording(
@@ -372,7 +372,7 @@ class _Call:
 
 
 def _earlier_look(
-    output: Path, current: RunManifest, arguments: Sequence[str]
+    output: Path, current: RunManifest, arguments: Sequence[str], look: LookRecord
 ) -> RunManifest | None:
     """Return the finished run of a look, else the newest of its comparison, None if there is none.
 
@@ -388,13 +388,12 @@ def _earlier_look(
             f"looks in {output} had another model, settings or versions; go on with those, or give another "
             f"--output_path"
         )
-    return next((run for run in kept if _is_taken(run, current)), kept[0] if kept else None)
+    return next((run for run in kept if _is_taken(run, look)), kept[0] if kept else None)
 
 
-def _is_taken(run: RunManifest, current: RunManifest) -> bool:
-    """Return whether a run has answered all questions of the current look."""
-    is_same = run.look and current.look and run.look.index == current.look.index
-    return run.state is RunState.FINISHED and bool(is_same)
+def _is_taken(run: RunManifest, look: LookRecord) -> bool:
+    """Return whether a run has answered all questions of a look."""
+    return run.state is RunState.FINISHED and run.look is not None and run.look.index == look.index
 
 
 def _print_outcomes(manifest: RunManifest, output: Path) -> None:

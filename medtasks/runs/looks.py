@@ -1,6 +1,5 @@
 """A comparison that may stop early: its plan (``looks.json``), and what a run's look found."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -77,12 +76,6 @@ class LookRecord(_Record):
     def rows(self) -> Look:
         """The rows that are asked."""
         return self.plan.look(self.index)
-
-    @property
-    def comparison(self) -> str:
-        """Digest of the plan and the other run, which all looks of a comparison share."""
-        text = self.plan.model_dump_json() + self.against_digest
-        return f"looks {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
     def level(self) -> float:

@@ -305,7 +305,7 @@ class RunManifest(_Record):
     def part(self) -> str:
         """The part of the rows that its calls ask together: a shard or a plan of looks; empty for all rows."""
         if self.look is not None:
-            return self.look.comparison
+            return f"{self.look.plan} {self.look.against_digest}"
         return "" if self.shard is None else str(self.shard)
 
     @property

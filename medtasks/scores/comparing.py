@@ -3,6 +3,7 @@
 With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
 """
 
+import contextlib
 import itertools
 from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
@@ -379,7 +380,9 @@ def compare_task(
         for recorded in (read_recorded(task, documents, [file]) for file in of_run):
             replies[name] += recorded.runs
             notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
-        notes += [f"{name}: {look}" for look in _looks_of(runs[name])]
+        with contextlib.suppress(MedTasksError):  # files of replies, or repeats
+            if look := runs[name].run.look:
+                notes.append(f"{name}: {look} The tests here do not allow for the looks")
     labels = {
         name: read_labels(source.labels)
         for name, source in runs.items()
@@ -390,13 +393,6 @@ def compare_task(
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
-
-
-def _looks_of(source: Source) -> list[str]:
-    """Describe the last look of a run that could stop early, for which the tests make no allowance."""
-    manifests = source.run.manifests if source.path.is_dir() and source.repeats == [source] else ()
-    looks = [manifest.look for manifest in manifests[-1:] if manifest.look]
-    return [f"{look} The tests here do not allow for the looks" for look in looks]
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:

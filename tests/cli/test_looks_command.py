@@ -200,6 +200,15 @@ def test_failed_questions_are_counted(medtasks, call, model):
     assert "1 questions failed in a run and are not compared" in str(records()[-1])
 
 
+@pytest.fixture
+def unfit(call):
+    """A run of a part of the task, and a plan for other data."""
+    samples = write_run(Path("part"), [TASK], 1.0, 0) / f"20260102_030405_samples_{TASK}.jsonl"
+    samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:24]))
+    stale = json.loads(Path("looks.json").read_text()) | {"fingerprint": "0" * 12}
+    Path("stale.json").write_text(json.dumps(stale))
+
+
 @each_row(
     ("changes", "sentence"),
     [
@@ -221,12 +230,7 @@ def test_failed_questions_are_counted(medtasks, call, model):
         ),
     ],
 )
-def test_what_is_refused(fails, call, model, changes, sentence):
-    part = write_run(Path("part"), [TASK], 1.0, 0)
-    samples = part / f"20260102_030405_samples_{TASK}.jsonl"
-    samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:24]))
-    stale = json.loads(Path("looks.json").read_text()) | {"fingerprint": "0" * 12}
-    Path("stale.json").write_text(json.dumps(stale))
+def test_what_is_refused(fails, call, unfit, model, changes, sentence):
     options = dict(zip(call[1::2], call[2::2], strict=True)) | changes
     words = [word for option, value in options.items() if value for word in (option, value)]
     fails(["run", *words], sentence)
