@@ -56,7 +56,7 @@ def plan_looks(
     data = task_provenance(task, documents)
     if isinstance(main_metrics(task)[0], CorpusMetric) or data.get("draw"):
         raise RepliesError(
-            f"{assumed.metric} of '{task.name}' is no plain mean over samples, which --looks takes"
+            f"{assumed.metric} of '{task.name}' is no mean over samples, which --looks needs"
         )
     clusters = clusters_of(documents)
     single = plan(assumed, difference, None, power)

@@ -251,3 +251,9 @@ def test_what_cannot_be_planned(fails, sample, tmp_path, monkeypatch, options, s
     monkeypatch.chdir(tmp_path)
     fails(["plan", TASK, *options], sentence)
     assert not Path("looks.json").exists()
+
+
+def test_a_metric_of_all_samples_together_is_not_planned(fails, multimedeval_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    for task in ("multimedeval_mimic_cxr_report", "multimedeval_chestxray14"):
+        fails(["plan", task, "--difference", "0.1", "--looks", "4"], f"of '{task}' is no mean")
