@@ -1,10 +1,10 @@
 """``medtasks plan --looks`` and ``medtasks run --looks``: comparisons that may stop early."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from medtasks.cli.output import say, write_json
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, listed
 from medtasks.report.wording import number
 from medtasks.runs.looks import ASSUMED, LookRecord, LooksPlan
 from medtasks.runs.run import Source
@@ -29,22 +29,37 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
     )
 
 
+def read_looks(
+    path: Path | None, against: Path | None, names: Sequence[str], others: Mapping[str, object]
+) -> "LooksOfRun | None":
+    """Read ``--looks`` and ``--against``; None without them.
+
+    Raises MedTasksError for tasks that are not the plan's, and for ``others``, options that do not go together with it.
+    """
+    if path is None and against is None:
+        return None
+    if path is None or against is None:
+        raise MedTasksError(
+            "--looks PLAN and --against OTHER_RUN go together; to compare whole runs: medtasks compare"
+        )
+    if excluded := [option for option, value in others.items() if value]:
+        raise MedTasksError(
+            f"--looks and {listed(excluded)} do not go together, as the plan states rows and primary outcome"
+        )
+    plan = LooksPlan.read(path)
+    if list(names) != [plan.task]:
+        raise MedTasksError(f"{path} is a plan of {plan.task}; give --tasks {plan.task} alone")
+    return LooksOfRun(plan, Source(against))
+
+
 class LooksOfRun:
     """Looks of one call of ``medtasks run``: the plan and the other run."""
 
-    def __init__(self, path: Path | None, against: Path | None, names: Sequence[str]) -> None:
-        if path is None or against is None:
-            raise MedTasksError(
-                "--looks PLAN and --against OTHER_RUN go together; to compare whole runs: medtasks compare"
-            )
-        self.plan = LooksPlan.read(path)
-        self._other = Source(against)
-        self.rows = self.plan.look(1)
-        if list(names) != [self.plan.task]:
-            raise MedTasksError(
-                f"{path} is a plan of {self.plan.task}; give --tasks {self.plan.task} alone"
-            )
-        self.primary = f"{self.plan.task}:{self.plan.metric}"
+    def __init__(self, plan: LooksPlan, other: Source) -> None:
+        self.plan = plan
+        self.rows = plan.look(1)
+        self.primary = f"{plan.task}:{plan.metric}"
+        self._other = other
 
     def take(self, ask: Callable[[LookRecord], RunManifest], limit: FailureLimit) -> None:
         """Ask, compare and stop where a look shows a difference; a look that was taken before stays as it was."""

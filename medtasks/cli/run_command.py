@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.look_runs import LooksOfRun
+from medtasks.cli.look_runs import LooksOfRun, read_looks
 from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
@@ -149,12 +149,7 @@ def run(
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
-    try:
-        start = shlex.split(launcher)
-    except ValueError as error:
-        raise MedTasksError(
-            f"--launcher {launcher} cannot be read ({error}); close the quotation mark"
-        ) from error
+    start = _words_of(launcher)
     command = [
         "medtasks",
         "run",
@@ -174,14 +169,14 @@ def run(
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
-    of_looks = None
-    if looks is not None or against is not None:
-        if part or only_failed or primary or margin or repeats > 1:
-            raise MedTasksError(
-                "--looks takes no --shard, --only-failed, --primary, --margin or --repeats: the plan states the rows "
-                "and the primary outcome; leave them out"
-            )
-        of_looks = LooksOfRun(looks, against, names)
+    others = {
+        "--shard": part,
+        "--only-failed": only_failed,
+        "--primary": primary,
+        "--margin": margin,
+        "--repeats": repeats > 1,
+    }
+    of_looks = read_looks(looks, against, names, others)
     stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
@@ -198,12 +193,32 @@ def run(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
-        if of_looks is not None:
-            of_looks.take(partial(call.run, output, arguments), limit)
-        elif repeats > 1:
-            _repeat(call, output, arguments, repeats)
-        else:
-            call.run(output, arguments)
+        _start(call, output, arguments, repeats, of_looks)
+
+
+def _start(
+    call: "_Call",
+    output: Path,
+    arguments: Sequence[str],
+    repeats: int,
+    of_looks: LooksOfRun | None,
+) -> None:
+    """Run once, at each look, or several times."""
+    if of_looks is not None:
+        of_looks.take(partial(call.run, output, arguments), call.limit)
+    elif repeats > 1:
+        _repeat(call, output, arguments, repeats)
+    else:
+        call.run(output, arguments)
+
+
+def _words_of(launcher: str) -> list[str]:
+    try:
+        return shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(
+            f"--launcher {launcher} cannot be read ({error}); close the quotation mark"
+        ) from error
 
 
 def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:

@@ -221,9 +221,9 @@ def unfit(call):
         ({"--tasks": "mediconfusion_gd"}, "looks.json is a plan of mediconfusion"),
         ({"--tasks": "mediconfusion,mediconfusion_gd"}, "give --tasks mediconfusion alone"),
         ({"--limit": "4"}, "--looks chooses the rows of every task itself; leave out --limit"),
-        ({"--shard": "1/2"}, "--looks takes no --shard"),
-        ({"--primary": "mediconfusion:confusion"}, "--looks takes no --shard"),
-        ({"--repeats": "2"}, "--looks takes no --shard"),
+        ({"--shard": "1/2"}, "--looks and --shard do not go together"),
+        ({"--primary": "mediconfusion:confusion"}, "--looks and --primary do not go together"),
+        ({"--repeats": "2"}, "--looks and --repeats do not go together"),
         (
             {"--looks": "stale.json"},
             "the looks are planned for version 7 of 'mediconfusion' on data",
