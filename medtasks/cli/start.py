@@ -19,6 +19,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from medtasks.cli.data import write_sample_home
+from medtasks.cli.look_runs import write_plan
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.doctor.check_results import State
@@ -30,6 +31,7 @@ from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, Recipe, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
+from medtasks.scores.look_plans import plan_looks
 from medtasks.scores.planning import assumptions
 from medtasks.scores.planning import plan as planned
 from medtasks.stats.paired import POWER
@@ -187,6 +189,14 @@ def plan(
     rule: Annotated[
         str | None, Option(help="Rule for the runs. Default: the task's first.")
     ] = None,
+    looks: Annotated[
+        int | None,
+        Option(metavar="N", help="Plan a comparison that may stop early, at N looks."),
+    ] = None,
+    seed: Annotated[int, Option(help="Random seed for the order of questions at looks.")] = 0,
+    plan_file: Annotated[Path, Option("--out", help="File for the plan of looks.")] = Path(
+        "looks.json"
+    ),
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -194,6 +204,10 @@ def plan(
     look_into(context, include_path, run or ())
     chosen = scored_task(task)
     assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    if looks is not None:
+        write_plan(plan_looks(chosen, assumed, difference, power, looks, seed, rule), plan_file)
+        print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+        return
     result = planned(assumed, difference, margin, power, tests)
     write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
     discordance = assumed.discordance_of(result.difference or 0.0)

@@ -3,6 +3,7 @@
 With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
 """
 
+import contextlib
 import itertools
 from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
@@ -379,6 +380,9 @@ def compare_task(
         for recorded in (read_recorded(task, documents, [file]) for file in of_run):
             replies[name] += recorded.runs
             notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
+        with contextlib.suppress(MedTasksError):  # files of replies, or repeats
+            if look := runs[name].run.look:
+                notes.append(f"{name}: {look} The tests here do not allow for the looks")
     labels = {
         name: read_labels(source.labels)
         for name, source in runs.items()

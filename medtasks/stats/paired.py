@@ -23,6 +23,8 @@ SEED = 20261121  # of the random signs: the same runs give the same digits; writ
 
 _EXTREME = 20  # draws that are as extreme, of a p-value at the first level of Holm
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
+_MOST_DRAWS = 1_000_000  # at a small level; of many units fewer:
+_MOST_SIGNS = 4_000_000_000
 _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less
 _NO_SPREAD = 1e-9  # of the largest difference
 
@@ -81,6 +83,7 @@ def compare_paired(
     second: Sequence[float],
     units: Sequence[Hashable],
     smaller: int | None = None,
+    level: float = ALPHA,
 ) -> PairedResult:
     """Compare two models on the same samples.
 
@@ -93,7 +96,8 @@ def compare_paired(
     The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
-    :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
+    :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample. The interval has a
+    confidence of 1 - ``level``; for a small one a sign-flip test draws as many more signs as it takes to pass.
     """
     units = separate_units(units)
     in_dyads = any(isinstance(unit, Dyad) for unit in units)
@@ -104,17 +108,21 @@ def compare_paired(
     evidence: int | None = number
     if in_dyads or smaller is not None:
         test = DYADIC if smaller is None else DELONG
-        low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
+        degrees = None if smaller is None else smaller - 1.0
+        low, high, p = _student_test(differences, units, degrees, level)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
         low, high = (
-            agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
+            agresti_min_interval(lost, gained, samples, level)
+            if samples > 1
+            else (math.nan, math.nan)
         )
         test, p = MCNEMAR, mcnemar(lost, gained)
         evidence = lost + gained
     else:
-        low, high = sign_flip_interval(differences, units)
-        test, p = SIGN_FLIP, sign_flip_test(differences, units)
+        draws = draws_at(level, number)
+        low, high = sign_flip_interval(differences, units, draws, level=level)
+        test, p = SIGN_FLIP, sign_flip_test(differences, units, draws)
     if all(0 <= value <= 1 for value in (*first, *second)):
         low, high = max(low, -1.0), min(high, 1.0)
     result = PairedResult(
@@ -142,9 +150,12 @@ def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
 
 
 def _student_test(
-    differences: Sequence[float], units: Sequence[Hashable], degrees: float | None
+    differences: Sequence[float],
+    units: Sequence[Hashable],
+    degrees: float | None,
+    level: float,
 ) -> tuple[float, float, float]:
-    """Return the 95 % interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
+    """Return the interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
     at most 6 % (``benchmarks/intervals.py``).
@@ -153,7 +164,7 @@ def _student_test(
     if degrees is not None:
         error = replace(error, degrees=degrees)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
-        half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+        half = t_quantile(1 - level / 2, error.degrees) * error.error
         return (
             mean - half,
             mean + half,
@@ -163,7 +174,7 @@ def _student_test(
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
     size = error.degrees + 1
-    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size, level)
     return low, high, 0.5**error.degrees if mean else 1.0
 
 
@@ -190,6 +201,12 @@ def correct_by_holm(
 def draws_for(tests: int) -> int:
     """Return the number of drawn signs with which tests that are corrected together can pass."""
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
+
+
+def draws_at(level: float, units: int) -> int:
+    """Return the number of drawn signs of as many units with which a test at a small level can pass."""
+    most = max(DRAWS, min(_MOST_DRAWS, _MOST_SIGNS // units))
+    return min(most, max(DRAWS, math.ceil(_EXTREME / level)))
 
 
 def _detectable(
@@ -238,9 +255,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def agresti_min_interval(
-    only_first: float, only_second: float, samples: float
+    only_first: float, only_second: float, samples: float, level: float = ALPHA
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two paired shares (second minus first).
+    """Return the interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
     the four cells. Unlike Wald's, it has a width if the models differ on no sample. The first two arguments are numbers
@@ -249,7 +266,7 @@ def agresti_min_interval(
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
     half = (
-        t_quantile(1 - ALPHA / 2, None)
+        t_quantile(1 - level / 2, None)
         * math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
         / total
     )
@@ -284,9 +301,13 @@ def sign_flip_test(
 
 
 def sign_flip_interval(
-    differences: Sequence[float], clusters: Sequence[Hashable], draws: int = DRAWS, seed: int = SEED
+    differences: Sequence[float],
+    clusters: Sequence[Hashable],
+    draws: int = DRAWS,
+    seed: int = SEED,
+    level: float = ALPHA,
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the mean difference: all true values that the sign-flip test does not reject.
+    """Return the interval of the mean difference: all true values that the sign-flip test does not reject.
 
     Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
@@ -306,7 +327,7 @@ def sign_flip_interval(
         lower.append(np.nan_to_num(means.min(axis=0), nan=-np.inf))
         upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
     low, high = np.sort(np.concatenate(lower)), np.sort(np.concatenate(upper))[::-1]
-    rejected = int(ALPHA * len(low))
+    rejected = int(level * len(low))
     if (
         not np.isfinite([low[rejected], high[rejected]]).all()
         or max(differences) - min(differences) < _TIE
