@@ -115,7 +115,7 @@ def _print_notes(content: RunReport) -> None:
         say(f"missing: {name}: {why}")
     sentences: list[tuple[str, str]] = []
     for task in content.tasks:
-        sentences += [(task.name, sentence) for sentence in task.missing]
+        sentences += [(task.name, sentence) for sentence in (*task.draw, *task.missing)]
     for text, names in names_by(sentences).items():
         say(f"note: {names}: {text}")
     for note in content.notes:

@@ -47,6 +47,7 @@ from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
+from medtasks.scores.draw_notes import draw_notes, no_means
 from medtasks.scores.error_classes import (
     OF_ANSWERS,
     WrongAnswer,
@@ -141,6 +142,9 @@ def score(
     }
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary |= _optional_facts(read, answer_field, classes)
+    replied = {doc_id for doc_id, reply in recorded.items() if not reply.failed}
+    if notes := draw_notes(data, documents, replied, no_means(chosen.metrics)):
+        summary["draw_notes"] = notes
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
     _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
@@ -152,6 +156,8 @@ def score(
             _score_table("wrong answers, as a human judged them", by_human, paired=False)
         )
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
+    for sentence in notes:
+        say(sentence)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import DRAWN, Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
@@ -228,6 +228,9 @@ class TaskFamily(ABC):
         }
         score["rule"] = f"{score['rule']}{FENCED}" if rule.fenced else score["rule"]
         score["reason"] = str(score["reason"])
+        # The others of its stratum stand for a failed sample.
+        if sample.drawn is not None and score["reason"] != Reason.ADAPTER_FAILED:
+            score[DRAWN] = dict(sample.drawn)
         if reply.cut:
             score["cut"] = True  # one without an answer had no room for it
             is_void = score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS)

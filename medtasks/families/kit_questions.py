@@ -9,11 +9,12 @@ score says so in ``stops``, and no metric under that rule has a value; without a
 question it divides by zero. The rule that fixes its arithmetic, and the careful one, count each question once.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import DRAWN, Sample
 from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
@@ -27,7 +28,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
-from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, ScoreList, with_units
 
 _WHOLE = (
     "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
@@ -114,14 +115,14 @@ class _OpenAccuracy(Metric[Score]):
     """The share of right open answers, which published code divides by their number once more."""
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        estimate, valued = super().estimate(scores), self.values(scores)
+        estimate, valued = super().estimate(scores), self.values(with_units(scores))
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return estimate
-        error = estimate.error / len(valued)
+        # A drawn question stands for several of the whole set.
+        number = math.fsum(score[DRAWN].weight if DRAWN in score else 1.0 for score, _ in valued)
+        error = estimate.error / number
         effective = None if error else estimate.effective
-        return replace(
-            estimate, value=estimate.value / len(valued), error=error, effective=effective
-        )
+        return replace(estimate, value=estimate.value / number, error=error, effective=effective)
 
 
 _RIGHT = _field("right")

@@ -14,7 +14,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
+from medtasks.data.samples import DRAWN
 from medtasks.stats.exchange import SummedCounts
+from medtasks.stats.sample_design import DrawnUnit, drawn_mean, drawn_units
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
@@ -123,6 +125,24 @@ def clustered(scores: ScoreList) -> ScoreList:
     ]
 
 
+def with_units(scores: ScoreList) -> ScoreList:
+    """Return all scores of a run on drawn data with the unit of each, which parts of them keep; others as they are."""
+    draws = [score.get(DRAWN) for score in scores]
+    if not any(isinstance(draw, Mapping) for draw in draws):
+        return scores
+    units = drawn_units(draws)
+    return [{**score, DRAWN: unit} for score, unit in zip(scores, units, strict=True)]
+
+
+def units_by_cluster(scores: ScoreList) -> dict[Hashable, DrawnUnit]:
+    """Return the unit of a draw that holds each cluster; empty for scores of a whole benchmark."""
+    units = {}
+    for score in with_units(scores):
+        if isinstance(score.get(DRAWN), DrawnUnit):
+            units[score.get("cluster_id")] = score[DRAWN]
+    return units
+
+
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units of several samples; by default each score is a unit.
@@ -162,8 +182,16 @@ class Metric(Declaration, Generic[U]):
         return values, by, list(zip(*clusters, strict=True))
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        """Return value and standard error."""
+        """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
         values, weights, clusters = self._valued(scores)
+        drawn = units_by_cluster(scores)
+        if drawn and clusters:
+            firsts = [first for first, *_ in clusters]
+            value, of_draw = drawn_mean(values, [drawn[first] for first in firsts], weights)
+            if not self.has_error:
+                return Estimate(value)
+            numbers = (of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
+            return Estimate(value, *numbers, unit=unit_of(firsts))
         total = math.fsum(weights)
         value = math.nan
         if total:
@@ -250,7 +278,8 @@ class Panel(Generic[R]):
 
     def of(self, scores: ScoreList) -> PanelResult:
         """Return the results for some scores."""
-        return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
+        joined = clustered(with_units(list(scores)))
+        return _computed(self, frozenset(Counter(map(self.row, joined)).items()))
 
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
@@ -303,6 +332,8 @@ class CorpusMetric(Declaration):
         if not self.has_error:
             return Estimate(estimate.value)
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
+        if estimate.effective is not None:  # of drawn samples
+            return replace(estimate, unit=unit_of(clusters))
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
             return replace(estimate, effective=effective, unit=unit_of(clusters))

@@ -106,7 +106,7 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     """Yield the scores by the groups of a column, a table per metric, and published ones after it."""
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
     groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
-    small = dict.fromkeys(group.name for group in groups if not group.compared)
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     scores = chain.from_iterable(group.scores for group in groups)
     for metric in dict.fromkeys(score.metric for score in scores):
         rows = []
@@ -159,7 +159,11 @@ def _group_notes(
         if not group.compared
     }
     yield from cluster_notes(small)
-    if values := ", ".join(name for name, score in small.items() if score and score.clusters != 1):
+    if any(group.drawn for group in groups):
+        yield "Groups of drawn questions are not compared; brackets hold 95 % intervals of their own."
+    elif values := ", ".join(
+        name for name, score in small.items() if score and score.clusters != 1
+    ):
         yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {values}."
 
 

@@ -24,6 +24,7 @@ from medtasks.scores.comparison_checks import (
     check_for_verdict,
     prompt_warnings,
 )
+from medtasks.scores.draw_notes import draw_notes
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
@@ -39,7 +40,13 @@ from medtasks.scores.run_values import (
 )
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
+from medtasks.stats.paired import (
+    DRAWN_T,
+    PairedResult,
+    PairedValues,
+    compare_paired,
+    correct_by_holm,
+)
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
@@ -363,6 +370,11 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
+    if data.get("draw") and (margin is not None or any(source.labels for source in runs.values())):
+        raise RepliesError(
+            f"'{task.name}' was drawn from a larger set, for which differences are estimated, but not tested within a "
+            f"margin or corrected by labels; leave these out, or ask all questions"
+        )
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {
@@ -385,7 +397,12 @@ def compare_task(
         if source.labels is not None
     }
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
-    warnings = [*compared.warnings, *notes]
+    shared = {str(document["doc_id"]) for document in documents}
+    for repeats in replies.values():
+        shared &= ChainMap(*map(_valid, repeats)).keys()
+    unweighted = [test.metric for test in compared.comparisons if test.result.test != DRAWN_T]
+    of_draw = draw_notes(data, documents, shared, list(dict.fromkeys(unweighted)))
+    warnings = [*(note.rstrip(".") for note in of_draw), *compared.warnings, *notes]
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)

@@ -1,0 +1,240 @@
+"""Mean over a whole benchmark from clusters of it that were drawn at random within strata.
+
+The value is the ratio of Hajek (1971): a sample weighs as many samples as it represents. Its error is that of the
+linearised residuals, summed by cluster, between the clusters of each stratum, with the finite-population correction
+(Särndal, Swensson and Wretman, "Model Assisted Survey Sampling", 1992, sections 5.6, 5.7 and 8.3). It assumes only that
+the draw was random: nothing about the model, or about how samples of a cluster relate. Samples that a metric leaves out
+are outside of its domain: their clusters count with residuals of 0.
+
+With another model's values of all samples it is the difference estimator (the same, section 6.3; AIPW, or PPI++ with a
+model in place of a judge: Angelopoulos, Duchi and Zrnic, 2023, arXiv 2311.01453). It is unbiased whatever that model
+answers, and its factor minimises the error.
+
+Coverage in redraws from real replies is in ``benchmarks/RESULTS.md`` (``benchmarks/redraws.py``).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
+
+from medtasks.stats.standard_error import (
+    FEW_CLUSTERS,
+    MeanError,
+    clusters_with_rarer_outcome,
+    mean_error,
+)
+
+_NO_SPREAD = 1e-12  # of a variance: nothing but rounding
+_QUANTILE = (
+    1.96  # of the interval of a share, whose upper end is at least one cluster for a share of 0
+)
+
+
+class DrawnUnit(NamedTuple):
+    """A drawn cluster, and what its stratum tells about its weight."""
+
+    cluster: int
+    stratum: int
+    existing: int  # clusters of the stratum
+    answered: int  # drawn ones with a reply
+    weight: float  # of each of its samples: the number of samples that it represents
+
+
+@dataclass(frozen=True)
+class HelpedMean:
+    """Mean with the help of another model's values."""
+
+    value: float
+    error: MeanError
+    factor: float  # of the other model's values, from 0 to 1; 0 if they do not help
+    gain: float  # share of the standard error that they save
+
+
+def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | None]:
+    """Return the unit of each sample with a reply.
+
+    Samples without a reply are represented by the others of their stratum.
+
+    Args:
+        draws: Of each sample its ``cluster`` and ``stratum``, and of the stratum the ``existing`` and the ``drawn``
+            clusters and the drawn ``rows``. None for a sample without a reply.
+    """
+    clusters: dict[int, set[int]] = defaultdict(set)
+    rows: dict[int, int] = defaultdict(int)
+    for draw in draws:
+        if draw is not None:
+            clusters[draw["stratum"]].add(draw["cluster"])
+            rows[draw["stratum"]] += 1
+    units: list[DrawnUnit | None] = []
+    for draw in draws:
+        if draw is None:
+            units.append(None)
+            continue
+        stratum = draw["stratum"]
+        weight = draw["existing"] / draw["drawn"] * (draw["rows"] / rows[stratum])
+        answered = len(clusters[stratum])
+        units.append(DrawnUnit(draw["cluster"], stratum, draw["existing"], answered, weight))
+    return units
+
+
+def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
+    """Return whether units are those of a draw, which stands for a whole benchmark."""
+    return bool(units) and isinstance(units[0], DrawnUnit)
+
+
+def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[float, MeanError]:
+    """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
+    if are_drawn(units):
+        return drawn_mean(values, units)
+    mean = math.fsum(values) / len(values) if values else math.nan
+    return mean, mean_error(values, units)
+
+
+def drawn_mean(
+    values: Sequence[float], units: Sequence[DrawnUnit], sizes: Sequence[float] | None = None
+) -> tuple[float, MeanError]:
+    """Return the estimated mean over the whole benchmark and its error.
+
+    If all clusters were drawn and answered, the mean is known: the error is 0, and the effective number infinite.
+    Otherwise that number may exceed the samples, as those that were asked are no longer uncertain.
+
+    Args:
+        values: Shape (samples,).
+        units: Unit of each sample.
+        sizes: Weight of each sample in the metric itself; 1 by default.
+    """
+    weights = [unit.weight for unit in units]
+    if sizes is not None:
+        weights = [weight * size for weight, size in zip(weights, sizes, strict=True)]
+    total = math.fsum(weights)
+    if not total:
+        return math.nan, MeanError(math.nan, math.nan, math.nan, 0)
+    mean = math.fsum(map(math.prod, zip(values, weights, strict=True))) / total
+    residuals = [
+        weight * (value - mean) / total for value, weight in zip(values, weights, strict=True)
+    ]
+    strata = _strata(residuals, units)
+    clusters = sum(len(stratum.sums) for stratum in strata)
+    variance = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    if not any(stratum.unseen for stratum in strata):
+        return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
+    degrees = sum(stratum.answered - 1 for stratum in strata if stratum.unseen)
+    effective = _effective_number(mean, values, weights, units, strata)
+    return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
+
+
+@dataclass(frozen=True)
+class _Stratum:
+    """Sums of residuals by cluster, of clusters with a sample in the domain."""
+
+    sums: Mapping[int, float]
+    existing: int
+    answered: int
+
+    @property
+    def unseen(self) -> float:
+        """Share of its clusters that have no reply."""
+        return 1 - self.answered / self.existing
+
+    def product(self, other: "_Stratum") -> float:
+        """Return the covariance of two totals of this stratum, as if it had been drawn with replacement.
+
+        A single cluster shows no variance of its own: its residual is taken from the mean of all strata.
+        """
+        products = math.fsum(value * other.sums[cluster] for cluster, value in self.sums.items())
+        if self.answered < 2:
+            return products
+        centres = math.fsum(self.sums.values()) * math.fsum(other.sums.values()) / self.answered
+        return (products - centres) * self.answered / (self.answered - 1)
+
+
+def _strata(residuals: Sequence[float], units: Sequence[DrawnUnit]) -> list[_Stratum]:
+    by_stratum: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    numbers = {}
+    for unit, residual in zip(units, residuals, strict=True):
+        by_stratum[unit.stratum][unit.cluster].append(residual)
+        numbers[unit.stratum] = (unit.existing, unit.answered)
+    strata = []
+    for stratum in sorted(by_stratum):
+        sums = {cluster: math.fsum(parts) for cluster, parts in by_stratum[stratum].items()}
+        strata.append(_Stratum(sums, *numbers[stratum]))
+    return strata
+
+
+def _effective_number(
+    mean: float,
+    values: Sequence[float],
+    weights: Sequence[float],
+    units: Sequence[DrawnUnit],
+    strata: Sequence[_Stratum],
+) -> float:
+    """Return the number of independent answers with the same error, if the mean is a share.
+
+    Bounds as of :func:`~medtasks.stats.standard_error.clustered_error` hold before the finite-population correction: at
+    most the number of replies, and that of the clusters where few show the rarer outcome, both for equal weights (Kish,
+    1965).
+    """
+    of_clusters: dict[DrawnUnit, list[int]] = defaultdict(list)
+    for index, unit in enumerate(units):
+        of_clusters[unit].append(index)
+    sums = [math.fsum(weights[index] for index in indices) for indices in of_clusters.values()]
+    variance = math.fsum(stratum.product(stratum) for stratum in strata)
+    corrected = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    spread = mean * (1 - mean)
+    effective = _equal_weights(sums)
+    if variance > _NO_SPREAD and spread > 0:
+        effective = min(spread / variance, _equal_weights(weights))
+    existing = sum(stratum.existing for stratum in strata)
+    unseen = 1 - sum(stratum.answered for stratum in strata) / existing
+    if corrected > _NO_SPREAD:
+        unseen = corrected / variance
+    rarer = clusters_with_rarer_outcome(
+        mean, [[values[index] for index in indices] for indices in of_clusters.values()]
+    )
+    if rarer >= FEW_CLUSTERS:
+        return effective / unseen
+    # A cluster that was not drawn may have the rarer outcome, however many were drawn.
+    return min(min(effective, _equal_weights(sums)) / unseen, _QUANTILE**2 * max(existing - 1, 1))
+
+
+def _equal_weights(weights: Sequence[float]) -> float:
+    return math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)
+
+
+def helped_mean(
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    helper: Sequence[float],
+    helper_mean: float,
+) -> HelpedMean:
+    """Return the estimated mean over the whole benchmark with the help of another model's values.
+
+    Args:
+        values: Shape (samples,).
+        units: Unit of each sample.
+        helper: Values of the other model on these samples.
+        helper_mean: Its mean over all samples of the benchmark.
+    """
+    plain, error = drawn_mean(values, units)
+    of_helper, _ = drawn_mean(helper, units)
+    total = math.fsum(unit.weight for unit in units)
+    residuals = []
+    for mean, of_model in ((plain, values), (of_helper, helper)):
+        parts = zip(of_model, units, strict=True)
+        residuals.append([unit.weight * (value - mean) / total for value, unit in parts])
+    pairs = list(zip(*(_strata(of_model, units) for of_model in residuals), strict=True))
+    common = math.fsum(own.unseen * own.product(other) for own, other in pairs)
+    spread = math.fsum(other.unseen * other.product(other) for _, other in pairs)
+    factor = min(max(common / spread, 0.0), 1.0) if spread > _NO_SPREAD else 0.0
+    if not factor or not error.error:
+        return HelpedMean(plain, error, 0.0, 0.0)
+    left = [value - factor * other for value, other in zip(values, helper, strict=True)]
+    _, of_left = drawn_mean(left, units)
+    gain = 1 - of_left.error / error.error
+    effective = error.effective / max((1 - gain) ** 2, _NO_SPREAD)
+    error = replace(
+        error, error=of_left.error, degrees=max(error.degrees - 1, 0.0), effective=effective
+    )
+    return HelpedMean(plain - factor * (of_helper - helper_mean), error, factor, gain)
