@@ -191,7 +191,9 @@ class Metric(Declaration, Generic[U]):
             if not self.has_error:
                 return Estimate(value)
             numbers = (of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
-            return Estimate(value, *numbers, unit=unit_of(firsts))
+            # One drawn cluster may hold several patients or images.
+            are_same = len(set(firsts)) == of_draw.clusters
+            return Estimate(value, *numbers, unit=unit_of(firsts) if are_same else "cluster")
         total = math.fsum(weights)
         value = math.nan
         if total:

@@ -5,7 +5,6 @@ from typing import Any
 
 from medtasks.data.dataset_manifest import Draw
 from medtasks.data.samples import DRAWN, Documents
-from medtasks.families.counts import COUNTS
 from medtasks.families.family import compares_texts
 from medtasks.metrics.metric import AnyMetric, Metric
 
@@ -37,8 +36,8 @@ def draw_notes(
     missing = [document for document in documents if document["doc_id"] not in replied]
     if drawn == existing and not missing:
         notes = [
-            f"All {existing:,} questions of the benchmark were drawn and answered: the interval has no width, and tells "
-            f"nothing of other questions."
+            f"All {existing:,} questions of the benchmark were drawn and answered: the interval has no width, and says "
+            f"nothing about other questions."
         ]
     if missing:
         notes.append(_missing_note(documents, missing, len(draw.strata), replied))
@@ -48,11 +47,11 @@ def draw_notes(
 
 
 def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
-    """Return the names of the metrics that are no means over samples, but for counts of samples."""
+    """Return the names of the metrics that are no means over samples, but for counts."""
     names = []
     for metric in metrics:
         is_mean = isinstance(metric, Metric) or compares_texts(metric)
-        if not is_mean and metric.name not in COUNTS:
+        if metric.has_error and not is_mean:
             names.append(metric.name)
     return names
 
