@@ -27,6 +27,10 @@ from medtasks.stats.sample_design import (
 )
 from medtasks.stats.standard_error import clustered_error
 
+_MANY = 2_000  # questions
+_SHARES_OF_MANY = (0.1, 0.25)
+_SHARES = (0.25, 0.5)
+
 Right = Mapping[str, float]
 """Whether each question was answered rightly, by its id."""
 
@@ -78,7 +82,7 @@ def benchmarks(folder: Path) -> dict[str, Benchmark]:
         ]
         has_strata = all(document["subject"] for document in documents)
         result[name] = Benchmark(documents, models, "subject" if has_strata else None)
-    for name in ("mmlu", "medqa", "medmcqa"):
+    for name in ("mmlu", "medqa"):
         result[f"{name}, 2 forms"] = in_forms(result[name], ("gpt-35-turbo-16k", "gpt-4-32k"))
     return result
 
@@ -166,7 +170,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with real_replies")
     parser.add_argument("--draws", type=int, default=400)
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.25, 0.5])
     arguments = parser.parse_args()
     print("| benchmark | questions, share drawn | models | coverage | lowest | helped |", end="")
     print(
@@ -174,9 +177,11 @@ def main() -> None:
     )
     pairs: dict[str, list[float]] = defaultdict(list)
     limits = []
-    for name, benchmark in benchmarks(arguments.data / "real_replies").items():
+    for name, benchmark in sorted(
+        benchmarks(arguments.data / "real_replies").items(), key=lambda item: len(item[1].documents)
+    ):
         check_whole(benchmark)
-        for share in arguments.shares:
+        for share in _SHARES_OF_MANY if len(benchmark.documents) > _MANY else _SHARES:
             results = measure(benchmark, share, arguments.draws)
             coverage: dict[str, list[float]] = defaultdict(list)
             widths: dict[str, list[float]] = defaultdict(list)

@@ -60,15 +60,16 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
     for place, name in enumerate(sorted(strata)):
         ordered = sorted(strata[name], key=lambda members: _digest(request.seed, members))
         chosen = ordered[: numbers[name]]
-        facts = {
-            "stratum": place,
-            "existing": len(ordered),
-            "drawn": len(chosen),
-            "rows": sum(map(len, chosen)),
-        }
         described.append(
-            DrawnStratum(name=name, existing_rows=sum(map(len, ordered)), **_without_place(facts))
+            DrawnStratum(
+                name=name,
+                existing=len(ordered),
+                drawn=len(chosen),
+                existing_rows=sum(map(len, ordered)),
+                rows=sum(map(len, chosen)),
+            )
         )
+        facts = {"stratum": place, "existing": len(ordered)}
         for rank, members in enumerate(chosen):
             # Strata alternate, so that a part of the draw has about as many of each as the whole.
             position = ((rank + 0.5) / len(chosen), _digest(request.seed, members))
@@ -89,7 +90,3 @@ def _stratum(document: Mapping[str, Any], column: str | None) -> str:
 def _digest(seed: int, members: Documents) -> str:
     first = min(str(document["doc_id"]) for document in members)
     return hashlib.sha256(f"{seed} {first}".encode()).hexdigest()
-
-
-def _without_place(facts: Mapping[str, int]) -> dict[str, int]:
-    return {name: number for name, number in facts.items() if name != "stratum"}

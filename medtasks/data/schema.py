@@ -154,7 +154,7 @@ def drawn_schema(schema: Any) -> Any:
     """Return the schema of a table with the column of a draw."""
     from pyarrow import field, int64, struct
 
-    numbers = ("cluster", "stratum", "existing", "drawn", "rows")
+    numbers = ("cluster", "stratum", "existing")
     return schema.append(field(DRAWN, struct([field(name, int64()) for name in numbers])))
 
 

@@ -8,6 +8,8 @@ from medtasks.data.samples import DRAWN, Documents
 from medtasks.families.family import compares_texts
 from medtasks.metrics.metric import AnyMetric, Metric
 
+UNWEIGHTED_TABLES = "numbers by class or category, calibration"
+
 
 def draw_notes(
     data: Mapping[str, Any],
@@ -21,7 +23,7 @@ def draw_notes(
         data: Provenance of the data; none of a whole dataset has a draw.
         documents: All documents of the drawn dataset.
         replied: Ids of those with a reply that did not fail.
-        unweighted: Names of metrics that are no means.
+        unweighted: Names of numbers that are no means.
     """
     if not data.get("draw"):
         return []

@@ -39,7 +39,11 @@ class DrawnUnit(NamedTuple):
     stratum: int
     existing: int  # clusters of the stratum
     answered: int  # drawn ones with a reply
-    weight: float  # of each of its samples: the number of samples that it represents
+
+    @property
+    def weight(self) -> float:
+        """Number of clusters that it represents."""
+        return self.existing / self.answered
 
 
 @dataclass(frozen=True)
@@ -55,27 +59,23 @@ class HelpedMean:
 def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | None]:
     """Return the unit of each sample with a reply.
 
-    Samples without a reply are represented by the others of their stratum.
+    A cluster without a reply is represented by the others of its stratum.
 
     Args:
-        draws: Of each sample its ``cluster`` and ``stratum``, and of the stratum the ``existing`` and the ``drawn``
-            clusters and the drawn ``rows``. None for a sample without a reply.
+        draws: ``cluster``, ``stratum`` and number of ``existing`` clusters in the stratum of each sample; None for a
+            sample without a reply.
     """
-    clusters: dict[int, set[int]] = defaultdict(set)
-    rows: dict[int, int] = defaultdict(int)
+    answered: dict[int, set[int]] = defaultdict(set)
     for draw in draws:
         if draw is not None:
-            clusters[draw["stratum"]].add(draw["cluster"])
-            rows[draw["stratum"]] += 1
+            answered[draw["stratum"]].add(draw["cluster"])
     units: list[DrawnUnit | None] = []
     for draw in draws:
-        if draw is None:
-            units.append(None)
-            continue
-        stratum = draw["stratum"]
-        weight = draw["existing"] / draw["drawn"] * (draw["rows"] / rows[stratum])
-        answered = len(clusters[stratum])
-        units.append(DrawnUnit(draw["cluster"], stratum, draw["existing"], answered, weight))
+        unit = None
+        if draw is not None:
+            number = len(answered[draw["stratum"]])
+            unit = DrawnUnit(draw["cluster"], draw["stratum"], draw["existing"], number)
+        units.append(unit)
     return units
 
 
