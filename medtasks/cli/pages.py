@@ -122,21 +122,13 @@ def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
 
     RepliesError: no task is drawn, or there is no such run.
     """
-    if not any(part.draw for part in content.tasks):
-        raise RepliesError(
-            "--helped-by narrows scores of tasks of 'medtasks data select --draw', and the run has none; leave it out"
-        )
-    parts = []
-    for part in content.tasks:
-        helped = part
-        if part.draw:
-            task = task_file(part.name)
-            file = replies_to(part.name, run)
-            replies = read_recorded(task, task_documents(task), [file]).logged_run(part.name)
-            rules, sentences = with_help(task, replies, part.rules, helper)
-            helped = replace(part, rules=tuple(rules), draw=(*part.draw, *sentences))
-        parts.append(helped)
-    return replace(content, tasks=tuple(parts))
+    helped = {}
+    for part in [part for part in content.tasks if part.draw] or content.tasks[:1]:
+        task = task_file(part.name)
+        recorded = read_recorded(task, task_documents(task), [replies_to(part.name, run)])
+        rules, sentences = with_help(task, recorded.only_run, part.rules, helper)
+        helped[part.name] = replace(part, rules=tuple(rules), draw=(*part.draw, *sentences))
+    return replace(content, tasks=tuple(helped.get(part.name, part) for part in content.tasks))
 
 
 def _print_notes(content: RunReport) -> None:

@@ -9,6 +9,7 @@ seed holds the smaller one, and any first part of a draw is a random one, too.
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from medtasks.data.dataset_manifest import Draw, DrawnStratum
@@ -35,58 +36,55 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
 
     UnknownName: there is no such column. MedTasksError: it has too many values.
     """
-    if request.by is not None and not any(request.by in document for document in documents):
-        raise unknown_name("column", request.by, dict.fromkeys(documents[0]))
+    column = request.by
+    if column is not None and not any(column in document for document in documents):
+        raise unknown_name("column", column, documents[0])
     clusters: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for cluster, document in zip(clusters_of(documents), documents, strict=True):
         clusters[cluster].append(document)
-    strata: dict[str, list[list[Mapping[str, Any]]]] = defaultdict(list)
+    strata: dict[str, list[tuple[str, list[Mapping[str, Any]]]]] = defaultdict(list)
     for members in clusters.values():
-        strata[_stratum(members[0], request.by)].append(members)
-    if sum(min(_LEAST, len(of_stratum)) for of_stratum in strata.values()) > max(
-        request.rows, _LEAST
-    ):
+        first = min(str(document["doc_id"]) for document in members)
+        digest = hashlib.sha256(f"{request.seed} {first}".encode()).hexdigest()
+        strata[_stratum(members[0], column)].append((digest, members))
+    least = sum(min(_LEAST, len(of_stratum)) for of_stratum in strata.values())
+    if least > max(request.rows, _LEAST):
         raise MedTasksError(
-            f"two clusters of each of the {len(strata)} values of '{request.by}' are more than the {request.rows} "
+            f"two clusters of each of the {len(strata)} values of '{column}' are more than the {request.rows} "
             f"questions to draw; take a column with fewer values, or a larger --draw"
         )
     share = min(1.0, request.rows / len(documents))
-    numbers = {
-        name: min(len(of_stratum), max(_LEAST, round(share * len(of_stratum))))
-        for name, of_stratum in strata.items()
-    }
     placed = []
     described = []
-    for place, name in enumerate(sorted(strata)):
-        ordered = sorted(strata[name], key=lambda members: _digest(request.seed, members))
-        chosen = ordered[: numbers[name]]
+    for stratum, name in enumerate(sorted(strata)):
+        ordered = sorted(strata[name], key=itemgetter(0))
+        number = min(len(ordered), max(_LEAST, round(share * len(ordered))))
+        rows = [len(members) for _, members in ordered]
         described.append(
             DrawnStratum(
                 name=name,
                 existing=len(ordered),
-                drawn=len(chosen),
-                existing_rows=sum(map(len, ordered)),
-                rows=sum(map(len, chosen)),
+                drawn=number,
+                existing_rows=sum(rows),
+                rows=sum(rows[:number]),
             )
         )
-        facts = {"stratum": place, "existing": len(ordered)}
-        for rank, members in enumerate(chosen):
+        for rank, (digest, members) in enumerate(ordered[:number]):
             # Strata alternate, so that a part of the draw has about as many of each as the whole.
-            position = ((rank + 0.5) / len(chosen), _digest(request.seed, members))
-            placed.append((position, members, facts))
-    placed.sort(key=lambda entry: entry[0])
+            placed.append(((rank + 0.5) / number, digest, stratum, members))
+    placed.sort(key=itemgetter(0, 1))
     drawn = []
-    for number, (_, members, facts) in enumerate(placed):
-        drawn += [{**document, DRAWN: {"cluster": number, **facts}} for document in members]
-    return drawn, Draw(seed=request.seed, by=request.by, strata=tuple(described))
+    for number, (_, _, stratum, chosen) in enumerate(placed):
+        facts = {
+            "cluster": number,
+            "stratum": stratum,
+            "existing": described[stratum].existing,
+        }
+        drawn += [{**document, DRAWN: facts} for document in chosen]
+    return drawn, Draw(seed=request.seed, by=column, strata=tuple(described))
 
 
 def _stratum(document: Mapping[str, Any], column: str | None) -> str:
     if column is None:
         return _ONLY
     return ", ".join(values(document, column)) or _WITHOUT
-
-
-def _digest(seed: int, members: Documents) -> str:
-    first = min(str(document["doc_id"]) for document in members)
-    return hashlib.sha256(f"{seed} {first}".encode()).hexdigest()

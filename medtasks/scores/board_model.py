@@ -312,11 +312,13 @@ def _scored_cells(
     files: dict[str, Path] = {}
     documents: Documents = ()
     data: Mapping[str, Any] = {}
+    replied: set[str] = set()  # in all runs
     for run, source in sources.items():
         try:
             if not documents:
                 documents = task_documents(task)
                 data = task_provenance(task, documents)
+                replied = {str(document["doc_id"]) for document in documents}
             repeats = []
             for repeat in source.repeats:
                 file = replies_to(task.name, repeat)
@@ -329,19 +331,14 @@ def _scored_cells(
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
                 for replies in recorded.runs:
-                    replied = {doc_id for doc_id, reply in replies.items() if not reply.failed}
-                    drawn, *others = draw_notes(data, documents, replied, no_means([metric])) or [
-                        ""
-                    ]
-                    if drawn:
-                        _note(notes, task.name, drawn)
-                    for note in others:
-                        _note(notes, f"{run}, {task.name}", note)
+                    replied &= {doc_id for doc_id, reply in replies.items() if not reply.failed}
             cells[run] = replace(
                 _cell(task, metric, repeats), questions=len(documents) * len(repeats)
             )
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
+    for note in draw_notes(data, documents, replied, no_means([metric])):
+        _note(notes, task.name, note)
     return cells, files, data
 
 

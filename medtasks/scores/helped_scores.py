@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medtasks.data.dataset_lookup import part_of
-from medtasks.data.samples import Documents
+from medtasks.data.samples import DRAWN
 from medtasks.errors import RepliesError
 from medtasks.families.family import Replies
-from medtasks.metrics.metric import AnyMetric, Estimate
+from medtasks.metrics.metric import Estimate
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.run_values import RunValues, Values, chosen_metrics, run_values
-from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.run_values import Values, chosen_metrics, run_values
+from medtasks.scores.score_model import RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.stats.sample_design import HelpedMean, are_drawn, helped_mean
 from medtasks.tasks.documents import task_documents
@@ -20,7 +20,6 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files
 
 _UNITS = ("doc_id", "pair_id")  # columns with the ids of what a metric has a value for
-_FEW = 20  # degrees of freedom, below which the factor is hardly known
 
 
 def with_help(
@@ -28,99 +27,56 @@ def with_help(
 ) -> tuple[list[RuleScores], list[str]]:
     """Return the scores of a drawn task with the help of a run on its whole dataset, and sentences on that.
 
-    Only metrics with a value for every question, or pair, are helped. RepliesError: the task is not drawn, or there is
-    no run of the whole task.
+    Only metrics with a value for every answered question, or pair, are helped. A question without a value of the other
+    run counts as 0 in all of its means, which keeps the estimate unbiased. RepliesError: the task is not drawn, or
+    there is no run of the whole task.
     """
-    whole = task_file(_whole_task(task))
+    # The task with the same ending on the dataset that this one is a part of.
+    part = task.dataset or ""
+    name = f"{part_of(part)}{task.name.removeprefix(part)}"
     documents = task_documents(task)
-    all_documents = task_documents(whole)
-    file = replies_to(whole.name, helper)
-    helping = read_recorded(whole, all_documents, [file]).logged_run(whole.name)
-    metrics = chosen_metrics(task)
-    own_values = run_values(task, documents, _without_failed(replies), metrics)
-    helping_values = run_values(whole, all_documents, _without_failed(helping), metrics)
-    answered = [document for document in documents if document["doc_id"] in replies]
+    if name not in task_files() or not any(document.get(DRAWN) for document in documents):
+        raise RepliesError(
+            f"--helped-by narrows scores of tasks of 'medtasks data select --draw', and '{task.name}' is none"
+        )
+    whole = task_file(name)
+    questions = task_documents(whole)
+    helping = read_recorded(whole, questions, [replies_to(name, helper)]).only_run
+    metrics = {metric.name: metric for metric in chosen_metrics(task)}
+    own_values = run_values(task, documents, replies, list(metrics.values())).values
+    helping_values = run_values(whole, questions, helping, list(metrics.values())).values
+    answered = [row for row in documents if row["doc_id"] in replies]
+    answered = [row for row in answered if not replies[row["doc_id"]].failed]
     helped = []
     sentences = []
     for rule in rules:
-        scores = []
-        for score in rule.scores:
-            metric = next((each for each in metrics if each.name == score.metric), None)
-            result = None
-            if metric is not None:
-                key = (rule.name, metric.name)
-                result = _helped(own_values, helping_values, key, answered, all_documents)
-            if metric is None or result is None:
-                scores.append(score)
+        scores = list(rule.scores)
+        for place, score in enumerate(scores):
+            values = own_values.get((rule.name, score.metric), {})
+            columns = [name for name in _UNITS if {row.get(name) for row in answered} == {*values}]
+            if not values or not columns:
                 continue
-            scores.append(_helped_score(metric, score, result))
-            sentences.append(_sentence(metric, rule, result, helper))
+            number = len({row[columns[0]] for row in questions})
+            result = _helped(values, helping_values[rule.name, score.metric], number)
+            error = result.error
+            numbers = (error.error, error.clusters, error.degrees, error.effective)
+            value = min(max(result.value, 0.0), 1.0) if score.share else result.value
+            estimate = Estimate(value, *numbers, unit=score.unit)
+            scores[place] = with_interval(metrics[score.metric], estimate)
+            sentences.append(
+                f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "
+                f"{result.factor:.2f}; the standard error is {result.gain:.0%} smaller, as far as {error.clusters} "
+                f"clusters tell."
+            )
         helped.append(replace(rule, scores=tuple(scores)))
-    if not sentences:
-        sentences = [f"{helper.path} helps no score: none has a value for every question."]
-    return helped, sentences
+    return helped, sentences or [
+        f"{helper.path} helps no score: none has a value for each question."
+    ]
 
 
-def _whole_task(task: TaskFile) -> str:
-    """Return the task on all questions that a drawn one is a part of: that of its dataset with the same ending."""
-    part = task.dataset or ""
-    whole = f"{part_of(part)}{task.name.removeprefix(part)}"
-    if part and whole in task_files():
-        return whole
-    raise RepliesError(
-        f"--helped-by narrows scores of tasks of 'medtasks data select --draw', and '{task.name}' is none; leave it out"
-    )
-
-
-def _without_failed(replies: Replies) -> Replies:
-    return {doc_id: reply for doc_id, reply in replies.items() if not reply.failed}
-
-
-def _helped(
-    own: RunValues,
-    helping: RunValues,
-    key: tuple[str, str],
-    answered: Documents,
-    all_documents: Documents,
-) -> HelpedMean | None:
-    """Return the mean with the other run's help; None if the metric has no value for some question.
-
-    A question to which the other model has no value counts as 0 in all of its means, which keeps these unbiased.
-    """
-    values: Values = own.values.get(key, {})
-    others: Values = helping.values.get(key, {})
-    for column in _UNITS:
-        units = {document.get(column) for document in answered}
-        if not values or units != values.keys():
-            continue
-        everything = {document.get(column) for document in all_documents}
-        mean = math.fsum(value for _, value in others.values()) / len(everything)
-        drawn = [unit for unit, _ in values.values()]
-        if not are_drawn(drawn):
-            return None
-        of_helper = [others[name][1] if name in others else 0.0 for name in values]
-        return helped_mean([value for _, value in values.values()], drawn, of_helper, mean)
-    return None
-
-
-def _helped_score(metric: AnyMetric, score: MetricScore, result: HelpedMean) -> MetricScore:
-    value = result.value
-    if score.share:
-        value = min(max(value, 0.0), 1.0)
-    error = result.error
-    numbers = (error.error, error.clusters, error.degrees, error.effective)
-    estimate = with_interval(metric, Estimate(value, *numbers))
-    return replace(estimate, unit=score.unit)
-
-
-def _sentence(metric: AnyMetric, rule: RuleScores, result: HelpedMean, helper: Source) -> str:
-    subject = f"{metric.name} ({rule.name})"
-    if not result.factor:
-        return f"{subject}: {helper.path} does not help, and changes nothing."
-    few = ""
-    if result.error.degrees < _FEW:
-        few = "; with so few clusters that itself is uncertain"
-    return (
-        f"{subject}: helped by {helper.path} on all questions, of whose values {result.factor:.2f} are taken off and "
-        f"added back as their mean; the standard error is {result.gain:.0%} smaller{few}."
-    )
+def _helped(values: Values, others: Values, number: int) -> HelpedMean:
+    units = [unit for unit, _ in values.values()]
+    assert are_drawn(units)
+    mean = math.fsum(value for _, value in others.values()) / number
+    of_helper = [others.get(name, (None, 0.0))[1] for name in values]
+    return helped_mean([value for _, value in values.values()], units, of_helper, mean)

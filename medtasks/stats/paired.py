@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.stats.intervals import t_quantile
-from medtasks.stats.sample_design import DrawnUnit, are_drawn, drawn_mean, mean_and_error
+from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
 from medtasks.stats.standard_error import Dyad, separate_units
 
 ALPHA = 0.05
@@ -100,8 +100,6 @@ def compare_paired(
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
     """
-    if are_drawn(units):
-        return _compare_drawn(first, second, units)
     units = separate_units(units)
     in_dyads = any(isinstance(unit, Dyad) for unit in units)
     differences = [after - before for before, after in zip(first, second, strict=True)]
@@ -109,8 +107,14 @@ def compare_paired(
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = _discordant_samples(differences)
     evidence: int | None = number
+    means = [math.fsum(values) / samples for values in (first, second, differences)]
+    if are_drawn(units):
+        means = [drawn_mean(values, units)[0] for values in (first, second, differences)]
+        in_dyads = True
     if in_dyads or smaller is not None:
         test = DYADIC if smaller is None else DELONG
+        if are_drawn(units):
+            test = DRAWN_T
         low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
@@ -127,9 +131,9 @@ def compare_paired(
     result = PairedResult(
         samples=samples,
         units=number,
-        first=math.fsum(first) / samples,
-        second=math.fsum(second) / samples,
-        difference=math.fsum(differences) / samples,
+        first=means[0],
+        second=means[1],
+        difference=means[2],
         low=low,
         high=high,
         test=test,
@@ -137,33 +141,6 @@ def compare_paired(
         mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
         detectable=math.nan,
         evidence=evidence,
-    )
-    return replace(result, detectable=_detectable(result, differences, units, 1))
-
-
-def _compare_drawn(
-    first: Sequence[float], second: Sequence[float], units: Sequence[DrawnUnit]
-) -> PairedResult:
-    """Compare two models on the whole benchmark that samples were drawn from."""
-    differences = [after - before for before, after in zip(first, second, strict=True)]
-    difference, error = drawn_mean(differences, units)
-    low, high, p = _student_test(differences, units, None)
-    if all(0 <= value <= 1 for value in (*first, *second)):
-        low = max(low, -1.0)
-        high = min(high, 1.0)
-    result = PairedResult(
-        samples=len(differences),
-        units=error.clusters,
-        first=drawn_mean(first, units)[0],
-        second=drawn_mean(second, units)[0],
-        difference=difference,
-        low=low,
-        high=high,
-        test=DRAWN_T,
-        p=p,
-        mcnemar=None,
-        detectable=math.nan,
-        evidence=1 if math.isnan(low) else None,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
 

@@ -19,8 +19,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
+import numpy as np
+
 from medtasks.stats.standard_error import (
     FEW_CLUSTERS,
+    Floats,
     MeanError,
     clusters_with_rarer_outcome,
     mean_error,
@@ -69,14 +72,7 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
     for draw in draws:
         if draw is not None:
             answered[draw["stratum"]].add(draw["cluster"])
-    units: list[DrawnUnit | None] = []
-    for draw in draws:
-        unit = None
-        if draw is not None:
-            number = len(answered[draw["stratum"]])
-            unit = DrawnUnit(draw["cluster"], draw["stratum"], draw["existing"], number)
-        units.append(unit)
-    return units
+    return [draw and DrawnUnit(**draw, answered=len(answered[draw["stratum"]])) for draw in draws]
 
 
 def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
@@ -105,102 +101,90 @@ def drawn_mean(
         units: Unit of each sample.
         sizes: Weight of each sample in the metric itself; 1 by default.
     """
-    weights = [unit.weight for unit in units]
-    if sizes is not None:
-        weights = [weight * size for weight, size in zip(weights, sizes, strict=True)]
+    weights = [
+        size * unit.weight for size, unit in zip(sizes or [1.0] * len(units), units, strict=True)
+    ]
     total = math.fsum(weights)
     if not total:
         return math.nan, MeanError(math.nan, math.nan, math.nan, 0)
     mean = math.fsum(map(math.prod, zip(values, weights, strict=True))) / total
-    residuals = [
-        weight * (value - mean) / total for value, weight in zip(values, weights, strict=True)
-    ]
-    strata = _strata(residuals, units)
-    clusters = sum(len(stratum.sums) for stratum in strata)
-    variance = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    clusters = len({*units})
+    strata = _strata(values, mean, weights, units)
     if not any(stratum.unseen for stratum in strata):
         return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
-    degrees = sum(stratum.answered - 1 for stratum in strata if stratum.unseen)
-    effective = _effective_number(mean, values, weights, units, strata)
+    variance = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.unseen)
+    effective = _effective_number(mean, values, units, strata)
     return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
 
 
 @dataclass(frozen=True)
 class _Stratum:
-    """Sums of residuals by cluster, of clusters with a sample in the domain."""
+    """Clusters of a stratum that have a reply."""
 
-    sums: Mapping[int, float]
-    existing: int
-    answered: int
+    sums: Floats  # of residuals by cluster, 0 for clusters outside of the domain
+    existing: int  # clusters
 
     @property
     def unseen(self) -> float:
         """Share of its clusters that have no reply."""
-        return 1 - self.answered / self.existing
+        return 1 - len(self.sums) / self.existing
 
     def product(self, other: "_Stratum") -> float:
         """Return the covariance of two totals of this stratum, as if it had been drawn with replacement.
 
         A single cluster shows no variance of its own: its residual is taken from the mean of all strata.
         """
-        products = math.fsum(value * other.sums[cluster] for cluster, value in self.sums.items())
-        if self.answered < 2:
-            return products
-        centres = math.fsum(self.sums.values()) * math.fsum(other.sums.values()) / self.answered
-        return (products - centres) * self.answered / (self.answered - 1)
+        number = len(self.sums)
+        if number < 2:
+            return float(self.sums @ other.sums)
+        centred = self.sums - self.sums.mean()
+        return float(centred @ (other.sums - other.sums.mean())) * number / (number - 1)
 
 
-def _strata(residuals: Sequence[float], units: Sequence[DrawnUnit]) -> list[_Stratum]:
-    by_stratum: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    numbers = {}
-    for unit, residual in zip(units, residuals, strict=True):
-        by_stratum[unit.stratum][unit.cluster].append(residual)
-        numbers[unit.stratum] = (unit.existing, unit.answered)
-    strata = []
-    for stratum in sorted(by_stratum):
-        sums = {cluster: math.fsum(parts) for cluster, parts in by_stratum[stratum].items()}
-        strata.append(_Stratum(sums, *numbers[stratum]))
-    return strata
+def _strata(
+    values: Sequence[float], mean: float, weights: Sequence[float], units: Sequence[DrawnUnit]
+) -> list[_Stratum]:
+    residuals: dict[DrawnUnit, list[float]] = defaultdict(list)
+    total = math.fsum(weights)
+    for value, weight, unit in zip(values, weights, units, strict=True):
+        residuals[unit].append(weight * (value - mean) / total)
+    strata: dict[int, _Stratum] = {}
+    places: dict[int, int] = defaultdict(int)
+    for unit in sorted(residuals):
+        empty = _Stratum(np.zeros(unit.answered), unit.existing)
+        stratum = strata.setdefault(unit.stratum, empty)
+        stratum.sums[places[unit.stratum]] = math.fsum(residuals[unit])
+        places[unit.stratum] += 1
+    return list(strata.values())
 
 
 def _effective_number(
     mean: float,
     values: Sequence[float],
-    weights: Sequence[float],
     units: Sequence[DrawnUnit],
     strata: Sequence[_Stratum],
 ) -> float:
     """Return the number of independent answers with the same error, if the mean is a share.
 
     Bounds as of :func:`~medtasks.stats.standard_error.clustered_error` hold before the finite-population correction: at
-    most the number of replies, and that of the clusters where few show the rarer outcome, both for equal weights (Kish,
-    1965).
+    most the number of replies, and that of the clusters where few show the rarer outcome.
     """
-    of_clusters: dict[DrawnUnit, list[int]] = defaultdict(list)
-    for index, unit in enumerate(units):
-        of_clusters[unit].append(index)
-    sums = [math.fsum(weights[index] for index in indices) for indices in of_clusters.values()]
+    by_cluster: dict[DrawnUnit, list[float]] = defaultdict(list)
+    for value, unit in zip(values, units, strict=True):
+        by_cluster[unit].append(value)
     variance = math.fsum(stratum.product(stratum) for stratum in strata)
     corrected = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
-    spread = mean * (1 - mean)
-    effective = _equal_weights(sums)
-    if variance > _NO_SPREAD and spread > 0:
-        effective = min(spread / variance, _equal_weights(weights))
     existing = sum(stratum.existing for stratum in strata)
-    unseen = 1 - sum(stratum.answered for stratum in strata) / existing
-    if corrected > _NO_SPREAD:
+    unseen = 1 - sum(len(stratum.sums) for stratum in strata) / existing
+    effective = float(len(by_cluster))
+    if corrected > _NO_SPREAD and 0 < mean < 1:
         unseen = corrected / variance
-    rarer = clusters_with_rarer_outcome(
-        mean, [[values[index] for index in indices] for indices in of_clusters.values()]
-    )
-    if rarer >= FEW_CLUSTERS:
+        effective = min(mean * (1 - mean) / variance, len(values))
+    if clusters_with_rarer_outcome(mean, [*by_cluster.values()]) >= FEW_CLUSTERS:
         return effective / unseen
     # A cluster that was not drawn may have the rarer outcome, however many were drawn.
-    return min(min(effective, _equal_weights(sums)) / unseen, _QUANTILE**2 * max(existing - 1, 1))
-
-
-def _equal_weights(weights: Sequence[float]) -> float:
-    return math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)
+    return min(min(effective, len(by_cluster)) / unseen, _QUANTILE**2 * max(existing - 1, 1))
 
 
 def helped_mean(
@@ -219,12 +203,10 @@ def helped_mean(
     """
     plain, error = drawn_mean(values, units)
     of_helper, _ = drawn_mean(helper, units)
-    total = math.fsum(unit.weight for unit in units)
-    residuals = []
-    for mean, of_model in ((plain, values), (of_helper, helper)):
-        parts = zip(of_model, units, strict=True)
-        residuals.append([unit.weight * (value - mean) / total for value, unit in parts])
-    pairs = list(zip(*(_strata(of_model, units) for of_model in residuals), strict=True))
+    weights = [unit.weight for unit in units]
+    own_strata = _strata(values, plain, weights, units)
+    helping_strata = _strata(helper, of_helper, weights, units)
+    pairs = list(zip(own_strata, helping_strata, strict=True))
     common = math.fsum(own.unseen * own.product(other) for own, other in pairs)
     spread = math.fsum(other.unseen * other.product(other) for _, other in pairs)
     factor = min(max(common / spread, 0.0), 1.0) if spread > _NO_SPREAD else 0.0
