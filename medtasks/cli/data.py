@@ -259,12 +259,12 @@ def select(
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
     request = _draw_request(draw, by, seed, criteria)
+    if request is not None and new is not None:
+        _make_task(dataset, criteria, new, request)
+        return
     documents = load_documents(dataset)
     if request is not None:
-        _, design = draw_documents(documents, request)
-        _print_draw(dataset, design)
-        if new is not None:
-            _make_task(dataset, criteria, new, request)
+        _print_draw(dataset, draw_documents(documents, request)[1])
         return
     chosen = choose(documents, criteria)
     condition = f" with {criteria_line(criteria)}" if criteria else ""
@@ -312,6 +312,8 @@ def _make_task(dataset: str, criteria: Criteria, new: str, request: DrawRequest 
     from medtasks.tasks.own_tasks import select_as  # imports download libraries
 
     manifest, tasks, groups = select_as(dataset, criteria, new, request)
+    if manifest.draw is not None:
+        _print_draw(dataset, manifest.draw)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
     if groups:

@@ -72,7 +72,11 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
     for draw in draws:
         if draw is not None:
             answered[draw["stratum"]].add(draw["cluster"])
-    return [draw and DrawnUnit(**draw, answered=len(answered[draw["stratum"]])) for draw in draws]
+    units: list[DrawnUnit | None] = [None] * len(draws)
+    for place, draw in enumerate(draws):
+        if draw is not None:
+            units[place] = DrawnUnit(**draw, answered=len(answered[draw["stratum"]]))
+    return units
 
 
 def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
