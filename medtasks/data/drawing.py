@@ -36,21 +36,11 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
 
     UnknownName: there is no such column. MedTasksError: it has too many values.
     """
-    column = request.by
-    if column is not None and not any(column in document for document in documents):
-        raise unknown_name("column", column, documents[0])
-    clusters: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for cluster, document in zip(clusters_of(documents), documents, strict=True):
-        clusters[cluster].append(document)
-    strata: dict[str, list[tuple[str, list[Mapping[str, Any]]]]] = defaultdict(list)
-    for members in clusters.values():
-        first = min(str(document["doc_id"]) for document in members)
-        digest = hashlib.sha256(f"{request.seed} {first}".encode()).hexdigest()
-        strata[_stratum(members[0], column)].append((digest, members))
+    strata = _strata(documents, request)
     least = sum(min(_LEAST, len(of_stratum)) for of_stratum in strata.values())
     if least > max(request.rows, _LEAST):
         raise MedTasksError(
-            f"two clusters of each of the {len(strata)} values of '{column}' are more than the {request.rows} "
+            f"two clusters of each of the {len(strata)} values of '{request.by}' are more than the {request.rows} "
             f"questions to draw; take a column with fewer values, or a larger --draw"
         )
     share = min(1.0, request.rows / len(documents))
@@ -81,10 +71,25 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
             "existing": described[stratum].existing,
         }
         drawn += [{**document, DRAWN: facts} for document in chosen]
-    return drawn, Draw(seed=request.seed, by=column, strata=tuple(described))
+    return drawn, Draw(seed=request.seed, by=request.by, strata=tuple(described))
 
 
-def _stratum(document: Mapping[str, Any], column: str | None) -> str:
-    if column is None:
-        return _ONLY
-    return ", ".join(values(document, column)) or _WITHOUT
+def _strata(
+    documents: Documents, request: DrawRequest
+) -> dict[str, list[tuple[str, list[Mapping[str, Any]]]]]:
+    """Return the clusters of each stratum, each with the digest by which it is drawn."""
+    column = request.by
+    if column is not None and not any(column in document for document in documents):
+        raise unknown_name("column", column, documents[0])
+    clusters: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for cluster, document in zip(clusters_of(documents), documents, strict=True):
+        clusters[cluster].append(document)
+    strata = defaultdict(list)
+    for members in clusters.values():
+        first = min(str(document["doc_id"]) for document in members)
+        digest = hashlib.sha256(f"{request.seed} {first}".encode()).hexdigest()
+        name = _ONLY
+        if column is not None:
+            name = ", ".join(values(members[0], column)) or _WITHOUT
+        strata[name].append((digest, members))
+    return strata

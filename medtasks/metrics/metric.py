@@ -187,13 +187,9 @@ class Metric(Declaration, Generic[U]):
         drawn = units_by_cluster(scores)
         if drawn and clusters:
             firsts = [first for first, *_ in clusters]
-            value, of_draw = drawn_mean(values, [drawn[first] for first in firsts], weights)
-            if not self.has_error:
-                return Estimate(value)
-            numbers = (of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
-            # One drawn cluster may hold several patients or images.
-            are_same = len(set(firsts)) == of_draw.clusters
-            return Estimate(value, *numbers, unit=unit_of(firsts) if are_same else "cluster")
+            units = [drawn[first] for first in firsts]
+            estimate = _drawn_estimate(values, units, weights, firsts)
+            return estimate if self.has_error else Estimate(estimate.value)
         total = math.fsum(weights)
         value = math.nan
         if total:
@@ -224,6 +220,18 @@ class Metric(Declaration, Generic[U]):
         for value, weight, members in zip(values, weights, clusters, strict=True):
             by_unit[frozenset(members)].append(weight * (value - center) / total)
         return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
+
+
+def _drawn_estimate(
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    weights: Sequence[float],
+    clusters: Sequence[Hashable],
+) -> Estimate:
+    value, error = drawn_mean(values, units, weights)
+    # One drawn cluster may hold several patients or images.
+    unit = unit_of(clusters) if len({*clusters}) == error.clusters else "cluster"
+    return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:

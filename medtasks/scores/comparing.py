@@ -58,6 +58,10 @@ BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
 LabelsByTask = Mapping[str, Mapping[str, Label]]
 """People's labels by run and document id."""
 
+_ESTIMATED = (
+    "'{}' was drawn from a larger set, for which differences are estimated, but not tested within a margin or "
+    "corrected by labels; leave these out, or ask all questions"
+)
 _TAKEN_AS_TRUE = (
     "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
     "difference; label replies of each ('medtasks judge sample') and give --labels"
@@ -371,10 +375,7 @@ def compare_task(
     documents = task_documents(task)
     data = task_provenance(task, documents)
     if data.get("draw") and (margin is not None or any(source.labels for source in runs.values())):
-        raise RepliesError(
-            f"'{task.name}' was drawn from a larger set, for which differences are estimated, but not tested within a "
-            f"margin or corrected by labels; leave these out, or ask all questions"
-        )
+        raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {
@@ -397,11 +398,10 @@ def compare_task(
         if source.labels is not None
     }
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
-    shared = {str(document["doc_id"]) for document in documents}
-    for repeats in replies.values():
-        shared &= ChainMap(*map(_valid, repeats)).keys()
-    unweighted = [test.metric for test in compared.comparisons if test.result.test != DRAWN_T]
-    of_draw = draw_notes(data, documents, shared, list(dict.fromkeys(unweighted)))
+    answered = [ChainMap(*map(_valid, repeats)).keys() for repeats in replies.values()]
+    tests = [(test.metric, test.result.test) for test in compared.comparisons]
+    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
+    of_draw = draw_notes(data, documents, set.intersection(*map(set, answered)), [*unweighted])
     warnings = [*(note.rstrip(".") for note in of_draw), *compared.warnings, *notes]
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])

@@ -107,14 +107,9 @@ def compare_paired(
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = _discordant_samples(differences)
     evidence: int | None = number
-    means = [math.fsum(values) / samples for values in (first, second, differences)]
-    if are_drawn(units):
-        means = [drawn_mean(values, units)[0] for values in (first, second, differences)]
-        in_dyads = True
-    if in_dyads or smaller is not None:
-        test = DYADIC if smaller is None else DELONG
-        if are_drawn(units):
-            test = DRAWN_T
+    in_draw = are_drawn(units)
+    if in_draw or in_dyads or smaller is not None:
+        test = DRAWN_T if in_draw else DYADIC if smaller is None else DELONG
         low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
@@ -131,9 +126,9 @@ def compare_paired(
     result = PairedResult(
         samples=samples,
         units=number,
-        first=means[0],
-        second=means[1],
-        difference=means[2],
+        first=_mean(first, units),
+        second=_mean(second, units),
+        difference=_mean(differences, units),
         low=low,
         high=high,
         test=test,
@@ -143,6 +138,10 @@ def compare_paired(
         evidence=evidence,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
+
+
+def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
+    return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
 
 
 def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
