@@ -21,7 +21,7 @@ from medtasks.data.dataset_lookup import own_datasets, prepared_state, preparing
 from medtasks.data.dataset_manifest import Draw, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.drawing import DrawRequest, draw_documents
-from medtasks.data.samples import Document
+from medtasks.data.samples import Document, Documents
 from medtasks.data.selecting import (
     SELECTABLE,
     Criteria,
@@ -266,6 +266,13 @@ def select(
     if request is not None:
         _print_draw(dataset, draw_documents(documents, request)[1])
         return
+    _print_selection(dataset, documents, criteria, show=show)
+    if new is not None:
+        _make_task(dataset, criteria, new, None)
+
+
+def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, show: bool) -> None:
+    """Print the number of documents that fit, and the values of their columns if there are no criteria."""
     chosen = choose(documents, criteria)
     condition = f" with {criteria_line(criteria)}" if criteria else ""
     pairs = (
@@ -278,8 +285,6 @@ def select(
         out.print(
             "The keyword is the right answer: accuracy on these questions is that answer's recall."
         )
-    if new is not None:
-        _make_task(dataset, criteria, new, None)
 
 
 def _draw_request(

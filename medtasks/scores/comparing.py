@@ -398,14 +398,24 @@ def compare_task(
         if source.labels is not None
     }
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
-    answered = [ChainMap(*map(_valid, repeats)).keys() for repeats in replies.values()]
-    tests = [(test.metric, test.result.test) for test in compared.comparisons]
-    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
-    of_draw = draw_notes(data, documents, set.intersection(*map(set, answered)), [*unweighted])
-    warnings = [*(note.rstrip(".") for note in of_draw), *compared.warnings, *notes]
+    warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _draw_notes(
+    compared: ComparedTask,
+    data: Mapping[str, Any],
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+) -> list[str]:
+    """Describe comparisons on drawn data; empty for data that are whole."""
+    answered = [set(ChainMap(*map(_valid, repeats))) for repeats in runs.values()]
+    tests = [(test.metric, test.result.test) for test in compared.comparisons]
+    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
+    notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])
+    return [note.rstrip(".") for note in notes]
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:
