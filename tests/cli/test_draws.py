@@ -127,6 +127,25 @@ def test_missing_replies_are_counted_and_weighed_within_their_stratum(exam, medt
     assert "1 of 2 strata have none and are in no score" in medtasks("score", "exam_draw", file).out
 
 
+def test_failed_replies_are_represented_by_the_others_of_their_stratum(exam, medtasks, tmp_path):
+    medtasks("data", "select", EXAM, "--draw", 40, "--by", "answer", "--as", "exam_draw")
+    documents = load_documents("exam_draw")
+    failed = [document["doc_id"] for document in documents if document["answer"] == "B"][:5]
+    replies = exam["a"] | dict.fromkeys(failed)
+    scores = {}
+    for name, of_run in (("failed", replies), ("missing", {**exam["a"]})):
+        if name == "missing":
+            of_run = {doc_id: reply for doc_id, reply in of_run.items() if doc_id not in failed}
+        file = write(tmp_path / f"{name}.jsonl", of_run, documents)
+        ran = medtasks(
+            "score", "exam_draw", file, "--max-failed", "50%", "--json", tmp_path / f"{name}.json"
+        )
+        assert ran.code == 0, ran.err
+        assert "5 drawn questions have no reply" in ran.out
+        scores[name] = accuracy(tmp_path / f"{name}.json")
+    assert scores["failed"] == pytest.approx(scores["missing"], abs=1e-12)
+
+
 def test_another_model_helps_only_a_draw(exam, medtasks, fails, tmp_path):
     medtasks("data", "select", EXAM, "--draw", 60, "--as", "exam_draw")
     drawn = write(tmp_path / "a.jsonl", exam["a"], load_documents("exam_draw"))

@@ -102,6 +102,12 @@ def test_a_cluster_of_several_strata_belongs_to_that_of_its_first_document():
     assert [(stratum.name, stratum.existing_rows) for stratum in design.strata] == [("a", 20)]
 
 
+def test_a_small_stratum_gives_two_clusters():
+    rows = [{"doc_id": str(number), "kind": "ab"[number < 5]} for number in range(100)]
+    _, design = draw_documents(rows, DrawRequest(10, "kind"))
+    assert [(stratum.name, stratum.drawn) for stratum in design.strata] == [("a", 10), ("b", 2)]
+
+
 def test_columns_that_cannot_be_strata_are_refused(documents):
     with pytest.raises(UnknownName, match="column"):
         draw_documents(documents, DrawRequest(50, "modalty"))
