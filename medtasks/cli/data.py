@@ -18,10 +18,18 @@ from medtasks.cli.output import show as print_table
 from medtasks.cli.prepare_command import datasets_of, prepare, report_prepared, total_size
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.dataset_lookup import own_datasets, prepared_state, preparing_again
-from medtasks.data.dataset_manifest import Manifest, described_images
+from medtasks.data.dataset_manifest import Draw, Manifest, described_images
 from medtasks.data.document_store import load_documents
-from medtasks.data.samples import Document
-from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable, values_together
+from medtasks.data.drawing import DrawRequest, draw_documents
+from medtasks.data.samples import Document, Documents
+from medtasks.data.selecting import (
+    SELECTABLE,
+    Criteria,
+    choose,
+    criteria_line,
+    selectable,
+    values_together,
+)
 from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
@@ -228,13 +236,22 @@ def select(
     show: Annotated[
         bool, Option("--list", help="Show the values of the selected questions with counts.")
     ] = False,
+    draw: Annotated[
+        int | None,
+        Option(min=1, help="Draw about this many questions at random, to estimate scores of all."),
+    ] = None,
+    by: Annotated[
+        str | None, Option(metavar="COLUMN", help="Draw from each value of this column its share.")
+    ] = None,
+    seed: Annotated[int, Option(help="Random seed of the draw.")] = 0,
 ) -> None:
-    """Select questions by their columns, and make them a task of their own.
+    """Select questions by their columns or at random, and make them a task of their own.
 
     Values of one option are alternatives; all options must match. A value is a full name, its abbreviation in the
-    paper, or a pattern with * and ?.
+    paper, or a pattern with * and ?. With --draw, questions on one patient, image or pair are drawn together, and the
+    scores of the task are estimates of those of all questions.
     """
-    from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
+    from medtasks.tasks.own_tasks import whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
     criteria = {
@@ -242,7 +259,21 @@ def select(
     }
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
+    request = _draw_request(draw, by, seed, criteria)
+    if request is not None and new is not None:
+        _make_task(dataset, criteria, new, request)
+        return
     documents = load_documents(dataset)
+    if request is not None:
+        _print_draw(dataset, draw_documents(documents, request)[1])
+        return
+    _print_selection(dataset, documents, criteria, show=show)
+    if new is not None:
+        _make_task(dataset, criteria, new, None)
+
+
+def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, show: bool) -> None:
+    """Print the number of documents that fit, and the values of their columns if there are no criteria."""
     chosen = choose(documents, criteria)
     condition = f" with {criteria_line(criteria)}" if criteria else ""
     pairs = (
@@ -255,9 +286,40 @@ def select(
         out.print(
             "The keyword is the right answer: accuracy on these questions is that answer's recall."
         )
-    if new is None:
-        return
-    manifest, tasks, groups = select_as(dataset, criteria, new)
+
+
+def _draw_request(
+    number: int | None, by: str | None, seed: int, criteria: Criteria
+) -> DrawRequest | None:
+    """Return the draw asked for, if any. MedTasksError: it is combined with other options."""
+    if number is None:
+        if by is not None:
+            raise MedTasksError("--by names the strata of a draw; give --draw, too")
+        return None
+    if criteria:
+        raise MedTasksError(
+            f"--draw stands for all questions, and {criteria_line(criteria)} for some; give one of them"
+        )
+    return DrawRequest(number, by, seed)
+
+
+def _print_draw(dataset: str, design: Draw) -> None:
+    """Print the numbers of a draw, and those of its strata if there are several."""
+    say(f"{dataset}: {design}")
+    rows = []
+    for stratum in design.strata:
+        clusters = f"{stratum.drawn} of {stratum.existing}"
+        questions = f"{stratum.rows} of {stratum.existing_rows}"
+        rows.append((stratum.name, clusters, questions))
+    print_table(number_table("", (design.by or "stratum", "clusters", "questions"), rows))
+
+
+def _make_task(dataset: str, criteria: Criteria, new: str, request: DrawRequest | None) -> None:
+    from medtasks.tasks.own_tasks import select_as  # imports download libraries
+
+    manifest, tasks, groups = select_as(dataset, criteria, new, request)
+    if manifest.draw is not None:
+        _print_draw(dataset, manifest.draw)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
     if groups:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.stats.intervals import t_quantile
-from medtasks.stats.standard_error import Dyad, mean_error, separate_units
+from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
+from medtasks.stats.standard_error import Dyad, separate_units
 
 ALPHA = 0.05
 POWER = 0.80
@@ -17,6 +18,7 @@ MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
 DELONG = "paired DeLong t"
+DRAWN_T = "t of the draw"
 
 DRAWS = 10_000
 SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
@@ -48,7 +50,9 @@ class PairedResult:
     difference: float  # second minus first
     low: float  # of its 95 % interval, as is high
     high: float
-    test: str  # DYADIC for dyads that share members, MCNEMAR for right and wrong, one sample per unit, else SIGN_FLIP
+    # DYADIC for dyads that share members, DRAWN_T for drawn units, MCNEMAR for right and wrong, one sample per unit,
+    # else SIGN_FLIP
+    test: str
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`correct_by_holm`
@@ -93,7 +97,8 @@ def compare_paired(
     dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
     5 of 100 differences less). With values of :func:`~medtasks.stats.calibration.area_values`, of which ``smaller`` is
     the number of units in the smaller group of positives or negatives: Student's t with one degree of freedom less.
-    The result does not depend on the order of the samples.
+    For units that were drawn from a benchmark: Student's t with the error of the draw, for the difference on all of the
+    benchmark. The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample. The interval has a
@@ -106,9 +111,13 @@ def compare_paired(
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = _discordant_samples(differences)
     evidence: int | None = number
-    if in_dyads or smaller is not None:
-        test = DYADIC if smaller is None else DELONG
-        degrees = None if smaller is None else smaller - 1.0
+    in_draw = are_drawn(units)
+    if in_draw or in_dyads or smaller is not None:
+        degrees = None
+        test = DRAWN_T if in_draw else DYADIC
+        if smaller is not None:
+            degrees = smaller - 1.0
+            test = DRAWN_T if in_draw else DELONG
         low, high, p = _student_test(differences, units, degrees, level)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
@@ -128,9 +137,9 @@ def compare_paired(
     result = PairedResult(
         samples=samples,
         units=number,
-        first=math.fsum(first) / samples,
-        second=math.fsum(second) / samples,
-        difference=math.fsum(differences) / samples,
+        first=_mean(first, units),
+        second=_mean(second, units),
+        difference=_mean(differences, units),
         low=low,
         high=high,
         test=test,
@@ -140,6 +149,10 @@ def compare_paired(
         evidence=evidence,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
+
+
+def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
+    return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
 
 
 def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
@@ -160,7 +173,9 @@ def _student_test(
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
     at most 6 % (``benchmarks/intervals.py``).
     """
-    error, mean = mean_error(differences, units), math.fsum(differences) / len(differences)
+    mean, error = mean_and_error(differences, units)
+    if error.effective == math.inf:  # all of the benchmark
+        return mean, mean, 0.0 if mean else 1.0
     if degrees is not None:
         error = replace(error, degrees=degrees)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
@@ -170,10 +185,10 @@ def _student_test(
             mean + half,
             min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees)),
         )
-    if math.isnan(error.error):
+    if math.isnan(error.error) or not error.degrees > 0:
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
-    size = error.degrees + 1
+    size = error.effective if are_drawn(units) else error.degrees + 1
     low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size, level)
     return low, high, 0.5**error.degrees if mean else 1.0
 
@@ -223,7 +238,7 @@ def _detectable(
         return math.nan
     level = ALPHA / tests
     if result.test != MCNEMAR:
-        error = mean_error(differences, units)
+        _, error = mean_and_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan
         return (
