@@ -95,7 +95,7 @@ def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
 
 
 def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
-    """Return the images of a volume; none if the model reads the volume itself."""
+    """Return the images of a volume, none if the model reads the volume itself."""
     from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
 
     rule = volume_rule(doc, settings)
@@ -196,9 +196,14 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
 
 
 def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
-    """Return the rule by which a document's volumes are shown; errors are those of :func:`image_decoding`.
+    """Return the rule by which a document's volumes are shown.
 
-    A model that reads volumes itself may do so whatever the rule of the dataset.
+    A model that reads volumes itself may do so whatever the rule of the dataset. Errors are those of
+    :func:`image_decoding`.
+
+    Args:
+        doc: A document, which may name a prepared dataset.
+        settings: Those of :mod:`medtasks.data.images.volume_rule`, for documents of no prepared dataset.
     """
     from_settings = VolumeRule.of_settings(settings)
     manifest = _manifest_of(doc)

@@ -33,9 +33,8 @@ _SAMPLE = "drawn sample of medtasks (no patient images)"
 class Options:
     """Settings of one preparation."""
 
-    source: Path | None = (
-        None  # laid out as it is published; None downloads what the licence allows
-    )
+    # laid out as it is published; None downloads what the licence allows
+    source: Path | None = None
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
     # Even if rows are left out or fewer than published. The manifest says so.
     allow_incomplete: bool = False
