@@ -174,7 +174,7 @@ def _section(name: str, value: Any) -> str:
 
 
 def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = []
+    rows = []
     for key, content in values.items():
         if isinstance(content, Mapping):
             rows += [(f"{key}: {part}", text) for part, text in content.items()]

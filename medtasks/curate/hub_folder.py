@@ -345,10 +345,10 @@ def _facts(benchmark: Benchmark, fingerprint: str) -> str:
     """Return facts about questions and images as a table, and the datasheet of a study without its reviewers' names."""
     manifest = benchmark.manifest
     clusters = {Sample(document).cluster_id for document in benchmark.documents}
-    rows: list[tuple[str, Any]] = [("images", manifest.images)]
-    for conversion, count in manifest.image_conversions.items():
-        rows.append((f"images: {conversion}", count))
-    rows += [
+    conversions = manifest.image_conversions.items()
+    rows = [
+        ("images", manifest.images),
+        *((f"images: {conversion}", count) for conversion, count in conversions),
         ("independent clusters of questions", len(clusters)),
         ("questions left out", len(manifest.left_out)),
         ("fingerprint", fingerprint),

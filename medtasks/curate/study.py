@@ -160,7 +160,7 @@ def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImag
     """
     levels = list(Access)
     access = (study or read_study(folder)).access
-    images: dict[str, StudyImage] = {}
+    images = {}
     for number, image in enumerate(read_lines(folder / IMAGES, StudyImage), 1):
         dataset = dataset_holding(Path(image.file))
         if dataset and levels.index(access_of(dataset)) > levels.index(access):

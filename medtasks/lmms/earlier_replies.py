@@ -124,7 +124,7 @@ def _unchanged_row(
 def _single_replies(line: SampleLine) -> list[Any]:
     """Return the replies of a line, each without the list around it."""
     replies = []
-    for reply in _recorded_replies(line):
+    for reply in line.record.get("resps") or ():
         is_wrapped = isinstance(reply, list) and len(reply) == 1
         replies.append(reply[0] if is_wrapped else reply)
     return replies
@@ -144,16 +144,12 @@ def _saved_replies(
             yield row, line, saved_line
 
 
-def _recorded_replies(line: SampleLine) -> Sequence[Any]:
-    return line.record.get("resps") or ()
-
-
 def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
     """Yield the lines that do not contradict an earlier one of their row, and warn of the others."""
     contradicting = 0
     first: dict[int, Any] = {}
     for line in read_lines(samples):
-        replies = _recorded_replies(line)
+        replies = line.record.get("resps") or ()
         if first.setdefault(line.row, replies) == replies:
             yield line
         else:

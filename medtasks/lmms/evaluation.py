@@ -398,7 +398,7 @@ def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[di
     if shard is None:
         yield {}
         return
-    counts: dict[str, int] = {}
+    counts = {}
     for name, task in tasks.items():
         documents = task.eval_docs_no_media
         clusters: Sequence[int] = range(len(documents))  # those of others are unknown

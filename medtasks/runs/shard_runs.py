@@ -223,7 +223,7 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         raise _Unfinished(
             f"the newest is {manifest.standing} and has no results of {listed(undone)}"
         )
-    parts: dict[str, TaskPart] = {}
+    parts = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
         if not (folder / recorded).is_file():
             raise _Unfinished(NO_RESULTS.rstrip("."))
