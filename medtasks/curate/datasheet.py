@@ -71,12 +71,6 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     requests = []
     for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items()):
         requests.append({"of": of, "outcome": str(outcome), "reason": reason, "number": number})
-    of_pairs = study.kind is StudyKind.PAIRS
-    caveats = list(_CAVEATS)
-    if of_pairs:
-        caveats.append(_OF_PAIRS)
-    if of_pairs and clusters < len(about.published):
-        caveats.append(_SHARED.format(len(about.published), clusters))
     return {
         "schema_version": 1,
         "name": about.name,
@@ -95,7 +89,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "requests": requests,
         "min_score": about.min_score,
         "wording": about.wording,
-        "balance": None if of_pairs else about.balance,
+        "balance": None if study.kind is StudyKind.PAIRS else about.balance,
         OPTIONS: _command_options(about),
         "drafts": len(about.drafts),
         "published": len(about.published),
@@ -103,8 +97,17 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "labels": dict(sorted(_labels(about.published.values()).items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": caveats,
+        "caveats": _caveats(about, clusters),
     }
+
+
+def _caveats(about: Publication, clusters: int) -> list[str]:
+    caveats = list(_CAVEATS)
+    if about.study.kind is StudyKind.PAIRS:
+        caveats.append(_OF_PAIRS)
+        if clusters < len(about.published):
+            caveats.append(_SHARED.format(len(about.published), clusters))
+    return caveats
 
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:

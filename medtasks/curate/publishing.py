@@ -173,22 +173,7 @@ def _publication(
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
-    if left_out[UNSCORED] == len(drafts):
-        todo = "make some with 'medtasks curate draft"
-        if drafts:
-            todo = "score them with 'medtasks curate review"
-        raise MedTasksError(
-            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'"
-        )
-    if not published:
-        why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
-        fix = "score more drafts, or lower --min-score"
-        if study.kind is not StudyKind.PAIRS:
-            fix += ", or add --no-balance"
-        raise MedTasksError(
-            f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); {fix}"
-        )
-    return Publication(
+    about = Publication(
         folder,
         study,
         images,
@@ -200,6 +185,30 @@ def _publication(
         reviews,
         published,
         left_out,
+    )
+    if not published:
+        raise MedTasksError(_why_nothing(about))
+    return about
+
+
+def _why_nothing(about: Publication) -> str:
+    """Say why no draft can be published, and how to change that."""
+    drafts = len(about.drafts)
+    study = about.study
+    if about.left_out.get(UNSCORED, 0) == drafts:
+        todo = "make some with 'medtasks curate draft"
+        if drafts:
+            todo = "score them with 'medtasks curate review"
+        return (
+            f"none of the {drafts} drafts of '{study.name}' has been scored; {todo} {about.folder}'"
+        )
+    causes = Counter(about.left_out).most_common()
+    why = ", ".join(f"{count} {cause}" for cause, count in causes)
+    fix = "score more drafts, or lower --min-score"
+    if study.kind is not StudyKind.PAIRS:
+        fix += ", or add --no-balance"
+    return (
+        f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
     )
 
 

@@ -73,7 +73,12 @@ def prepared_state(name: str) -> str:
 
 
 def known(name: str) -> bool:
-    """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
+    """Return whether a dataset is in the catalogue, or was prepared here from a user's own folder.
+
+    Example:
+        >>> known("mediconfusion"), known("no dataset")
+        (True, False)
+    """
     files = (dataset_folder(name) / FILE_NAME, own_task_file(name))
     return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in files))
 

@@ -136,7 +136,13 @@ def measure_documents(
 
 
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of the documents' columns, whatever their order."""
+    """Return the SHA-256 of the documents' columns, whatever their order.
+
+    Example:
+        >>> documents = [{"doc_id": "1", "answer": "A"}, {"doc_id": "2", "answer": "B"}]
+        >>> text_fingerprint(documents) == text_fingerprint(reversed(documents))
+        True
+    """
     digests = []
     for document in documents:
         # Where a document lists several image files, some are written here, and another build of the compression

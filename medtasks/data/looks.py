@@ -25,7 +25,12 @@ class Look:
 
     @classmethod
     def parse(cls, text: str) -> "Look":
-        """Read a text that ``str`` wrote."""
+        """Read a text that ``str`` wrote.
+
+        Example:
+            >>> Look.parse("2 4 7 300")
+            Look(index=2, count=4, seed=7, size=300)
+        """
         return cls(*map(int, text.split()))
 
     def __str__(self) -> str:

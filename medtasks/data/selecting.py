@@ -55,7 +55,13 @@ def selectable(documents: Documents) -> dict[str, Counter[str]]:
 
 
 def values_together(documents: Iterable[Document], column: str, other: str) -> dict[str, set[str]]:
-    """Return the values of another column that occur with each value of a column."""
+    """Return the values of another column that occur with each value of a column.
+
+    Example:
+        >>> documents = [{"modality": "CT", "subject": "Chest"}, {"modality": "MR", "subject": "Brain"}]
+        >>> values_together(documents, "modality", "subject")
+        {'CT': {'Chest'}, 'MR': {'Brain'}}
+    """
     together: dict[str, set[str]] = {}
     for document in documents:
         for value in values(document, column):

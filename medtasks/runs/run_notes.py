@@ -92,7 +92,7 @@ def run_notes(run: RecordedRun) -> tuple[str, ...]:
 
 
 def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
-    """List warnings before the newest call, how it ended, and its tasks without results."""
+    """List warnings before the newest call, how it ended, and the tasks that it left without results."""
     notes = []
     if last.primary and run.primary:
         primary = f"Primary outcome, stated before the run: {last.primary}"
@@ -116,7 +116,7 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
 
 
 def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
-    """List the tasks that the newest call left without results, although the run has samples of them."""
+    """List the tasks of the run that the newest call left without results. Of some the run has older ones."""
     notes = []
     stale = []
     for name, record in last.tasks.items():

@@ -52,6 +52,11 @@ class PositionTables(nn.Module):
     def forward(self, rows: int, columns: int, depth: int) -> torch.Tensor:
         """Return the embedding of every patch of a grid, shape (rows * columns * depth, width).
 
+        Args:
+            rows: Number of patches along the height.
+            columns: Number of patches along the width.
+            depth: Number of patches along the depth.
+
         Raises:
             ValueError: An axis has more patches than positions.
         """
@@ -269,8 +274,15 @@ def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) ->
 def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[int, int, int, int]:
     """Draw a part of an image as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
 
-    After ten draws that do not fit, the largest centred part of an allowed aspect is taken. The box is left, upper,
-    right and lower border in pixels.
+    After ten draws that do not fit, the largest centred part of an allowed aspect is taken.
+
+    Args:
+        width: Of the image in pixels.
+        height: Of the image in pixels.
+        generator: Source of the draws.
+
+    Returns:
+        Left, upper, right and lower border in pixels.
     """
     narrowest, widest = 3 / 4, 4 / 3
     for _ in range(10):
